@@ -1,0 +1,244 @@
+"""`make bench`: our throughput, memory and latency beside the peers', measured in the same run.
+
+    python bench/run.py [--pathway] [WORK …]
+
+Each measurement is a process of its own, so that its peak memory is its own.  A peer that is not there is installed
+into a virtualenv under .cache/peers; one that can't be had is named and left out.  Pathway takes more than a gigabyte,
+so it is installed only when asked for (`make bench ARGS=--pathway`).  Results go to bench/out/latest.json.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from measure import MARK
+
+BENCH = Path(__file__).resolve().parent
+ROOT = BENCH.parent
+INPUTS = ROOT / ".cache" / "bench"
+PEERS = ROOT / ".cache" / "peers"
+OUT = BENCH / "out" / "latest.json"
+TIMEOUT = 180
+OWN_HOME = {"bytewax": "bytewax==0.21.1", "pathway": "pathway==0.33.0"}
+DIFFERENT = "DIFFERENT ANSWER"
+
+Row = dict[str, Any]
+console = Console(width=None if sys.stdout.isatty() else 150)
+
+
+def say(text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One process: the system, what it is called with, and the prepared inputs that it reads."""
+
+    system: str
+    arguments: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
+def ours(*emits: str) -> tuple[Measurement, ...]:
+    return tuple(Measurement("everwhen-local", (emit,)) for emit in (emits or ("current",)))
+
+
+def peers(*systems: str, needs: tuple[str, ...] = ("events",)) -> tuple[Measurement, ...]:
+    return tuple(Measurement(system, needs=("inserts",) if system in OWN_HOME else needs) for system in systems)
+
+
+SIDES = ("left", "right")
+WORKS: dict[str, tuple[Measurement, ...]] = {
+    "filter_map": ours() + peers("bytewax", "duckdb", "numpy"),
+    "tumbling_sum": ours("current", "ended", "final") + peers("bytewax", "pathway", "duckdb", "numpy"),
+    "sliding_sum": ours("current", "ended", "final") + peers("bytewax", "pathway", "duckdb", "numpy"),
+    "sliding_sum_100k": ours() + peers("duckdb", "numpy", needs=("events_100k",)),
+    "min_max": ours() + peers("bytewax", "duckdb"),
+    "distinct": ours() + peers("duckdb"),
+    "difference": ours() + peers("duckdb", needs=SIDES),
+    "interval_join": ours() + peers("duckdb", needs=SIDES),
+    "single_element": ours(),
+    "idle_keys": tuple(Measurement("everwhen-local", ("current", idle)) for idle in ("0", "100000", "1000000")),
+    "nexmark": tuple(Measurement("everwhen-local", ("current", f"q{i}")) for i in range(1, 10)),
+    "memory": tuple(Measurement("everwhen-local", ("current", events)) for events in ("2000000", "10000000")),
+}
+
+
+class Unavailable(Exception):
+    """A peer cannot be had here; the text says why."""
+
+
+def quietly(command: list[str], timeout: int) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=timeout)
+
+
+def peer_python(peer: str) -> str:
+    """The interpreter of the peer's own virtualenv, made on first use."""
+    home = PEERS / peer
+    python, stamp = home / "bin" / "python", home / ".installed"
+    if not stamp.exists():
+        say(f"  installing {OWN_HOME[peer]} into a virtualenv of its own")
+        try:
+            quietly([sys.executable, "-m", "venv", "--clear", str(home)], timeout=120)
+            quietly([str(python), "-m", "pip", "install", "--only-binary", ":all:", OWN_HOME[peer]], timeout=600)
+        except (subprocess.SubprocessError, OSError) as error:
+            shutil.rmtree(home, ignore_errors=True)
+            words = str(getattr(error, "stderr", "") or error).strip().splitlines()
+            raise Unavailable(words[-1] if words else "it could not be installed") from error
+        stamp.touch()
+    return str(python)
+
+
+def command(work: str, measurement: Measurement) -> list[str]:
+    match measurement.system:
+        case "everwhen-local":
+            return [sys.executable, str(BENCH / "works.py"), work, *measurement.arguments]
+        case peer:
+            python = peer_python(peer) if peer in OWN_HOME else sys.executable
+            return [python, str(BENCH / "peers" / f"{peer}_work.py"), work, str(INPUTS)]
+
+
+def measure(work: str, measurement: Measurement) -> list[Row]:
+    """Run one measurement and read what it reports."""
+    done = subprocess.run(command(work, measurement), capture_output=True, text=True, timeout=TIMEOUT, cwd=ROOT)
+    if done.returncode:
+        words = done.stderr.strip().splitlines()
+        raise RuntimeError(words[-1] if words else f"ended with status {done.returncode}")
+    lines = [line.removeprefix(MARK) for line in done.stdout.splitlines() if line.startswith(MARK)]
+    return [json.loads(line) for line in lines]
+
+
+def prepare(works: list[str]) -> None:
+    """Write what the peers read, outside of any measurement."""
+    needed = sorted({name for work in works for measurement in WORKS[work] for name in measurement.needs})
+    if needed:
+        say(f"making the peers' inputs: {', '.join(needed)}")
+        subprocess.run([sys.executable, str(BENCH / "data.py"), str(INPUTS), *needed], check=True, cwd=ROOT)
+
+
+def rate(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value / 1e6:,.2f} M" if value >= 1e5 else f"{value:,.0f}"
+
+
+def latency(row: Row) -> str:
+    for unit in ("ms", "us"):
+        if f"latency_p50_{unit}" in row:
+            return f"{row[f'latency_p50_{unit}']:,.2f} / {row[f'latency_p99_{unit}']:,.2f} {unit}"
+    return ""
+
+
+def agreement(row: Row, rows: list[Row]) -> str:
+    """Whether a peer that saw the same history gave the same answer."""
+    same = (other for other in rows if other["work"] == row["work"] and other["system"] == "everwhen-local")
+    mine = next((other.get("checksum") for other in same), None)
+    theirs = row.get("checksum")
+    if mine is None or theirs is None or row["system"] == "everwhen-local":
+        return ""
+    return "same answer" if mine == theirs % 2**64 else DIFFERENT
+
+
+def show(rows: list[Row]) -> None:
+    table = Table(title="Everwhen beside its peers (events/s: more is better)", title_justify="left")
+    table.add_column("work", no_wrap=True)
+    table.add_column("system", no_wrap=True)
+    table.add_column("events/s", justify="right", no_wrap=True)
+    table.add_column("ours / it", justify="right", no_wrap=True)
+    table.add_column("peak MB", justify="right", no_wrap=True)
+    table.add_column("latency p50 / p99", justify="right", no_wrap=True)
+    table.add_column("remarks")
+    for work in dict.fromkeys(row["work"] for row in rows):
+        mine = [row for row in rows if row["work"] == work]
+        own = next((row for row in mine if row["system"] == "everwhen-local"), None)
+        for i, row in enumerate(mine):
+            is_peer = own is not None and not row["system"].startswith("everwhen") and row["events_per_s"]
+            ratio = f"{own['events_per_s'] / row['events_per_s']:,.2f} x" if own is not None and is_peer else ""
+            remarks = "; ".join(filter(None, [row.get("note", ""), agreement(row, rows)]))
+            table.add_row(
+                work if i == 0 else "",
+                row["system"],
+                rate(row["events_per_s"]),
+                ratio,
+                f"{row['peak_rss_mb']:,.0f}",
+                latency(row),
+                remarks,
+                end_section=i == len(mine) - 1,
+            )
+    console.print(table)
+    summary(rows)
+
+
+def summary(rows: list[Row]) -> None:
+    """The two figures that are ratios of our own rows."""
+    peaks = {row["case"]: row["peak_rss_mb"] for row in rows if row["work"] == "memory"}
+    if len(peaks) == 2:
+        small, large = sorted(peaks)
+        say(f"memory: peak at {large:,} events / at {small:,}: {peaks[large] / peaks[small]:.2f}")
+    costs = {row["case"]: row["ns_per_event"] for row in rows if row["work"] == "idle_keys"}
+    if costs.get(0):
+        for idle in sorted(costs.keys() - {0}):
+            ratio = costs[idle] / costs[0]
+            say(f"idle keys: an event beside {idle:,} idle keys costs {ratio:.2f} times as much")
+
+
+def main(works: list[str], pathway: bool) -> int:
+    unknown = [work for work in works if work not in WORKS]
+    if unknown:
+        say(f"unknown work {', '.join(unknown)}; there are {', '.join(WORKS)}")
+        return 2
+    chosen = works or list(WORKS)
+    absent: dict[str, str] = {}
+    used = {measurement.system for work in chosen for measurement in WORKS[work]}
+    if "pathway" in used and not pathway and not (PEERS / "pathway" / ".installed").exists():
+        absent["pathway"] = "large; ask for it with make bench ARGS=--pathway"
+    began = time.perf_counter()
+    prepare(chosen)
+    rows: list[Row] = []
+    failed: list[str] = []
+    for work in chosen:
+        for measurement in WORKS[work]:
+            system = measurement.system
+            if system in absent:
+                continue
+            label = " ".join((work, system, *measurement.arguments))
+            try:
+                found = measure(work, measurement)
+            except Unavailable as why:
+                absent[system] = str(why)
+                say(f"  {system} can't be had here: {why}")
+                continue
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                failed.append(label)
+                say(f"  {label}: failed: {error}")
+                continue
+            for row in found:
+                rows.append(row)
+                say(f"  {label}: {rate(row['events_per_s'])} events/s, {row['peak_rss_mb']:,.0f} MB")
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    show(rows)
+    for system, why in absent.items():
+        say(f"left out: {system} ({why})")
+    say(f"{len(rows)} measurements in {time.perf_counter() - began:,.0f} s -> {OUT.relative_to(ROOT)}")
+    wrong = list(dict.fromkeys(row["work"] for row in rows if agreement(row, rows) == DIFFERENT))
+    if failed:
+        say(f"failed: {', '.join(failed)}")
+    if wrong:
+        say(f"answers differ: {', '.join(wrong)}")
+    return 1 if failed or wrong else 0
+
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    sys.exit(main([word for word in given if word != "--pathway"], "--pathway" in given))

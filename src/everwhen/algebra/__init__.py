@@ -1,0 +1,1 @@
+"""The logical algebra: immutable nodes that are valid once built, expressions, aggregates."""

@@ -1,0 +1,120 @@
+"""What each aggregate function means, for the values of one group: the yardstick for the incremental ones.
+
+Values come as a list with multiplicities written out and nulls left out; it is never empty.  Sums of integers and
+decimals are exact and must fit the result type; means, variances and interpolated quantiles are rounded once, at the
+end.  NaN is the largest value, and what is computed from one is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from functools import reduce
+from typing import Any, Final
+
+from everwhen.algebra.definition import EXACT, exact, integer, null_first_key, order_key
+
+
+def total(values: Sequence[Any]) -> Any:
+    """Σ: integers within 64 bits, decimals within 38 digits, floats rounded once."""
+    if isinstance(values[0], float):
+        return float_sum(values)
+    if isinstance(values[0], Decimal):
+        return exact(reduce(EXACT.add, values))
+    return integer(sum(values))
+
+
+def float_sum(values: Sequence[float]) -> float:
+    """The sum of floats, rounded once; infinities of both signs, or a NaN, make it NaN."""
+    if all(map(math.isfinite, values)):
+        return _float(sum(map(Fraction, values)))
+    return sum(value for value in values if not math.isfinite(value))
+
+
+def _float(value: Fraction | int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def mean(values: Sequence[Any]) -> float:
+    if not all(map(math.isfinite, values)):
+        return float_sum([float(value) for value in values]) / len(values)
+    return _float(Fraction(sum(map(Fraction, values)), len(values)))
+
+
+def variance(values: Sequence[Any], *, sample: bool) -> float | None:
+    """The mean squared distance from the mean; the sample's divides by n - 1 and is null for one value."""
+    n = len(values)
+    if sample and n == 1:
+        return None
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    numbers = list(map(Fraction, values))
+    squares, plain = sum(x * x for x in numbers), sum(numbers)
+    return _float(Fraction(n * squares - plain * plain, n * (n - 1 if sample else n)))
+
+
+def deviation(values: Sequence[Any], *, sample: bool) -> float | None:
+    found = variance(values, sample=sample)
+    return None if found is None else math.sqrt(found)
+
+
+def smallest(values: Sequence[Any]) -> Any:
+    return min(values, key=order_key)
+
+
+def largest(values: Sequence[Any]) -> Any:
+    return max(values, key=order_key)
+
+
+def count_distinct(values: Sequence[Any]) -> int:
+    return len(set(map(order_key, values)))
+
+
+def quantile(values: Sequence[Any], q: float) -> Any:
+    """The value at position q·(n-1) of the sorted values: numbers are interpolated, of others the lower is taken."""
+    ordered = sorted(values, key=order_key)
+    position = q * (len(ordered) - 1)
+    below = math.floor(position)
+    if not isinstance(ordered[0], int | float | Decimal) or isinstance(ordered[0], bool):
+        return ordered[below]
+    return interpolate(float(ordered[below]), float(ordered[math.ceil(position)]), position - below)
+
+
+def interpolate(low: float, high: float, fraction: float) -> float:
+    """The point between two neighbours; equal neighbours, infinite ones too, are that point."""
+    return low if fraction == 0 or low == high else low + (high - low) * fraction
+
+
+def top_k(values: Sequence[Any], k: int) -> list[Any]:
+    return sorted(values, key=order_key, reverse=True)[:k]
+
+
+def first(rows: Sequence[tuple[Any, Any]], *, last: bool = False) -> Any:
+    """The value of the row with the smallest (largest) `by`; of several the smallest value, nulls first."""
+    dated = [(order_key(by), value) for value, by in rows if by is not None]
+    if not dated:
+        return None
+    wanted = (max if last else min)(key for key, _ in dated)
+    return min((value for key, value in dated if key == wanted), key=null_first_key)
+
+
+DEFINITIONS: Final[dict[str, Callable[..., Any]]] = {
+    "sum": total,
+    "avg": mean,
+    "min": smallest,
+    "max": largest,
+    "stddev": lambda values: deviation(values, sample=True),
+    "stddev_pop": lambda values: deviation(values, sample=False),
+    "variance": lambda values: variance(values, sample=True),
+    "variance_pop": lambda values: variance(values, sample=False),
+    "count_distinct": count_distinct,
+    "median": lambda values: quantile(values, 0.5),
+    "quantile": quantile,
+    "top_k": top_k,
+}
+"""Functions of the non-null values of one column (and the parameters)."""

@@ -1,0 +1,391 @@
+"""Logical nodes on one page.  A node that exists is valid; it knows its inputs and its schema.
+
+Standard operators are snapshot-reducible (Krämer, ch. 8): their meaning is the relational operator applied to the
+snapshot at every instant.  Windows, granularity and the CQL operators change lifetimes.  `AlterLifetime` and
+`Deletes` (CEDR) depend on event boundaries, so they stand on sources or on a canonical level form (`Coalesce`).
+The meaning of each is written down once, in `everwhen.reference`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import pyarrow as pa
+
+from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.expr import Expr
+from everwhen.errors import QueryError
+from everwhen.model.schema import Field, Schema
+from everwhen.model.time import INF
+
+SetKind = Literal["difference", "strict_difference", "intersect", "max_union"]
+JoinKind = Literal["inner", "semi", "anti", "left", "full"]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """Base of all logical nodes.  Nodes are compared by identity: a shared node is computed once."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return tuple(value for value in vars(self).values() if isinstance(value, Node))
+
+    @cached_property
+    def schema(self) -> Schema:
+        raise NotImplementedError  # pragma: no cover - every node defines it
+
+    @property
+    def keeps_events(self) -> bool:
+        """Whether an output event is one input event with its boundaries, so that AlterLifetime may follow."""
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class Source(Node):
+    """A named input.  `insert_only` promises that no adjust will come: the guard then keeps nothing."""
+
+    name: str
+    columns: Schema
+    insert_only: bool = False
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.columns
+
+    @property
+    def keeps_events(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Filter(Node):
+    """σ: rows for which the predicate is true (neither false nor null)."""
+
+    input: Node
+    predicate: Expr
+
+    def __post_init__(self) -> None:
+        found = self.predicate.bind(self.input.schema)
+        if not pa.types.is_boolean(found):
+            raise QueryError(f"a filter needs a condition; {self.predicate} is of type {found}")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def keeps_events(self) -> bool:
+        return self.input.keeps_events
+
+
+@dataclass(frozen=True, eq=False)
+class Map(Node):
+    """μ: each output column is an expression over the input's columns."""
+
+    input: Node
+    columns: tuple[tuple[str, Expr], ...]
+
+    def __post_init__(self) -> None:
+        _ = self.schema
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(tuple(Field(name, expr.bind(self.input.schema)) for name, expr in self.columns))
+
+    @property
+    def keeps_events(self) -> bool:
+        return self.input.keeps_events
+
+
+@dataclass(frozen=True, eq=False)
+class Union(Node):
+    """∪: multiplicities add up."""
+
+    left: Node
+    right: Node
+
+    def __post_init__(self) -> None:
+        _require_same_types("union", self.left, self.right)
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.left.schema
+
+    @property
+    def keeps_events(self) -> bool:
+        return self.left.keeps_events and self.right.keeps_events
+
+
+@dataclass(frozen=True, eq=False)
+class Join(Node):
+    """⋈: pairs alive at the same instant with equal keys (nulls never equal) for which `residual` is true.
+
+    `left_keys` and `right_keys` name columns; `residual` is an expression over `pair_schema`.  No keys and no
+    residual is the product.  `semi` and `anti` keep the left rows (with their multiplicity) that have, or have not,
+    a partner; `left` and `full` add rows padded with nulls.
+    """
+
+    left: Node
+    right: Node
+    left_keys: tuple[str, ...] = ()
+    right_keys: tuple[str, ...] = ()
+    residual: Expr | None = None
+    kind: JoinKind = "inner"
+
+    def __post_init__(self) -> None:
+        if len(self.left_keys) != len(self.right_keys):
+            raise QueryError(f"a join needs as many keys on the left as on the right, not {self.left_keys} and {self.right_keys}")
+        for a, b in zip(self.left_keys, self.right_keys, strict=True):
+            left = self.left.schema.field(a, "the left side of the join")
+            right = self.right.schema.field(b, "the right side of the join")
+            if left.type != right.type:
+                raise QueryError(f"join keys must be of one type: {left} on the left, {right} on the right; cast one of them")
+        if self.residual is not None:
+            found = self.residual.bind(self.pair_schema)
+            if not pa.types.is_boolean(found):
+                raise QueryError(f"a join condition must be true or false; {self.residual} is of type {found}")
+
+    @cached_property
+    def pair_schema(self) -> Schema:
+        """Both sides' columns; a right column whose name is taken gets the suffix `_right`."""
+        return self.pair_names(self.left.schema, self.right.schema)
+
+    @staticmethod
+    def pair_names(left: Schema, right: Schema) -> Schema:
+        """The schema of pairs of rows."""
+        taken = set(left.names)
+        fields = list(left.fields)
+        for field in right.fields:
+            name = field.name
+            while name in taken:
+                name += "_right"
+            taken.add(name)
+            fields.append(Field(name, field.type))
+        return Schema(tuple(fields))
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.left.schema if self.kind in ("semi", "anti") else self.pair_schema
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct(Node):
+    """δ: every multiplicity becomes one."""
+
+    input: Node
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, eq=False)
+class SetOperation(Node):
+    """Multiplicities m, n become: difference max(m-n, 0); strict_difference m if n = 0 else 0; intersect min; max_union max."""
+
+    left: Node
+    right: Node
+    kind: SetKind
+
+    def __post_init__(self) -> None:
+        _require_same_types(self.kind, self.left, self.right)
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.left.schema
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate(Node):
+    """γ, α: one row per group alive, key columns first.  No keys: one row where anything is alive at all."""
+
+    input: Node
+    keys: tuple[str, ...]
+    aggregations: tuple[Aggregation, ...]
+
+    def __post_init__(self) -> None:
+        _ = self.schema
+
+    @cached_property
+    def schema(self) -> Schema:
+        keys = self.input.schema.select(self.keys, "the grouping")
+        found = tuple(Field(a.name, a.result_type(self.input.schema)) for a in self.aggregations)
+        return Schema(keys.fields + found)
+
+
+@dataclass(frozen=True, eq=False)
+class TimeWindow(Node):
+    """ω: at t, what was alive during the last `size` instants; with `slide`, as of the last multiple of it (17.1)."""
+
+    input: Node
+    size: int
+    slide: int = 1
+
+    def __post_init__(self) -> None:
+        if self.size < 1 or self.slide < 1:
+            raise QueryError(f"a window's size and slide are at least one tick, not {self.size} and {self.slide}")
+        if self.size == INF and self.slide != 1:
+            raise QueryError("an unbounded window does not slide")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, eq=False)
+class RowsWindow(Node):
+    """ω: at t, the last `rows` rows, per partition if given; with `slide`, as of the last multiple of it in rows."""
+
+    input: Node
+    rows: int
+    slide: int = 1
+    partition: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.slide < 1:
+            raise QueryError(f"a window's rows and slide are at least 1, not {self.rows} and {self.slide}")
+        self.input.schema.select(self.partition, "PARTITION BY")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, eq=False)
+class Granularity(Node):
+    """Γ: the snapshot at t is the input's at the last multiple of `granule`."""
+
+    input: Node
+    granule: int
+
+    def __post_init__(self) -> None:
+        if self.granule < 1:
+            raise QueryError(f"a granule is at least one tick, not {self.granule}")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, eq=False)
+class RelationToStream(Node):
+    """CQL: `istream` what came at t, `dstream` what went at t, `rstream` all that is alive at t, as chronons."""
+
+    input: Node
+    kind: Literal["istream", "dstream", "rstream"]
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, eq=False)
+class Split(Node):
+    """ς: lifetimes cut into pieces of at most `length`; the snapshots stay the same."""
+
+    input: Node
+    length: int
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise QueryError(f"a split's length is at least one tick, not {self.length}")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, eq=False)
+class Coalesce(Node):
+    """ζ: canonical level form; the snapshots stay the same, level k is where the multiplicity is at least k.
+
+    `longest` bounds the length of an output event (thesis, 11.7.2); without it events are maximal.
+    """
+
+    input: Node
+    longest: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.longest is not None and self.longest < 1:
+            raise QueryError(f"the longest lifetime of a coalesce is at least one tick, not {self.longest}")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def keeps_events(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class AlterLifetime(Node):
+    """Π: a new lifetime for each event (CEDR report, definition 6), in a vocabulary that is legal by construction.
+
+    start: `⌊vs/hop⌋·hop + shift`; end: start + `length` (`INF`: for ever), or with `length=None` the old end + `shift`.
+    With hop > 1 a kept end must not be shifted into the future, and `hop` alone moves starts back: see `legal`.
+    """
+
+    input: Node
+    hop: int = 1
+    shift: int = 0
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.input.keeps_events:
+            raise QueryError(
+                "lifetimes can be altered on a source or after .coalesce(): elsewhere events have no fixed boundaries"
+            )
+        if self.hop < 1:
+            raise QueryError(f"a hop is at least one tick, not {self.hop}")
+        if self.length is not None and self.length < 1:
+            raise QueryError(f"a lifetime is at least one tick long, not {self.length}")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def keeps_events(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Deletes(Node):
+    """CEDR: every event's end, from then on for ever."""
+
+    input: Node
+
+    def __post_init__(self) -> None:
+        if not self.input.keeps_events:
+            raise QueryError("deletes can be taken on a source or after .coalesce(): elsewhere events have no fixed boundaries")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def keeps_events(self) -> bool:
+        return True
+
+
+def _require_same_types(what: str, left: Node, right: Node) -> None:
+    if not left.schema.same_types(right.schema):
+        raise QueryError(f"{what} needs the same column types on both sides: {left.schema} against {right.schema}")
+
+
+def walk(*roots: Node) -> list[Node]:
+    """Every node below the roots once, inputs before users."""
+    seen: dict[int, Node] = {}
+
+    def visit(node: Node) -> None:
+        if id(node) not in seen:
+            for child in node.inputs:
+                visit(child)
+            seen[id(node)] = node
+
+    for root in roots:
+        visit(root)
+    return list(seen.values())

@@ -1,0 +1,1 @@
+"""Where elements come from and go to.  Imports nothing above the algebra."""

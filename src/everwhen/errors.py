@@ -1,0 +1,36 @@
+"""Every error a user can meet, by kind.
+
+The kinds mirror the exit codes of the command line: `QueryError` (the query is wrong: status 2),
+`InputError` (an element of an input is wrong: status 3), everything else is status 1.  Each message says
+where, what was expected, what came, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class EverwhenError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class QueryError(EverwhenError):
+    """The query cannot be built: an unknown column, a type that does not fit, an illegal parameter."""
+
+
+class InputError(EverwhenError):
+    """An input element is wrong.  `source` and `line` (1-based) name the place where it is known."""
+
+    def __init__(self, problem: str, *, source: str | None = None, line: int | None = None, remedy: str = "") -> None:
+        self.problem = problem
+        self.source = source
+        self.line = line
+        self.remedy = remedy
+        place = f"{source}:{line}: " if source and line else f"{source}: " if source else f"line {line}: " if line else ""
+        super().__init__(f"{place}{problem}" + (f" ({remedy})" if remedy else ""))
+
+
+class TimeRangeError(EverwhenError):
+    """A finite time left the range that ticks can express."""
+
+
+class EvaluationError(EverwhenError):
+    """An expression has no value for a row: an integer overflow, text that is not a number, a date out of range."""

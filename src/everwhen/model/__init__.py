@@ -1,0 +1,1 @@
+"""The temporal model: ticks, lifetimes, elements, batches, histories.  Imports nothing above itself."""

@@ -1,0 +1,133 @@
+"""Coded rows: a payload as a few 64-bit integers, laid out row by row in one matrix.
+
+A row is `[null mask word(s), column codes…]`; a null has its bit set and the code 0, so two rows are equal exactly
+when their integers are.  `RowCodec` turns Arrow columns into such a matrix and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.model.pool import Pool, is_pooled
+from everwhen.model.schema import Schema
+
+BITS: Final = 63
+"""Columns per null mask word: the sign bit stays free."""
+
+_NAN_BITS: Final = np.array([np.nan]).view(np.int64)[0]
+_INT_BY_WIDTH: Final = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+_UINT_BY_WIDTH: Final = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+_FLOAT_BY_WIDTH: Final = {16: np.float16, 32: np.float32, 64: np.float64}
+
+
+class RowCodec:
+    """Rows of one schema, coded with one pool."""
+
+    def __init__(self, schema: Schema, pool: Pool) -> None:
+        self.schema = schema
+        self.pool = pool
+        self.words = max(1, -(-len(schema) // BITS))
+        self.width = self.words + len(schema)
+        self.pooled = tuple((self.words + j, t) for j, t in enumerate(schema.types) if is_pooled(t))
+
+    def encode(self, columns: Sequence[pa.Array], length: int) -> np.ndarray:
+        """Arrow columns as a matrix of `length` coded rows."""
+        rows = np.empty((length, self.width), np.int64)
+        rows[:, : self.words] = 0
+        for j, (column, type_) in enumerate(zip(columns, self.schema.types, strict=True)):
+            if column.null_count:
+                missing = column.is_null().to_numpy(zero_copy_only=False)
+                rows[:, j // BITS] |= missing.astype(np.int64) << (j % BITS)
+                codes = encode_column(column, type_, self.pool)
+                codes[missing] = 0
+                rows[:, self.words + j] = codes
+            else:
+                rows[:, self.words + j] = encode_column(column, type_, self.pool)
+        return rows
+
+    def decode(self, rows: np.ndarray) -> tuple[pa.Array, ...]:
+        """Coded rows as Arrow columns."""
+        return tuple(self.column(rows, j) for j in range(len(self.schema)))
+
+    def column(self, rows: np.ndarray, j: int) -> pa.Array:
+        """One column of coded rows as Arrow."""
+        return decode_column(rows[:, self.words + j], self.valid(rows, j), self.schema.types[j], self.pool)
+
+    def valid(self, rows: np.ndarray, j: int) -> np.ndarray | None:
+        """Which rows have a value in column `j`; None if all have."""
+        word = rows[:, j // BITS]
+        if not word.any():
+            return None
+        return (word >> (j % BITS)) & 1 == 0
+
+    def empty(self) -> np.ndarray:
+        return np.empty((0, self.width), np.int64)
+
+    def select(self, rows: np.ndarray, positions: Sequence[int], target: RowCodec) -> np.ndarray:
+        """The columns at `positions` as rows of `target`, without decoding."""
+        out = np.empty((len(rows), target.width), np.int64)
+        out[:, : target.words] = 0
+        masked = rows[:, : self.words].any()
+        for to, j in enumerate(positions):
+            out[:, target.words + to] = rows[:, self.words + j]
+            if masked:
+                out[:, to // BITS] |= ((rows[:, j // BITS] >> (j % BITS)) & 1) << (to % BITS)
+        return out
+
+
+def encode_column(column: pa.Array, type_: pa.DataType, pool: Pool) -> np.ndarray:
+    """The codes of a column; what stands where a value is missing does not matter."""
+    if is_pooled(type_):
+        return pool.dictionary(type_).encode(column)
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    if pa.types.is_null(type_):
+        return np.zeros(len(column), np.int64)
+    if pa.types.is_boolean(type_):
+        return (column.fill_null(False) if column.null_count else column).to_numpy(zero_copy_only=False).astype(np.int64)
+    data = _buffer(column, type_)
+    if pa.types.is_floating(type_):
+        return float_codes(data.astype(np.float64))
+    return data.view(np.int64).copy() if data.dtype == np.uint64 else data.astype(np.int64)
+
+
+def float_codes(values: np.ndarray) -> np.ndarray:
+    """The bits of floats, one pattern for NaN and one for zero."""
+    codes = (values + 0.0).view(np.int64)
+    nan = np.isnan(values)
+    if nan.any():
+        codes[nan] = _NAN_BITS
+    return codes
+
+
+def _buffer(column: pa.Array, type_: pa.DataType) -> np.ndarray:
+    width = type_.bit_width
+    kind = _FLOAT_BY_WIDTH if pa.types.is_floating(type_) else _UINT_BY_WIDTH if pa.types.is_unsigned_integer(type_) else _INT_BY_WIDTH
+    data = column.buffers()[1]
+    if data is None:
+        return np.zeros(len(column), kind[width])
+    return np.frombuffer(data, kind[width], len(column) + column.offset)[column.offset :]
+
+
+def decode_column(codes: np.ndarray, valid: np.ndarray | None, type_: pa.DataType, pool: Pool) -> pa.Array:
+    """Codes as an Arrow column of the type."""
+    if is_pooled(type_):
+        return pool.dictionary(type_).decode(np.ascontiguousarray(codes), valid)
+    n = len(codes)
+    if pa.types.is_null(type_):
+        return pa.nulls(n)
+    validity = None
+    if valid is not None:
+        validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    if pa.types.is_boolean(type_):
+        data = np.packbits(codes != 0, bitorder="little")
+    elif pa.types.is_floating(type_):
+        data = np.ascontiguousarray(codes).view(np.float64).astype(_FLOAT_BY_WIDTH[type_.bit_width])
+    else:
+        kind = _UINT_BY_WIDTH if pa.types.is_unsigned_integer(type_) else _INT_BY_WIDTH
+        data = codes.astype(kind[type_.bit_width])
+    return pa.Array.from_buffers(type_, n, [validity, pa.py_buffer(data)])

@@ -1,0 +1,158 @@
+"""Grouping with aggregation, and scalar aggregation as one group (Krämer, 11.5.7 and 11.5.8; CEDR's snapshot operators).
+
+Several aggregations share one sweep.  Kept are, per group, the lanes at the CTI and the edges after it; with min, max,
+quantiles or user-defined aggregates also the live multiset (until `ve ≤ c`).  A group is gone when it has neither rows
+nor edges: emptiness is read off the row count, never off a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from everwhen.algebra.aggregates import Aggregation
+from everwhen.model.changes import Changes, no_changes
+from everwhen.model.pool import is_pooled
+from everwhen.model.punctuation import Frontier
+from everwhen.model.rows import BITS, RowCodec, decode_column, encode_column
+from everwhen.operators import holistic
+from everwhen.operators.base import Operator, Output, Policy, StateSize
+from everwhen.operators.kernels import live as live_kernel
+from everwhen.operators.kernels.live import VALUES
+from everwhen.operators.lanes import Coded, LanePlan
+from everwhen.operators.live import LiveRows
+from everwhen.operators.sweep import Sweep
+
+
+class AggregateOperator(Operator):
+    """One row per group alive: the key columns, then one column per aggregation."""
+
+    keeps = "per group the accumulators at the CTI and the edges after it (min, max, …: also live rows until ve ≤ c)"
+
+    def __init__(
+        self, keys: Sequence[str], aggregations: Sequence[Aggregation], source: RowCodec, codec: RowCodec, policy: Policy
+    ) -> None:
+        self.codec = codec
+        schema = source.schema
+        names = list(dict.fromkeys(name for a in aggregations for name in a.columns))
+        self._source = source
+        self._key_at = [schema.index(name) for name in keys]
+        self._argument_at = [schema.index(name) for name in names]
+        self._keys = RowCodec(schema.select(keys), source.pool)
+        self._arguments = RowCodec(schema.select(names), source.pool)
+        self._plan = plan = LanePlan(aggregations, self._arguments)
+        types = [a.result_type(self._arguments.schema) for a in plan.holistic]
+        first = len(plan.extremes)
+        self._pooled_results = [(first + 2 * i, type_) for i, type_ in enumerate(types) if is_pooled(type_)]
+        self._sweep = Sweep(
+            self._keys.width, self._keys.pooled, source.pool, policy, len(plan.int_at), len(plan.float_at), plan.evaluated,
+            self._pooled_results,
+        )  # fmt: skip
+        self._live: LiveRows | None = None
+        if plan.evaluated:
+            self._live = LiveRows(self._arguments.width, self._arguments.pooled, source.pool)
+            self._live.grow(self._sweep.keys.capacity)
+        columns = [VALUES + self._arguments.words + c for c, _ in plan.extremes]
+        self._extreme_columns = np.array(columns, np.int64)
+        self._extreme_kinds = np.array([kind for _, kind in plan.extremes], np.int64)
+        self._extreme_words = np.array([VALUES + c // BITS for c, _ in plan.extremes], np.int64)
+        self._extreme_bits = np.array([c % BITS for c, _ in plan.extremes], np.int64)
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        promise = frontiers[0].time
+        sweep, live = self._sweep, self._live
+        ids = sweep.intern(self._source.select(batch.rows, self._key_at, self._keys))
+        arguments = self._source.select(batch.rows, self._argument_at, self._arguments)
+        ints, floats = self._plan.fill(arguments, batch.weight)
+        if live is not None and len(batch):
+            live.grow(sweep.keys.capacity)
+            records = np.empty((len(batch), VALUES + self._arguments.width), np.int64)
+            records[:, 0], records[:, 1], records[:, 2], records[:, VALUES:] = batch.lo, batch.hi, batch.weight, arguments
+            live.apply(ids, records)
+        evaluate = self._evaluate if live is not None else None
+        pieces, _ = sweep.step(ids, batch.lo, batch.hi, ints, floats, tau, promise, evaluate)
+        if live is not None:
+            live.expire(promise)
+        said, to_say = np.flatnonzero(pieces.said), np.flatnonzero(pieces.to_say)
+        if not len(said) and not len(to_say):
+            return Output(no_changes(self.codec), Frontier(promise))
+        old = self._rows(pieces.key[said], pieces.old_ints[said], pieces.old_floats[said], pieces.old_evaluated[said])
+        new = self._rows(pieces.key[to_say], pieces.new_ints[to_say], pieces.new_floats[to_say], pieces.new_evaluated[to_say])
+        out = Changes(
+            self.codec,
+            np.concatenate([pieces.lo[said], pieces.lo[to_say]]),
+            np.concatenate([pieces.hi[said], pieces.hi[to_say]]),
+            np.concatenate([np.full(len(said), -1, np.int64), np.ones(len(to_say), np.int64)]),
+            np.concatenate([old, new]),
+        )
+        return Output(out, Frontier(promise))
+
+    def _rows(self, ids: np.ndarray, ints: np.ndarray, floats: np.ndarray, evaluated: np.ndarray) -> np.ndarray:
+        codec, keys = self.codec, self._keys
+        rows = np.zeros((len(ids), codec.width), np.int64)
+        key_rows = self._sweep.keys.codes[ids]
+        n_keys = len(keys.schema)
+        if n_keys:
+            same_words = min(keys.words, codec.words)
+            rows[:, :same_words] = key_rows[:, :same_words]
+            rows[:, codec.words : codec.words + n_keys] = key_rows[:, keys.words :]
+        results: list[Coded] = self._plan.results(ints, floats, evaluated)
+        for j, (codes, valid) in enumerate(results, start=n_keys):
+            if valid is None or valid.all():
+                rows[:, codec.words + j] = codes
+            else:
+                rows[:, codec.words + j] = np.where(valid, codes, 0)
+                rows[:, j // BITS] |= (~valid).astype(np.int64) << (j % BITS)
+        return rows
+
+    def _evaluate(self, keys: np.ndarray, times: np.ndarray) -> np.ndarray:
+        assert self._live is not None
+        plan, regions = self._plan, self._live.regions
+        lanes = np.empty((len(keys), plan.evaluated), np.int64)
+        n = len(plan.extremes)
+        if n:
+            lanes[:, :n] = live_kernel.extremes(
+                keys, times, regions.start, regions.length, regions.pool, self._extreme_columns, self._extreme_kinds,
+                self._extreme_words, self._extreme_bits,
+            )  # fmt: skip
+        if plan.holistic:
+            request, record = live_kernel.pairs(keys, times, regions.start, regions.length, regions.pool)
+            rows, weight = regions.pool[record, VALUES:], regions.pool[record, live_kernel.WEIGHT]
+            for i, aggregation in enumerate(plan.holistic):
+                codes, valid = holistic.evaluate(aggregation, self._arguments, len(keys), request, rows, weight)
+                lanes[:, n + 2 * i], lanes[:, n + 2 * i + 1] = codes, valid
+        return lanes
+
+    def state_size(self) -> StateSize:
+        size = self._sweep.state_size()
+        return size if self._live is None else size + StateSize(self._live.regions.rows, self._live.nbytes)
+
+    def snapshot(self) -> dict[str, Any]:
+        keys = self._sweep.keys
+        ids = keys.ids()
+        state: dict[str, Any] = {"keys": self._keys.decode(keys.codes[ids]), "sweep": self._sweep.snapshot()}
+        if self._live is not None:
+            live = self._live.snapshot(ids)
+            state["arguments"] = self._arguments.decode(live["records"][:, VALUES:])
+            live["records"] = live["records"][:, :VALUES].copy()
+            state["live"] = live
+            for lane, type_ in self._pooled_results:
+                for part in ("evaluated", "base_evaluated"):
+                    lanes = state["sweep"][part]
+                    state[f"{part}{lane}"] = decode_column(lanes[:, lane], lanes[:, lane + 1] != 0, type_, self.codec.pool)
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        sweep = state["sweep"]
+        for lane, type_ in self._pooled_results:
+            for part in ("evaluated", "base_evaluated"):
+                sweep[part][:, lane] = encode_column(state[f"{part}{lane}"], type_, self.codec.pool)
+        ids = self._sweep.restore(self._keys.encode(state["keys"], len(sweep["length"])), sweep)
+        if self._live is not None:
+            live = state["live"]
+            values = self._arguments.encode(state["arguments"], len(live["records"]))
+            self._live.grow(self._sweep.keys.capacity)
+            self._live.restore(ids, live, np.concatenate([live["records"], values], axis=1))

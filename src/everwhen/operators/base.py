@@ -1,0 +1,139 @@
+"""The operator contract.
+
+An operator is a state machine with numbered input ports and one output.  It has no clock, no thread, no I/O; time and
+progress are handed in.  The runtime calls
+
+    step(inputs, frontiers, tau)
+
+with all that arrived in one epoch, one batch of changes per port, and what each port has promised by now.  It returns
+the changes of its output and its own promise, and guarantees, for whatever cutting of the input into steps:
+
+    1. the sum of all changes returned so far is op(history so far), clipped by the emission policy;
+    2. no change returned touches an instant before a promise returned earlier;
+    3. when every port has promised everything before t, everything of the output before the returned promise is out;
+    4. state that no legal change can need again is gone when `step` returns.
+
+A step may come without any change (only progress), and several steps may share one frontier: so a loop can bring a
+batch back to an operator before progress moves on, and a stage can fuse operators by calling them one after the other.
+Promises are `Frontier`s, not only times; an operator that knows no patterns reads `frontier.time`.
+
+`snapshot()` gives plain data (NumPy, Arrow and Python values, nothing coded); `restore()` on a new operator of the same
+plan makes it continue as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from everwhen.model.changes import Changes
+from everwhen.model.punctuation import NO_PROGRESS, Frontier
+from everwhen.model.rows import RowCodec
+from everwhen.model.time import INF, NEVER
+from everwhen.operators.kernels.sweep import CUT, ENDED, INFINITE, KNOWN
+
+
+class Emit(Enum):
+    """How much of the answer is said: what stands before θ (design: answer the present, correct the past).
+
+    FINAL: what promises have settled.  ENDED: also pieces that ended by τ, the largest start seen.  CURRENT: also the
+    piece open at τ.  ALL: everything known, the future too (inside composed operators).  PRESENT: every instant
+    up to the one that CURRENT, ENDED or FINAL have reached, cut there (for operators that must not see an open end).
+    """
+
+    FINAL = "final"
+    ENDED = "ended"
+    CURRENT = "current"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """An emission policy as operators read it.
+
+    `open_end`: CURRENT says the piece open at τ without an end (the paper's order-preserving operator) instead of as
+    far as it is known.  `cut`: never say an open piece, cut it at the present instead.
+    """
+
+    emit: Emit = Emit.CURRENT
+    open_end: bool = False
+    cut: bool = False
+
+    def clip(self, tau: int, promise: int) -> tuple[int, int]:
+        """The sweep's clip mode and its time, for the largest start seen and the operator's promise."""
+        match self.emit:
+            case Emit.ALL if not self.cut:
+                return CUT, INF
+            case Emit.FINAL:
+                return CUT, promise
+            case Emit.ENDED if self.cut:
+                return CUT, max(tau, promise)
+            case Emit.ENDED:
+                return ENDED, tau
+        if self.cut:
+            return CUT, max(tau if tau == NEVER else tau + 1, promise)
+        # the piece that starts at the promise is folded into the base now, so it must be said now
+        return (INFINITE if self.open_end else KNOWN), max(tau, promise)
+
+
+EVERYTHING = Policy(Emit.ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a step gives: the changes and what is promised from now on."""
+
+    changes: Changes
+    frontier: Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class StateSize:
+    """How much an operator keeps: rows (events, edges, records) and bytes reserved for them."""
+
+    rows: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: StateSize) -> StateSize:
+        return StateSize(self.rows + other.rows, self.bytes + other.bytes)
+
+
+class Operator(ABC):
+    """See the module's docstring."""
+
+    ports: int = 1
+    codec: RowCodec
+    """How the output's rows are coded."""
+
+    keeps: str = "nothing"
+    """What state is kept, until which promise: for people."""
+
+    @abstractmethod
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        """Take one epoch's input; give the output's changes."""
+
+    def state_size(self) -> StateSize:
+        return StateSize()
+
+    def snapshot(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from a snapshot; called once, before the first step."""
+
+    def waits_for(self, frontiers: Sequence[Frontier]) -> tuple[int, ...]:
+        """The ports whose missing promises hold this operator's output back."""
+        low = min((frontier.time for frontier in frontiers), default=INF)
+        return tuple(port for port, frontier in enumerate(frontiers) if frontier.time == low) if low < INF else ()
+
+
+def lowest(frontiers: Sequence[Frontier]) -> int:
+    """What all ports have promised."""
+    return min(frontier.time for frontier in frontiers)
+
+
+def fresh_frontiers(ports: int) -> list[Frontier]:
+    return [NO_PROGRESS] * ports

@@ -1,0 +1,42 @@
+"""Chronons: lifetimes as single instants, one after the other as time goes on (the split that windows of rows need).
+
+A lifetime is cut when the present reaches it, so even an infinite one has no end to worry about until the stream ends.
+Kept is the uncut rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from everwhen.model.changes import Changes
+from everwhen.model.punctuation import Frontier
+from everwhen.model.rows import RowCodec
+from everwhen.operators.base import Operator, Output, Policy, StateSize
+from everwhen.operators.counts import CountsOperator
+from everwhen.operators.linear import ChopOperator
+
+
+class ChrononsOperator(Operator):
+    """The same snapshots in pieces of one tick, up to the present."""
+
+    keeps = "the uncut rest of lifetimes"
+
+    def __init__(self, codec: RowCodec, policy: Policy) -> None:
+        self.codec = codec
+        self._rest = CountsOperator("clip", codec, replace(policy, cut=True, open_end=False))
+        self._chop = ChopOperator(1, codec)
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        present = self._rest.step(inputs, frontiers, tau)
+        return self._chop.step([present.changes], frontiers, tau)
+
+    def state_size(self) -> StateSize:
+        return self._rest.state_size()
+
+    def snapshot(self) -> dict[str, Any]:
+        return self._rest.snapshot()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._rest.restore(state)

@@ -1,0 +1,78 @@
+"""Operators on multiplicities: duplicate elimination, difference, intersection, max-union, and the clip.
+
+The key of the sweep is the whole row, a lane counts its copies on one port, and the output's multiplicity is a function
+of the lanes (Krämer, 8.1.5, 8.1.6, 8.1.9).  Kept are edges after the promise m and the counts at m; a row is gone when
+its counts are zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from everwhen.model.changes import Changes
+from everwhen.model.punctuation import Frontier
+from everwhen.model.rows import RowCodec
+from everwhen.operators.base import Operator, Output, Policy, StateSize, lowest
+from everwhen.operators.sweep import Sweep
+
+Multiplicity = Callable[[np.ndarray], np.ndarray]
+
+MULTIPLICITY: Final[dict[str, tuple[int, Multiplicity]]] = {
+    "clip": (1, lambda n: n[:, 0]),
+    "distinct": (1, lambda n: (n[:, 0] > 0).astype(np.int64)),
+    "difference": (2, lambda n: np.maximum(n[:, 0] - n[:, 1], 0)),
+    "strict_difference": (2, lambda n: np.where(n[:, 1] > 0, 0, n[:, 0])),
+    "intersect": (2, lambda n: np.minimum(n[:, 0], n[:, 1])),
+    "max_union": (2, lambda n: np.maximum(n[:, 0], n[:, 1])),
+}
+"""Ports and output multiplicity by name; zero counts must give zero."""
+
+
+class CountsOperator(Operator):
+    """The multiplicity of each row as a function of its multiplicities on the ports."""
+
+    keeps = "per row the counts at the promise and the edges after it"
+
+    def __init__(self, function: str, codec: RowCodec, policy: Policy) -> None:
+        self.ports, self._multiplicity = MULTIPLICITY[function]
+        self.codec = codec
+        self._sweep = Sweep(codec.width, codec.pooled, codec.pool, policy, ints=self.ports)
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        if self.ports == 1:
+            (batch,) = inputs
+            lo, hi, rows = batch.lo, batch.hi, batch.rows
+            lanes = batch.weight[:, None]
+        else:
+            lo = np.concatenate([b.lo for b in inputs])
+            hi = np.concatenate([b.hi for b in inputs])
+            rows = np.concatenate([b.rows for b in inputs])
+            lanes = np.zeros((len(lo), self.ports), np.int64)
+            at = 0
+            for port, batch in enumerate(inputs):
+                lanes[at : at + len(batch), port] = batch.weight
+                at += len(batch)
+        promise = lowest(frontiers)
+        sweep = self._sweep
+        ids = sweep.intern(rows)
+        pieces, _ = sweep.step(ids, lo, hi, lanes, np.empty((len(lo), 0)), tau, promise)
+        weight = self._multiplicity(pieces.new_ints) - self._multiplicity(pieces.old_ints)
+        changed = weight != 0
+        rows = sweep.keys.codes[pieces.key[changed]]
+        out = Changes(self.codec, pieces.lo[changed], pieces.hi[changed], weight[changed], rows)
+        return Output(out, Frontier(promise))
+
+    def state_size(self) -> StateSize:
+        return self._sweep.state_size()
+
+    def snapshot(self) -> dict[str, Any]:
+        keys = self._sweep.keys
+        return {"rows": self.codec.decode(keys.codes[keys.ids()]), "sweep": self._sweep.snapshot()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        columns = state["rows"]
+        n = len(state["sweep"]["length"])
+        self._sweep.restore(self.codec.encode(columns, n), state["sweep"])

@@ -1,0 +1,266 @@
+"""The source guard: elements in arrival order in, legal changes out, or an error that names the line.
+
+It checks each element against what the stream has promised so far (also within the batch) and each adjust against the
+events that are there.  Kept is the multiset of events (vs, ve, row) until `ve < c`, strictly, because an event that ends
+at the CTI may still grow; for a source declared insert-only nothing is kept and an adjust is an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from everwhen.errors import InputError
+from everwhen.model.changes import Changes
+from everwhen.model.element import Punct
+from everwhen.model.elements import ADJUST, CTI, INSERT, PUNCT, ElementBatch
+from everwhen.model.punctuation import Frontier, Nothing, OneOf, Promise, Range
+from everwhen.model.rows import RowCodec
+from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
+from everwhen.operators.base import StateSize
+from everwhen.operators.kernels import events as kernel
+from everwhen.operators.kernels.tables import Calendar, KeyTable, grown
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A checked batch: payload rows with the times of their elements."""
+
+    codec: RowCodec
+    op: np.ndarray
+    vs: np.ndarray
+    ve: np.ndarray
+    vnew: np.ndarray
+    rows: np.ndarray
+
+    def segments(self) -> Changes:
+        """An insert is +[vs, ve); an adjust is the difference it makes."""
+        if not self.op.any():
+            return Changes(self.codec, self.vs, self.ve, np.ones(len(self.op), np.int64), self.rows)
+        adjust = self.op == ADJUST
+        lo = np.where(adjust, np.minimum(self.ve, self.vnew), self.vs)
+        hi = np.where(adjust, np.maximum(self.ve, self.vnew), self.ve)
+        weight = np.where(adjust & (self.vnew < self.ve), -1, 1)
+        keep = lo < hi
+        if keep.all():
+            return Changes(self.codec, lo, hi, weight, self.rows)
+        return Changes(self.codec, lo[keep], hi[keep], weight[keep], self.rows[keep])
+
+    def events(self) -> Changes:
+        """Event form: an adjust takes the whole event back and says it again."""
+        adjust = np.flatnonzero(self.op == ADJUST)
+        again = adjust[self.vnew[adjust] > self.vs[adjust]]
+        at = np.concatenate([np.arange(len(self.op)), again])
+        hi = np.concatenate([self.ve, self.vnew[again]])
+        weight = np.ones(len(at), np.int64)
+        weight[adjust] = -1
+        return Changes(self.codec, self.vs[at], hi, weight, self.rows[at])
+
+
+class Guard:
+    """One source's guard."""
+
+    def __init__(self, name: str, codec: RowCodec, insert_only: bool = False) -> None:
+        self.name = name
+        self.codec = codec
+        self.insert_only = insert_only
+        self.cti = NEVER
+        self.tau = NEVER
+        self.promises: list[Promise] = []
+        self._events = KeyTable(2 + codec.width, [(2 + j, t) for j, t in codec.pooled])
+        codec.pool.register(self._events)
+        self._count = np.zeros(64, np.int64)
+        self._ends = Calendar()
+
+    @property
+    def frontier(self) -> Frontier:
+        return Frontier(self.cti, tuple(self.promises))
+
+    def step(self, batch: ElementBatch) -> Guarded:
+        """Check a batch; on an error nothing of it has been applied."""
+        op, vs, ve, vnew = batch.op, batch.vs, batch.ve, batch.vnew
+        cti = self._check_times(batch)
+        promises = self._check_promises(batch)
+        data = op <= ADJUST
+        n = len(op)
+        k = int(data.sum())
+        columns = batch.columns
+        if k < n:
+            tail = bool(data[:k].all())
+            keep = None if tail else pa.array(data)
+            columns = tuple(c.slice(0, k) if keep is None else c.filter(keep) for c in columns)
+            op, vs, ve, vnew = op[data], vs[data], ve[data], vnew[data]
+        rows = self.codec.encode(columns, k)
+        if not self.insert_only:
+            self._check_events(batch, op, vs, ve, vnew, rows, data)
+        elif (op == ADJUST).any():
+            at = int(np.flatnonzero(batch.op == ADJUST)[0])
+            raise self._error(batch, at, "an adjust on a source that is declared insert-only", "declare it with insert_only=False")
+        inserted = vs[op == INSERT]
+        if len(inserted):
+            self.tau = max(self.tau, int(inserted.max()))
+        self.promises.extend(promises)
+        if cti > self.cti:
+            self.cti = cti
+            self._forget()
+        return Guarded(self.codec, op, vs.astype(np.int64, copy=False), ve.astype(np.int64, copy=False), vnew, rows)
+
+    def close(self) -> None:
+        """The input has ended: everything is promised."""
+        self.cti = INF
+        self._forget()
+
+    def _check_times(self, batch: ElementBatch) -> int:
+        """Times in range, lifetimes not empty, nothing behind a CTI; returns the CTI after the batch."""
+        op, vs, ve, vnew = batch.op, batch.vs, batch.ve, batch.vnew
+        is_cti = op == CTI
+        data = op <= ADJUST
+        adjust = op == ADJUST
+        if is_cti.any():
+            running = np.maximum.accumulate(np.where(is_cti, vs, NEVER))
+            last = max(self.cti, int(running[-1]))
+            before = np.concatenate([[NEVER], running[:-1]])
+            before = np.maximum(before, self.cti)
+        else:
+            before, last = np.int64(self.cti), self.cti
+        sync = np.where(adjust, np.minimum(ve, vnew), vs)
+        wrong = data & ((sync < before) | (vs >= ve) | (vs < MIN_TIME) | (vs > MAX_TIME) | ((ve > MAX_TIME) & (ve != INF)))
+        wrong |= adjust & ((vnew < vs) | ((vnew > MAX_TIME) & (vnew != INF)))
+        wrong |= op > 4
+        if wrong.any():
+            at = int(np.flatnonzero(wrong)[0])
+            self._explain_times(batch, at, int(sync[at]), int(before[at]) if before.ndim else int(before))
+        return last
+
+    def _explain_times(self, batch: ElementBatch, at: int, sync: int, cti: int) -> None:
+        op, vs, ve, vnew = int(batch.op[at]), int(batch.vs[at]), int(batch.ve[at]), int(batch.vnew[at])
+        if op > 4:
+            raise self._error(batch, at, f"unknown op {op}", "ops are insert, adjust, cti, punct, external_cti")
+        if not MIN_TIME <= vs <= MAX_TIME or (ve > MAX_TIME and ve != INF):
+            raise self._error(batch, at, f"the lifetime [{show(vs)}, {show(ve)}) is out of range", f"finite times lie within ±{MAX_TIME}")
+        if vs >= ve:
+            raise self._error(batch, at, f"the lifetime [{show(vs)}, {show(ve)}) is empty", "vs must be less than ve")
+        if op == ADJUST and vnew < vs:
+            raise self._error(batch, at, f"an adjust to {show(vnew)}, before the event's start {show(vs)}", "vnew = vs removes the event")
+        if op == ADJUST and vnew > MAX_TIME and vnew != INF:
+            raise self._error(batch, at, f"an adjust to {vnew} is out of range", f"finite times lie within ±{MAX_TIME}")
+        what = "an adjust that changes" if op == ADJUST else "an insert that starts"
+        raise self._error(
+            batch, at, f"{what} at {show(sync)}, behind the CTI {show(cti)}",
+            "a CTI promises that nothing before it changes; late elements need a source policy or Finalize",
+        )  # fmt: skip
+
+    def _check_promises(self, batch: ElementBatch) -> list[Promise]:
+        """No element contradicts an earlier punctuation; returns the batch's own."""
+        fresh = [(i, p.promise) for i, p in batch.promises.items() if isinstance(p, Punct) and batch.op[i] == PUNCT]
+        for i, promise in fresh:
+            for name in promise.match:
+                if name not in self.codec.schema:
+                    raise self._error(batch, i, f"a punctuation on the unknown attribute {name!r}", f"there is {self.codec.schema}")
+        data = batch.op <= ADJUST
+        sync = np.where(batch.op == ADJUST, np.minimum(batch.ve, batch.vnew), batch.vs)
+        for position, promise in [*((-1, p) for p in self.promises), *fresh]:
+            hit = data & (np.arange(len(batch)) > position) & (sync < promise.t)
+            if hit.any():
+                hit &= _matching(promise, batch)
+                if hit.any():
+                    at = int(np.flatnonzero(hit)[0])
+                    raise self._error(batch, at, f"an element that the punctuation {dict(promise.match)} had ruled out", "")
+        return [promise for _, promise in fresh]
+
+    def _check_events(
+        self, batch: ElementBatch, op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray, rows: np.ndarray, data: np.ndarray
+    ) -> None:
+        """Every adjust finds its event."""
+        table = self._events
+        named = np.empty((len(op), table.width), np.int64)
+        named[:, 0], named[:, 1], named[:, 2:] = vs, ve, rows
+        before = table.intern(named)
+        after = np.full(len(op), -1, np.int64)
+        moved = np.flatnonzero((op == ADJUST) & (vnew > vs))
+        if len(moved):
+            becomes = named[moved]
+            becomes[:, 1] = vnew[moved]
+            after[moved] = table.intern(becomes)
+        self._count = grown(self._count, table.capacity, 0)
+        self._ends.grow(table.capacity)
+        adjusted = op.any()
+        saved = self._count.copy() if adjusted else None
+        missing = kernel.check_chain(op, before, after, self._count)
+        self._ends.schedule(before, ve)
+        if not adjusted:
+            return
+        self._ends.schedule(after[moved], vnew[moved])
+        if missing >= 0:
+            assert saved is not None
+            self._count = saved
+        touched = np.unique(np.concatenate([before, after[moved]]))
+        empty = touched[self._count[touched] == 0]
+        self._ends.schedule(empty, np.full(len(empty), INF, np.int64))
+        table.remove(empty)
+        if missing >= 0:
+            at = int(np.flatnonzero(data)[missing])
+            row = dict(zip(self.codec.schema.names, (c[at].as_py() for c in batch.columns), strict=True))
+            raise self._error(
+                batch, at, f"an adjust of an event that is not there: [{show(int(vs[missing]))}, {show(int(ve[missing]))}) {row}",
+                "an adjust names the event's start, its present end and its whole row, after its insert",
+            )  # fmt: skip
+
+    def _forget(self) -> None:
+        ended = self._ends.before(self.cti)
+        if len(ended):
+            self._count[ended] = 0
+            self._ends.schedule(ended, np.full(len(ended), INF, np.int64))
+            self._events.remove(ended)
+
+    def _error(self, batch: ElementBatch, at: int, problem: str, remedy: str) -> InputError:
+        return InputError(problem, source=batch.source or self.name, line=batch.line(at), remedy=remedy)
+
+    def state_size(self) -> StateSize:
+        ids = self._events.ids()
+        rows = int(self._count[ids].sum()) if len(ids) else 0
+        return StateSize(rows, self._events.nbytes + self._count.nbytes + self._ends.nbytes)
+
+    def snapshot(self) -> dict[str, Any]:
+        ids = self._events.ids()
+        codes = self._events.codes[ids]
+        return {
+            "cti": self.cti, "tau": self.tau, "promises": list(self.promises), "times": codes[:, :2].copy(),
+            "rows": self.codec.decode(codes[:, 2:]), "count": self._count[ids],
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.cti, self.tau, self.promises = state["cti"], state["tau"], list(state["promises"])
+        times = state["times"]
+        ids = self._events.intern(np.concatenate([times, self.codec.encode(state["rows"], len(times))], axis=1))
+        self._count = grown(self._count, self._events.capacity, 0)
+        self._ends.grow(self._events.capacity)
+        self._count[ids] = state["count"]
+        self._ends.schedule(ids, times[:, 1].copy())
+
+
+def _matching(promise: Promise, batch: ElementBatch) -> np.ndarray:
+    """Which elements' rows a promise matches."""
+    hit = np.ones(len(batch), np.bool_)
+    for name, pattern in promise.match.items():
+        column = batch.columns[batch.schema.index(name)]
+        match pattern:
+            case Nothing():
+                return np.zeros(len(batch), np.bool_)
+            case OneOf(values):
+                some = [v for v in values if v is not None]
+                found = pc.is_in(column, pa.array(some, column.type)).to_numpy(zero_copy_only=False)
+                if None in values:
+                    found = found | column.is_null().to_numpy(zero_copy_only=False)
+                hit &= found
+            case Range():
+                for bound, compare in (("ge", pc.greater_equal), ("gt", pc.greater), ("le", pc.less_equal), ("lt", pc.less)):
+                    value = getattr(pattern, bound)
+                    if value is not None:
+                        verdict = compare(column, pa.scalar(value, column.type)).fill_null(False)
+                        hit &= verdict.to_numpy(zero_copy_only=False)
+    return hit

@@ -1,0 +1,262 @@
+"""Loops over events in arrival order: the guard's bookkeeping, the chain's matching, netting, level forms."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import njit
+
+from everwhen.model.time import INF
+
+_INF: Final = np.int64(INF)
+
+
+@njit(cache=True)
+def check_chain(op, before, after, count):  # type: ignore[no-untyped-def]
+    """Count events in and out in arrival order; the position of the first adjust without its event, or -1.
+
+    `before` is the id of the event named (vs, ve, row), `after` the id of what it becomes (-1: removed).
+    """
+    for i in range(len(op)):
+        if op[i] == 0:
+            count[before[i]] += 1
+        elif op[i] == 1:
+            if count[before[i]] <= 0:
+                return i
+            count[before[i]] -= 1
+            if after[i] >= 0:
+                count[after[i]] += 1
+    return -1
+
+
+@njit(cache=True)
+def net(keys, offsets, order, lo, hi, weight):  # type: ignore[no-untyped-def]
+    """The sum of signed segments per key as disjoint segments: key, lo, hi, weight (never zero)."""
+    total = 2 * len(order)
+    out = np.empty((total + 1, 4), np.int64)
+    n = 0
+    for g in range(len(keys)):
+        a = offsets[g]
+        m = offsets[g + 1] - a
+        if m == 1:
+            i = order[a]
+            out[n, 0] = keys[g]
+            out[n, 1] = lo[i]
+            out[n, 2] = hi[i]
+            out[n, 3] = weight[i]
+            n += 1
+            continue
+        t = np.empty(2 * m, np.int64)
+        d = np.empty(2 * m, np.int64)
+        for x in range(m):
+            i = order[a + x]
+            t[2 * x] = lo[i]
+            d[2 * x] = weight[i]
+            t[2 * x + 1] = hi[i]
+            d[2 * x + 1] = -weight[i]
+        by = np.argsort(t)
+        level = 0
+        x = 0
+        since = np.int64(0)
+        while x < 2 * m:
+            now = t[by[x]]
+            change = 0
+            while x < 2 * m and t[by[x]] == now:
+                change += d[by[x]]
+                x += 1
+            if change == 0:
+                continue
+            if level != 0:
+                out[n, 0] = keys[g]
+                out[n, 1] = since
+                out[n, 2] = now
+                out[n, 3] = level
+                n += 1
+            level += change
+            since = now
+    return out[:n]
+
+
+@njit(cache=True)
+def chain(keys, offsets, order, lo, hi, weight, start, length, pool, end, c):  # type: ignore[no-untyped-def]
+    """Turn signed segments of rows into inserts and adjusts of the events said before.
+
+    Regions hold the events said, `[vs, ve]` a record.  The new regions are written behind `end`.  Output records are
+    key, vs, ve, vnew (-1 in the last column: an insert, 1: an adjust).  The position of a segment that takes back what was
+    never said is returned as the last value (-1: none).
+    """
+    cap = 2 * len(order) + 64
+    out = np.empty((cap, 5), np.int64)
+    n = 0
+    for g in range(len(keys)):
+        k = keys[g]
+        here = end
+        for at in range(start[k], start[k] + length[k]):
+            pool[end, 0] = pool[at, 0]
+            pool[end, 1] = pool[at, 1]
+            end += 1
+        for x in range(offsets[g], offsets[g + 1]):
+            i = order[x]
+            left = -weight[i]
+            if left <= 0:
+                continue
+            b = hi[i]
+            # where each of the copies to take back has got to; always go on with the earliest, so that what is
+            # said about one row has ascending sync times
+            at_copy = np.full(left, lo[i], np.int64)
+            while True:
+                copy = 0
+                for y in range(1, left):
+                    if at_copy[y] < at_copy[copy]:
+                        copy = y
+                a = at_copy[copy]
+                if a >= b:
+                    break
+                best = np.int64(-1)
+                for at in range(here, end):
+                    if pool[at, 0] <= a and a < pool[at, 1]:
+                        if best < 0:
+                            best = at
+                        elif pool[at, 1] == b:
+                            if pool[best, 1] != b or pool[at, 0] > pool[best, 0]:
+                                best = at
+                        elif pool[best, 1] != b and pool[at, 1] > pool[best, 1]:
+                            best = at
+                if best < 0:
+                    return out[:n], end, i
+                vs = pool[best, 0]
+                ve = pool[best, 1]
+                if n + 2 > cap:
+                    cap *= 2
+                    more = np.empty((cap, 5), np.int64)
+                    more[:n] = out[:n]
+                    out = more
+                out[n, 0] = k
+                out[n, 1] = vs
+                out[n, 2] = ve
+                out[n, 3] = a
+                out[n, 4] = 1
+                n += 1
+                if a > vs:
+                    pool[best, 1] = a
+                else:
+                    end -= 1
+                    pool[best, 0] = pool[end, 0]
+                    pool[best, 1] = pool[end, 1]
+                if ve > b:
+                    out[n, 0] = k
+                    out[n, 1] = b
+                    out[n, 2] = ve
+                    out[n, 3] = 0
+                    out[n, 4] = -1
+                    n += 1
+                    pool[end, 0] = b
+                    pool[end, 1] = ve
+                    end += 1
+                at_copy[copy] = min(b, ve)
+        for x in range(offsets[g], offsets[g + 1]):
+            i = order[x]
+            for _ in range(weight[i]):
+                if n + 1 > cap:
+                    cap *= 2
+                    more = np.empty((cap, 5), np.int64)
+                    more[:n] = out[:n]
+                    out = more
+                out[n, 0] = k
+                out[n, 1] = lo[i]
+                out[n, 2] = hi[i]
+                out[n, 3] = 0
+                out[n, 4] = -1
+                n += 1
+                if hi[i] > c:
+                    pool[end, 0] = lo[i]
+                    pool[end, 1] = hi[i]
+                    end += 1
+        start[k] = here
+        length[k] = end - here
+    return out[:n], end, np.int64(-1)
+
+
+@njit(cache=True)
+def drop_ended(keys, start, length, pool, end_column, c, soonest):  # type: ignore[no-untyped-def]
+    """Drop records whose end is at or before `c`, in place; per key the soonest end left (INF: none)."""
+    width = pool.shape[1]
+    dropped = 0
+    for g in range(len(keys)):
+        k = keys[g]
+        s = start[k]
+        to = s
+        low = _INF
+        for at in range(s, s + length[k]):
+            if pool[at, end_column] > c:
+                if to != at:
+                    for j in range(width):
+                        pool[to, j] = pool[at, j]
+                low = min(low, pool[to, end_column])
+                to += 1
+        dropped += length[k] - (to - s)
+        length[k] = to - s
+        soonest[g] = low
+    return dropped
+
+
+@njit(cache=True)
+def levels(keys, offsets, records, out_offsets, longest):  # type: ignore[no-untyped-def]
+    """The level form of signed records `[lo, hi, weight]` per key: maximal intervals, level k where the sum is ≥ k.
+
+    Level k opens where the sum rises to k and closes where it falls below: last opened, first closed.  Intervals longer
+    than `longest` are cut into pieces of that length.  Returns records `[lo, hi, 1]`; the sum must never be negative.
+    """
+    out = np.empty((2 * len(records) + 64, 3), np.int64)
+    n = 0
+    for g in range(len(keys)):
+        out_offsets[g] = n
+        a = offsets[g]
+        m = offsets[g + 1] - a
+        t = np.empty(2 * m, np.int64)
+        d = np.empty(2 * m, np.int64)
+        for x in range(m):
+            t[2 * x] = records[a + x, 0]
+            d[2 * x] = records[a + x, 2]
+            t[2 * x + 1] = records[a + x, 1]
+            d[2 * x + 1] = -records[a + x, 2]
+        by = np.argsort(t)
+        opened = np.empty(64, np.int64)
+        depth = 0
+        x = 0
+        while x < 2 * m:
+            now = t[by[x]]
+            change = 0
+            while x < 2 * m and t[by[x]] == now:
+                change += d[by[x]]
+                x += 1
+            while change > 0:
+                if depth == len(opened):
+                    more = np.empty(2 * depth, np.int64)
+                    more[:depth] = opened
+                    opened = more
+                opened[depth] = now
+                depth += 1
+                change -= 1
+            while change < 0 and depth > 0:
+                depth -= 1
+                since = opened[depth]
+                while True:
+                    until = now
+                    if longest > 0 and now != _INF and now - since > longest:
+                        until = since + longest
+                    if n == len(out):
+                        bigger = np.empty((2 * n, 3), np.int64)
+                        bigger[:n] = out
+                        out = bigger
+                    out[n, 0] = since
+                    out[n, 1] = until
+                    out[n, 2] = 1
+                    n += 1
+                    since = until
+                    if since == now:
+                        break
+                change += 1
+    out_offsets[len(keys)] = n
+    return out[:n]

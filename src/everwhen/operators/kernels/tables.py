@@ -1,0 +1,365 @@
+"""Keyed state: rows interned to small ids, variable-length regions per id, calendars of what is due.
+
+* `KeyTable`: coded rows -> dense ids, exact, ids reused after removal.  O(1) expected per row.
+* `Regions`: per id a run of 64-bit records in one flat pool.  A changed region is written anew at the end of the pool
+  (so the old one can still be read within the step); the pool is compacted when more than half of it is garbage.
+* `Calendar`: per id a time at which it wants to be visited; finding the due ids costs one look per block of 256 ids
+  plus the blocks that hold one, so idle ids cost next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from everwhen.model.time import INF
+
+BLOCK: Final = 256
+_INF: Final = np.int64(INF)
+
+
+@njit(cache=True)
+def _hash(row: np.ndarray) -> np.uint64:
+    h = np.uint64(0x243F6A8885A308D3)
+    for j in range(len(row)):
+        h = (h ^ np.uint64(row[j])) * np.uint64(0x9E3779B97F4A7C15)
+        h ^= h >> np.uint64(29)
+    h = h * np.uint64(0xBF58476D1CE4E5B9)
+    return h ^ (h >> np.uint64(32))
+
+
+@njit(cache=True)
+def _intern(slots, codes, hashes, free, n_free, top, batch, ids):  # type: ignore[no-untyped-def]
+    mask = np.uint64(len(slots) - 1)
+    width = batch.shape[1]
+    for i in range(len(batch)):
+        row = batch[i]
+        h = _hash(row)
+        at = h & mask
+        found = np.int64(-1)
+        while True:
+            id_ = slots[at]
+            if id_ < 0:
+                break
+            if hashes[id_] == h:
+                same = True
+                for j in range(width):
+                    if codes[id_, j] != row[j]:
+                        same = False
+                        break
+                if same:
+                    found = id_
+                    break
+            at = (at + np.uint64(1)) & mask
+        if found < 0:
+            if n_free > 0:
+                n_free -= 1
+                found = free[n_free]
+            else:
+                found = top
+                top += 1
+            slots[at] = found
+            hashes[found] = h
+            for j in range(width):
+                codes[found, j] = row[j]
+        ids[i] = found
+    return n_free, top
+
+
+@njit(cache=True)
+def _find(slots, codes, hashes, batch, ids):  # type: ignore[no-untyped-def]
+    mask = np.uint64(len(slots) - 1)
+    width = batch.shape[1]
+    for i in range(len(batch)):
+        row = batch[i]
+        h = _hash(row)
+        at = h & mask
+        ids[i] = -1
+        while True:
+            id_ = slots[at]
+            if id_ < 0:
+                break
+            if hashes[id_] == h:
+                same = True
+                for j in range(width):
+                    if codes[id_, j] != row[j]:
+                        same = False
+                        break
+                if same:
+                    ids[i] = id_
+                    break
+            at = (at + np.uint64(1)) & mask
+
+
+@njit(cache=True)
+def _remove(slots, hashes, free, n_free, ids):  # type: ignore[no-untyped-def]
+    mask = np.uint64(len(slots) - 1)
+    for i in range(len(ids)):
+        id_ = ids[i]
+        at = hashes[id_] & mask
+        while slots[at] != id_:
+            if slots[at] < 0:
+                return np.int64(-1)
+            at = (at + np.uint64(1)) & mask
+        # close the gap: move back whatever probed past it
+        hole = at
+        at = (at + np.uint64(1)) & mask
+        while slots[at] >= 0:
+            home = hashes[slots[at]] & mask
+            if ((at - home) & mask) >= ((at - hole) & mask):
+                slots[hole] = slots[at]
+                hole = at
+            at = (at + np.uint64(1)) & mask
+        slots[hole] = -1
+        free[n_free] = id_
+        n_free += 1
+    return n_free
+
+
+@njit(cache=True)
+def _rehash(slots, codes, hashes, ids):  # type: ignore[no-untyped-def]
+    mask = np.uint64(len(slots) - 1)
+    for i in range(len(ids)):
+        id_ = ids[i]
+        h = _hash(codes[id_])
+        hashes[id_] = h
+        at = h & mask
+        while slots[at] >= 0:
+            at = (at + np.uint64(1)) & mask
+        slots[at] = id_
+
+
+class KeyTable:
+    """Distinct coded rows with ids 0, 1, …; `pooled` names the columns whose codes belong to a pool."""
+
+    def __init__(self, width: int, pooled: Sequence[tuple[int, pa.DataType]] = ()) -> None:
+        self.width = width
+        self.pooled = tuple(pooled)
+        self.codes = np.zeros((64, width), np.int64)
+        self._hashes = np.zeros(64, np.uint64)
+        self._free = np.zeros(64, np.int64)
+        self._n_free = 0
+        self._top = 0
+        self._slots = np.full(256, -1, np.int64)
+
+    def __len__(self) -> int:
+        return self._top - self._n_free
+
+    @property
+    def capacity(self) -> int:
+        """All ids are below this."""
+        return len(self.codes)
+
+    @property
+    def nbytes(self) -> int:
+        return self.codes.nbytes + self._hashes.nbytes + self._slots.nbytes
+
+    def intern(self, rows: np.ndarray) -> np.ndarray:
+        """The ids of rows; unknown ones get a new id.  Call `Calendar.grow` and `Regions.grow` afterwards."""
+        n = len(rows)
+        if self._top + n > len(self.codes):
+            self._grow(self._top + n)
+        if 2 * (len(self) + n) > len(self._slots):
+            self._rebuild(4 * (len(self) + n))
+        ids = np.empty(n, np.int64)
+        self._n_free, self._top = _intern(
+            self._slots, self.codes, self._hashes, self._free, self._n_free, self._top, rows, ids
+        )
+        return ids
+
+    def find(self, rows: np.ndarray) -> np.ndarray:
+        """The ids of rows, -1 for unknown ones."""
+        ids = np.empty(len(rows), np.int64)
+        _find(self._slots, self.codes, self._hashes, rows, ids)
+        return ids
+
+    def remove(self, ids: np.ndarray) -> None:
+        """Forget rows; their ids may be given out again."""
+        if len(ids):
+            free = _remove(self._slots, self._hashes, self._free, self._n_free, ids)
+            assert free >= 0, "a row was removed twice"
+            self._n_free = free
+
+    def ids(self) -> np.ndarray:
+        """All ids in use."""
+        used = np.ones(self._top, np.bool_)
+        used[self._free[: self._n_free]] = False
+        return np.flatnonzero(used)
+
+    def _grow(self, needed: int) -> None:
+        size = max(needed, 2 * len(self.codes))
+        self.codes = grown(self.codes, size, 0)
+        self._hashes = grown(self._hashes, size, 0)
+        self._free = grown(self._free, size, 0)
+
+    def _rebuild(self, size: int) -> None:
+        slots = 256
+        while slots < size:
+            slots *= 2
+        self._slots = np.full(slots, -1, np.int64)
+        _rehash(self._slots, self.codes, self._hashes, self.ids())
+
+    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
+        self.codes[self._free[: self._n_free]] = 0
+        return [(self.codes[: self._top], self.pooled)]
+
+    def recoded(self) -> None:
+        self._rebuild(4 * max(1, len(self)))
+
+
+def grown(array: np.ndarray, size: int, fill: Any) -> np.ndarray:
+    """The array enlarged to `size` rows, new ones filled."""
+    if len(array) >= size:
+        return array
+    out = np.full((size, *array.shape[1:]), fill, array.dtype)
+    out[: len(array)] = array
+    return out
+
+
+@njit(cache=True)
+def _gather(pool, start, length, ids, offsets):  # type: ignore[no-untyped-def]
+    total = 0
+    for i in range(len(ids)):
+        offsets[i] = total
+        total += length[ids[i]]
+    offsets[len(ids)] = total
+    out = np.empty((total, pool.shape[1]), pool.dtype)
+    for i in range(len(ids)):
+        s = start[ids[i]]
+        o = offsets[i]
+        for j in range(length[ids[i]]):
+            for c in range(pool.shape[1]):
+                out[o + j, c] = pool[s + j, c]
+    return out
+
+
+@njit(cache=True)
+def _compact(pool, start, length, ids, target):  # type: ignore[no-untyped-def]
+    end = 0
+    for i in range(len(ids)):
+        k = ids[i]
+        s = start[k]
+        for j in range(length[k]):
+            for c in range(pool.shape[1]):
+                target[end + j, c] = pool[s + j, c]
+        start[k] = end
+        end += length[k]
+    return end
+
+
+class Regions:
+    """Per id a run of records of `width` integers; `pooled` names the record's columns that belong to a pool."""
+
+    def __init__(self, width: int, pooled: Sequence[tuple[int, pa.DataType]] = ()) -> None:
+        self.width = width
+        self.pooled = tuple(pooled)
+        self.pool = np.zeros((256, width), np.int64)
+        self.start = np.zeros(64, np.int64)
+        self.length = np.zeros(64, np.int64)
+        self.end = 0
+        self.rows = 0
+
+    def grow(self, capacity: int) -> None:
+        """Make room for ids below `capacity`."""
+        if capacity > len(self.start):
+            self.start = grown(self.start, capacity, 0)
+            self.length = grown(self.length, capacity, 0)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for so many records at the end of the pool."""
+        if self.end + rows <= len(self.pool):
+            return
+        ids = np.flatnonzero(self.length)
+        target = np.zeros((max(256, 2 * (self.rows + rows)), self.width), np.int64)
+        self.end = _compact(self.pool, self.start, self.length, ids, target)
+        self.pool = target
+
+    def gather(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The records of ids, one after the other, and the offsets at which each id's begin."""
+        offsets = np.empty(len(ids) + 1, np.int64)
+        return _gather(self.pool, self.start, self.length, ids, offsets), offsets
+
+    def put(self, ids: np.ndarray, offsets: np.ndarray, records: np.ndarray) -> None:
+        """Replace the records of (distinct) ids."""
+        n = len(records)
+        self.rows += n - int(self.length[ids].sum())
+        self.length[ids] = 0
+        self.reserve(n)
+        self.pool[self.end : self.end + n] = records
+        self.start[ids] = self.end + offsets[:-1]
+        self.length[ids] = np.diff(offsets)
+        self.end += n
+
+    @property
+    def nbytes(self) -> int:
+        return self.pool.nbytes + self.start.nbytes + self.length.nbytes
+
+    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
+        self.reserve(len(self.pool))  # compact: garbage records may hold dead codes
+        return [(self.pool[: self.end], self.pooled)]
+
+    def recoded(self) -> None:
+        """Records carry no hash."""
+
+
+@njit(cache=True)
+def _due(due, block, bound, n_blocks):  # type: ignore[no-untyped-def]
+    out = np.empty(64, np.int64)
+    n = 0
+    for b in range(n_blocks):
+        if block[b] < bound:
+            low = np.int64(_INF)
+            for k in range(b * BLOCK, (b + 1) * BLOCK):
+                t = due[k]
+                if t < bound:
+                    if n == len(out):
+                        more = np.empty(2 * n, np.int64)
+                        more[:n] = out
+                        out = more
+                    out[n] = k
+                    n += 1
+                if t < low:
+                    low = t
+            block[b] = low
+    return out[:n]
+
+
+@njit(cache=True)
+def _schedule(due, block, ids, times):  # type: ignore[no-untyped-def]
+    for i in range(len(ids)):
+        k = ids[i]
+        t = times[i]
+        due[k] = t
+        if t < block[k // BLOCK]:
+            block[k // BLOCK] = t
+
+
+class Calendar:
+    """Per id the time at which it wants to be visited (INF: never)."""
+
+    def __init__(self) -> None:
+        self.due = np.full(BLOCK, INF, np.int64)
+        self.block = np.full(1, INF, np.int64)
+
+    def grow(self, capacity: int) -> None:
+        blocks = -(-capacity // BLOCK)
+        if blocks > len(self.block):
+            blocks = max(blocks, 2 * len(self.block))
+            self.due = grown(self.due, blocks * BLOCK, INF)
+            self.block = grown(self.block, blocks, INF)
+
+    def schedule(self, ids: np.ndarray, times: np.ndarray) -> None:
+        """Set the times of ids."""
+        _schedule(self.due, self.block, ids, times)
+
+    def before(self, bound: int) -> np.ndarray:
+        """The ids whose time is before `bound`; they stay scheduled."""
+        return _due(self.due, self.block, np.int64(bound), len(self.block))
+
+    @property
+    def nbytes(self) -> int:
+        return self.due.nbytes + self.block.nbytes

@@ -1,0 +1,315 @@
+"""Aggregates as lanes of a sweep.
+
+Counts and sums are *added* lanes: an exact integer, or a float in twice the precision, in which a row that leaves takes
+back what it brought.  NaN and infinities are counted beside a float sum, so that they leave no trace when they go.
+Decimals are four integer lanes of 32 bits each.  Min and max of 64-bit values are *evaluated* lanes: the largest order
+code in the live multiset.  All other aggregates are evaluated from the live multiset too (`holistic`).
+
+Every aggregation turns the lanes of a piece into codes and a mask of which are valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.algebra.aggregates import Aggregation
+from everwhen.errors import EverwhenError
+from everwhen.model.pool import Pool, is_pooled
+from everwhen.model.rows import RowCodec, float_codes
+
+ROWS: Final = ("rows", -1)
+LOWEST: Final = np.int64(-(2**63))
+_WIDE: Final = Context(prec=60)
+
+Lane = tuple[str, int]
+"""What a lane adds up, and of which argument column."""
+
+Coded = tuple[np.ndarray, np.ndarray | None]
+"""Codes and which of them are valid (None: all)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The lanes of some pieces, as columns by name."""
+
+    ints: np.ndarray
+    floats: np.ndarray
+    evaluated: np.ndarray
+    int_at: dict[Lane, int]
+    float_at: dict[Lane, int]
+
+    def int_(self, what: str, column: int) -> np.ndarray:
+        return self.ints[:, self.int_at[what, column]]
+
+    def float_(self, what: str, column: int) -> tuple[np.ndarray, np.ndarray]:
+        at = 2 * self.float_at[what, column]
+        return self.floats[:, at], self.floats[:, at + 1]
+
+
+Result = Callable[[Lanes], Coded]
+
+
+class LanePlan:
+    """Which lanes the aggregations over `arguments` need, how rows fill them, and what pieces of them mean."""
+
+    def __init__(self, aggregations: Sequence[Aggregation], arguments: RowCodec) -> None:
+        self.arguments = arguments
+        self.int_at: dict[Lane, int] = {ROWS: 0}
+        self.float_at: dict[Lane, int] = {}
+        self.extremes: list[tuple[int, int]] = []
+        """(argument column, kind of order code) of each min/max lane, which stand first among the evaluated."""
+        self.holistic: list[Aggregation] = []
+        """Evaluated from the live multiset; two evaluated lanes each (code, valid)."""
+        self._results: list[Result] = []
+        deferred: list[tuple[int, Aggregation]] = []
+        for position, aggregation in enumerate(aggregations):
+            result = self._plan(aggregation)
+            self._results.append(result if result is not None else _unset)
+            if result is None:
+                deferred.append((position, aggregation))
+        for position, aggregation in deferred:
+            at = len(self.extremes) + 2 * len(self.holistic)
+            self.holistic.append(aggregation)
+            self._results[position] = _holistic_result(at)
+
+    @property
+    def evaluated(self) -> int:
+        return len(self.extremes) + 2 * len(self.holistic)
+
+    def results(self, ints: np.ndarray, floats: np.ndarray, evaluated: np.ndarray) -> list[Coded]:
+        """Codes of each aggregation for pieces with these lanes."""
+        lanes = Lanes(ints, floats, evaluated, self.int_at, self.float_at)
+        return [result(lanes) for result in self._results]
+
+    def fill(self, rows: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Lane values of argument rows, times their weight."""
+        n = len(rows)
+        ints = np.empty((n, len(self.int_at)), np.int64)
+        floats = np.zeros((n, 2 * len(self.float_at)), np.float64)
+        ints[:, 0] = weight
+        codec = self.arguments
+        for (what, column), at in self.int_at.items():
+            if what == "rows":
+                continue
+            valid = codec.valid(rows, column)
+            code = rows[:, codec.words + column]
+            if what == "valid":
+                ints[:, at] = weight if valid is None else weight * valid
+            elif what == "sum":
+                ints[:, at] = code * weight  # the code of a null is 0
+            elif what.startswith("limb"):
+                ints[:, at] = self._limbs(code, valid, column)[:, int(what[4:])] * weight
+            else:
+                values = self._floats(code, column)
+                hit = np.isnan(values) if what == "nan" else values == (np.inf if what == "inf" else -np.inf)
+                ints[:, at] = weight * hit
+        for (what, column), at in self.float_at.items():
+            valid = codec.valid(rows, column)
+            values = self._floats(rows[:, codec.words + column], column)
+            if valid is not None:
+                values = np.where(valid, values, 0.0)
+            values = np.where(np.isfinite(values), values, 0.0)
+            if what == "square":
+                floats[:, 2 * at], floats[:, 2 * at + 1] = _times(values * values, _square_error(values), weight)
+            else:
+                floats[:, 2 * at], floats[:, 2 * at + 1] = _times(values, np.zeros(n), weight)
+        return ints, floats
+
+    # -- planning -----------------------------------------------------------------------------------------------
+
+    def _plan(self, aggregation: Aggregation) -> Result | None:
+        """How to read the result off added lanes or extremes; None: it is holistic."""
+        if aggregation.function == "count":
+            lane = ROWS if not aggregation.columns else ("valid", self._column(aggregation, 0))
+            self._int(lane)
+            return lambda lanes: (lanes.int_(*lane), None)
+        if aggregation.function not in ("sum", "avg", "min", "max", "stddev", "stddev_pop", "variance", "variance_pop"):
+            return None
+        column = self._column(aggregation, 0)
+        type_ = self.arguments.schema.types[column]
+        if aggregation.function in ("min", "max"):
+            return self._extreme(column, type_, aggregation.function)
+        if aggregation.function == "sum" and not pa.types.is_floating(type_):
+            return self._decimal_sum(column, type_) if pa.types.is_decimal(type_) else self._integer_sum(column)
+        if aggregation.function == "avg" and pa.types.is_integer(type_):
+            return self._integer_average(column)
+        if aggregation.function in ("sum", "avg"):
+            return self._float_sum(column, aggregation.function == "avg")
+        return self._variance(column, aggregation.function)
+
+    def _column(self, aggregation: Aggregation, argument: int) -> int:
+        return self.arguments.schema.index(aggregation.columns[argument])
+
+    def _int(self, lane: Lane) -> None:
+        self.int_at.setdefault(lane, len(self.int_at))
+
+    def _float(self, lane: Lane) -> None:
+        self.float_at.setdefault(lane, len(self.float_at))
+
+    def _integer_sum(self, column: int) -> Result:
+        self._int(("valid", column))
+        self._int(("sum", column))
+        return lambda lanes: (lanes.int_("sum", column), lanes.int_("valid", column) > 0)
+
+    def _integer_average(self, column: int) -> Result:
+        total = self._integer_sum(column)
+
+        def result(lanes: Lanes) -> Coded:
+            codes, valid = total(lanes)
+            count = np.maximum(lanes.int_("valid", column), 1)
+            return float_codes(codes / count), valid
+
+        return result
+
+    def _decimal_sum(self, column: int, type_: pa.DataType) -> Result:
+        self._int(("valid", column))
+        for limb in range(4):
+            self._int((f"limb{limb}", column))
+        target = self.arguments.pool.dictionary(pa.decimal128(38, type_.scale))
+
+        def result(lanes: Lanes) -> Coded:
+            limbs = np.stack([lanes.int_(f"limb{i}", column) for i in range(4)], axis=1).tolist()
+            sums = [(a + (b << 32) + (c << 64) + (d << 96)) for a, b, c, d in limbs]
+            values = [Decimal(s).scaleb(-type_.scale, context=_WIDE) for s in sums]
+            try:
+                array = pa.array(values, target.type)
+            except pa.ArrowInvalid as error:
+                raise EverwhenError(f"a sum does not fit {target.type}: {error}") from None
+            return target.encode(array), lanes.int_("valid", column) > 0
+
+        return result
+
+    def _float_lanes(self, column: int) -> None:
+        for what in ("valid", "nan", "inf", "minus_inf"):
+            self._int((what, column))
+        self._float(("sum", column))
+
+    def _float_sum(self, column: int, average: bool) -> Result:
+        self._float_lanes(column)
+
+        def result(lanes: Lanes) -> Coded:
+            count = lanes.int_("valid", column)
+            high, low = lanes.float_("sum", column)
+            total = high + low
+            if average:
+                total = total / np.maximum(count, 1)
+            return float_codes(_special(total, lanes, column)), count > 0
+
+        return result
+
+    def _variance(self, column: int, function: str) -> Result:
+        self._float_lanes(column)
+        self._float(("square", column))
+        sample = not function.endswith("_pop")
+
+        def result(lanes: Lanes) -> Coded:
+            count = lanes.int_("valid", column)
+            n = np.maximum(count, 1).astype(np.float64)
+            high, low = lanes.float_("sum", column)
+            # Σx² - (Σx)²/n in twice the precision: the two are close when values are large and alike
+            square, error = high * high, _square_error(high) + 2.0 * high * low
+            mean_high = square / n
+            rest = (square - mean_high * n) - _product_error(mean_high, n)
+            mean_low = (rest + error) / n
+            sq_high, sq_low = lanes.float_("square", column)
+            spread = np.maximum((sq_high - mean_high) + (sq_low - mean_low), 0.0)
+            divisor = np.maximum(n - 1, 1) if sample else n
+            values = spread / divisor
+            if function.startswith("stddev"):
+                values = np.sqrt(values)
+            odd = lanes.int_("nan", column) + lanes.int_("inf", column) + lanes.int_("minus_inf", column)
+            return float_codes(np.where(odd > 0, np.nan, values)), count > (1 if sample else 0)
+
+        return result
+
+    def _extreme(self, column: int, type_: pa.DataType, function: str) -> Result | None:
+        if is_pooled(type_) or pa.types.is_null(type_):
+            return None
+        kind = 1 if pa.types.is_floating(type_) else 2 if pa.types.is_unsigned_integer(type_) and type_.bit_width == 64 else 0
+        if function == "min":
+            kind = ~kind
+        if (column, kind) not in self.extremes:
+            self.extremes.append((column, kind))
+        at = self.extremes.index((column, kind))
+        self._int(("valid", column))
+
+        def result(lanes: Lanes) -> Coded:
+            return plain_codes(lanes.evaluated[:, at], kind), lanes.int_("valid", column) > 0
+
+        return result
+
+    def _floats(self, code: np.ndarray, column: int) -> np.ndarray:
+        type_ = self.arguments.schema.types[column]
+        if pa.types.is_floating(type_):
+            return np.ascontiguousarray(code).view(np.float64)
+        if pa.types.is_decimal(type_):
+            dictionary = self.arguments.pool.dictionary(type_)
+            distinct, inverse = np.unique(code, return_inverse=True)
+            values = np.array([float(dictionary.value(c)) if c < len(dictionary) else 0.0 for c in distinct.tolist()])
+            return values[inverse]
+        return code.astype(np.float64)
+
+    def _limbs(self, code: np.ndarray, valid: np.ndarray | None, column: int) -> np.ndarray:
+        type_ = self.arguments.schema.types[column]
+        array = self.arguments.pool.dictionary(type_).decode(np.ascontiguousarray(code), valid).cast(pa.decimal128(38, type_.scale))
+        words = np.frombuffer(array.buffers()[1], np.uint32, 4 * (len(array) + array.offset)).reshape(-1, 4)[array.offset :]
+        limbs = words.astype(np.int64)
+        limbs[:, 3] = words[:, 3].view(np.int32)
+        if valid is not None:
+            limbs[~valid] = 0
+        return limbs
+
+
+def _unset(lanes: Lanes) -> Coded:
+    raise AssertionError("every aggregation has a result once planned")
+
+
+def _holistic_result(at: int) -> Result:
+    return lambda lanes: (lanes.evaluated[:, at], lanes.evaluated[:, at + 1] != 0)
+
+
+def _special(total: np.ndarray, lanes: Lanes, column: int) -> np.ndarray:
+    nan, plus, minus = (lanes.int_(what, column) for what in ("nan", "inf", "minus_inf"))
+    total = np.where(plus > 0, np.inf, np.where(minus > 0, -np.inf, total))
+    return np.where((nan > 0) | ((plus > 0) & (minus > 0)), np.nan, total)
+
+
+def plain_codes(order: np.ndarray, kind: int) -> np.ndarray:
+    """Codes from order codes (the map of `kernels.live` undone; it is its own inverse)."""
+    codes = order if kind >= 0 else ~order
+    k = kind if kind >= 0 else ~kind
+    if k == 1:
+        return np.where(codes < 0, codes ^ np.int64(0x7FFFFFFFFFFFFFFF), codes)
+    return codes ^ LOWEST if k == 2 else codes
+
+
+def _split(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    c = 134217729.0 * x
+    high = c - (c - x)
+    return high, x - high
+
+
+def _square_error(x: np.ndarray) -> np.ndarray:
+    """What rounding lost of x·x (zero where x·x is too large to tell)."""
+    return _product_error(x, x)
+
+
+def _product_error(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        xh, xl = _split(x)
+        yh, yl = _split(y)
+        error = ((xh * yh - x * y) + xh * yl + xl * yh) + xl * yl
+    return np.where(np.isfinite(error), error, 0.0)
+
+
+def _times(high: np.ndarray, low: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if (np.abs(weight) == 1).all():
+        return high * weight, low * weight
+    w = weight.astype(np.float64)
+    return high * w, low * w + _product_error(high, w)

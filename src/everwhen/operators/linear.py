@@ -1,0 +1,247 @@
+"""Operators that are linear in segments: what they do to a sum of segments is the sum of what they do to each.
+
+They keep nothing, so a correction is treated like any other segment.  Filter, map and union leave lifetimes alone; windows,
+granularity and AlterLifetime map them, and map promises in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from everwhen.algebra.expr import Column, Expr
+from everwhen.errors import QueryError, TimeRangeError
+from everwhen.model.changes import Changes, concat, no_changes
+from everwhen.model.punctuation import Frontier
+from everwhen.model.rows import BITS, RowCodec, encode_column
+from everwhen.model.time import INF, MAX_TIME, NEVER
+from everwhen.operators.base import Operator, Output, lowest
+
+MOST_LEVELS = 20_000_000
+"""A window over long lifetimes has a level per instant; beyond so many per step it is surely not meant."""
+
+
+def evaluate(expr: Expr, codec: RowCodec, rows: np.ndarray):  # type: ignore[no-untyped-def]
+    """An expression over coded rows, as an Arrow array; only the columns it reads are decoded."""
+    columns = {name: codec.column(rows, codec.schema.index(name)) for name in expr.columns()}
+    return expr.evaluate(columns, len(rows))
+
+
+class FilterOperator(Operator):
+    """Segments whose row makes the predicate true."""
+
+    def __init__(self, predicate: Expr, codec: RowCodec) -> None:
+        self.codec = codec
+        self._predicate = predicate
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        if len(batch):
+            verdict = evaluate(self._predicate, self.codec, batch.rows)
+            if verdict.null_count:
+                verdict = verdict.fill_null(False)
+            batch = batch.take(verdict.to_numpy(zero_copy_only=False))
+        return Output(batch, frontiers[0])
+
+
+class MapOperator(Operator):
+    """Each output column is an input column (copied as it is) or an expression."""
+
+    def __init__(self, columns: Sequence[tuple[str, Expr]], source: RowCodec, codec: RowCodec) -> None:
+        self.codec = codec
+        self._source = source
+        self._columns = [(source.schema.index(e.name) if isinstance(e, Column) else e) for _, e in columns]
+        self._plain = [c for c in self._columns if isinstance(c, int)]
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        frontier = Frontier(frontiers[0].time)
+        if not len(batch):
+            return Output(no_changes(self.codec), frontier)
+        source, target, rows = self._source, self.codec, batch.rows
+        if len(self._plain) == len(self._columns):
+            return Output(batch.with_rows(target, source.select(rows, self._plain, target)), frontier)
+        out = np.zeros((len(rows), target.width), np.int64)
+        for to, column in enumerate(self._columns):
+            if isinstance(column, int):
+                out[:, target.words + to] = rows[:, source.words + column]
+                missing = (rows[:, column // BITS] >> (column % BITS)) & 1
+                out[:, to // BITS] |= missing << (to % BITS)
+                continue
+            values = evaluate(column, source, rows)
+            codes = encode_column(values, target.schema.types[to], target.pool)
+            if values.null_count:
+                absent = values.is_null().to_numpy(zero_copy_only=False)
+                codes[absent] = 0
+                out[:, to // BITS] |= absent.astype(np.int64) << (to % BITS)
+            out[:, target.words + to] = codes
+        return Output(batch.with_rows(target, out), frontier)
+
+
+class UnionOperator(Operator):
+    """The sum of both inputs; `sign` -1 subtracts the second (inside anti- and outer joins)."""
+
+    ports = 2
+
+    def __init__(self, codec: RowCodec, sign: int = 1) -> None:
+        self.codec = codec
+        self._sign = sign
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        first, second = inputs
+        if self._sign < 0:
+            second = second.negated()
+        return Output(replace(concat(first, second), codec=self.codec), Frontier(lowest(frontiers)))
+
+
+def rounded_up(t: np.ndarray, granule: int, offset: int) -> np.ndarray:
+    """The next instant at or after `t` that is `offset` beyond a multiple of the granule; infinity stays."""
+    return np.where(t == INF, INF, -((offset - t) // granule) * granule + offset)
+
+
+def rounded_up_time(t: int, granule: int, offset: int) -> int:
+    return t if t in (INF, NEVER) else -((offset - t) // granule) * granule + offset
+
+
+class TimeWindowOperator(Operator):
+    """RANGE w [SLIDE a]: each instant of a lifetime lives on for w; then sampled once per slide.
+
+    A lifetime of n instants gives min(w, n) levels `[vs+k-1, ve+w-k)` (semantics, 6), one for a chronon.
+    """
+
+    def __init__(self, size: int, slide: int, codec: RowCodec) -> None:
+        self.codec = codec
+        self._size = size
+        self._slide = slide
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        if len(batch):
+            batch = self._windowed(batch)
+        return Output(batch, Frontier(rounded_up_time(frontiers[0].time, self._slide, -1)))
+
+    def _windowed(self, batch: Changes) -> Changes:
+        w = self._size
+        lo, hi = batch.lo, batch.hi
+        length = np.where(hi == INF, INF, hi - lo)
+        if (length > 1).any() and w > 1:
+            levels = np.minimum(length, w)
+            endless = levels == INF
+            total = float("inf") if endless.any() else int(levels.astype(np.float64).sum())
+            if total > MOST_LEVELS:
+                raise QueryError(
+                    f"a window over lifetimes counts every instant of them: this batch would need {total:.3g} levels. "
+                    "Put .istream() before the window to count each event once, or use .lifetime(length=...) on a source"
+                )
+            at = np.repeat(np.arange(len(lo)), levels)
+            k = np.arange(len(at)) - np.repeat(np.cumsum(levels) - levels, levels)
+            batch = batch.take(at)
+            lo, hi = batch.lo + k, batch.hi - k
+        else:
+            k = np.zeros(1, np.int64)
+        if w == INF:
+            ends = np.full(len(lo), INF, np.int64)
+        else:
+            ends = np.where(batch.hi == INF, INF, hi + (w - 1))
+            finite = ends[ends != INF]
+            if len(finite) and finite.max() > MAX_TIME:
+                raise TimeRangeError(f"a window of {w} ticks moves an end beyond the largest time, {MAX_TIME}")
+        if self._slide > 1:
+            lo, ends = rounded_up(lo, self._slide, -1), rounded_up(ends, self._slide, -1)
+            keep = lo < ends
+            return Changes(self.codec, lo[keep], ends[keep], batch.weight[keep], batch.rows[keep])
+        return Changes(self.codec, lo, ends, batch.weight, batch.rows)
+
+
+class GranularityOperator(Operator):
+    """Γ: both ends rounded up to a multiple of the granule (thesis, Algorithm 24); the empty vanish."""
+
+    def __init__(self, granule: int, codec: RowCodec) -> None:
+        self.codec = codec
+        self._granule = granule
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        lo, hi = rounded_up(batch.lo, self._granule, 0), rounded_up(batch.hi, self._granule, 0)
+        keep = lo < hi
+        out = Changes(self.codec, lo[keep], hi[keep], batch.weight[keep], batch.rows[keep])
+        return Output(out, Frontier(rounded_up_time(frontiers[0].time, self._granule, 0)))
+
+
+class ShiftOperator(Operator):
+    """The whole stream `by` ticks later: yesterday's snapshot beside today's (for Istream and Dstream)."""
+
+    def __init__(self, by: int, codec: RowCodec) -> None:
+        self.codec = codec
+        self._by = by
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        lo = batch.lo + self._by
+        hi = np.where(batch.hi == INF, INF, batch.hi + self._by)
+        t = frontiers[0].time
+        out = Changes(self.codec, lo, hi, batch.weight, batch.rows)
+        return Output(out, Frontier(t if t in (INF, NEVER) else t + self._by))
+
+
+class ChopOperator(Operator):
+    """Pieces of at most `length`, anchored at the segment's start.  Lifetimes must be finite."""
+
+    def __init__(self, length: int, codec: RowCodec) -> None:
+        self.codec = codec
+        self._length = length
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        if len(batch):
+            if (batch.hi == INF).any():
+                raise QueryError("an infinite lifetime cannot be cut into pieces; end it first, e.g. with .lifetime(length=...)")
+            n = -((batch.lo - batch.hi) // self._length)
+            if (n > 1).any():
+                total = int(n.sum())
+                if total > MOST_LEVELS:
+                    raise QueryError(f"splitting into pieces of {self._length} would make {total:.3g} of them in one step")
+                at = np.repeat(np.arange(len(n)), n)
+                k = np.arange(len(at)) - np.repeat(np.cumsum(n) - n, n)
+                lo = batch.lo[at] + k * self._length
+                hi = np.minimum(lo + self._length, batch.hi[at])
+                batch = Changes(self.codec, lo, hi, batch.weight[at], batch.rows[at])
+        return Output(batch, frontiers[0])
+
+
+class AlterLifetimeOperator(Operator):
+    """Π on events (event form in, event form out): see `everwhen.algebra.nodes.AlterLifetime`."""
+
+    def __init__(self, hop: int, shift: int, length: int | None, codec: RowCodec) -> None:
+        self.codec = codec
+        self._hop = hop
+        self._shift = shift
+        self._length = length
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        lo = batch.lo // self._hop * self._hop + self._shift
+        if self._length is None:
+            hi = np.where(batch.hi == INF, INF, batch.hi + self._shift)
+        elif self._length == INF:
+            hi = np.full(len(lo), INF, np.int64)
+        else:
+            hi = lo + self._length
+        t = frontiers[0].time
+        promise = t if t in (INF, NEVER) else t // self._hop * self._hop + self._shift
+        return Output(Changes(self.codec, lo, hi, batch.weight, batch.rows), Frontier(promise))
+
+
+class DeletesOperator(Operator):
+    """Every event's end, from then on for ever (event form)."""
+
+    def __init__(self, codec: RowCodec) -> None:
+        self.codec = codec
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        ended = batch.take(batch.hi != INF)
+        out = Changes(self.codec, ended.hi, np.full(len(ended), INF, np.int64), ended.weight, ended.rows)
+        return Output(out, frontiers[0])

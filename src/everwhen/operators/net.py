@@ -1,0 +1,51 @@
+"""Netting: the sum of signed segments of a batch as disjoint segments per row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from everwhen.model.changes import Changes
+from everwhen.model.punctuation import Frontier
+from everwhen.model.rows import RowCodec
+from everwhen.operators.base import Operator, Output
+from everwhen.operators.kernels import events as kernel
+from everwhen.operators.kernels.live import group_rows
+from everwhen.operators.kernels.tables import KeyTable
+
+
+def netted(batch: Changes) -> Changes:
+    """The same sum in disjoint segments; what cancels is gone."""
+    if len(batch) < 2 or (batch.weight > 0).all():
+        return batch
+    table = KeyTable(batch.codec.width)
+    ids = table.intern(batch.rows)
+    keys, offsets, order = group_rows(ids, np.full(table.capacity, -1, np.int64))
+    out = kernel.net(keys, offsets, order, batch.lo, batch.hi, batch.weight)
+    return Changes(batch.codec, out[:, 1].copy(), out[:, 2].copy(), out[:, 3].copy(), table.codes[out[:, 0]])
+
+
+def cancelled(codec: RowCodec, parts: Sequence[Changes]) -> Changes:
+    """All parts in one, where an event said and taken back is left out."""
+    lo, hi = np.concatenate([p.lo for p in parts]), np.concatenate([p.hi for p in parts])
+    weight, rows = np.concatenate([p.weight for p in parts]), np.concatenate([p.rows for p in parts])
+    if not (weight < 0).any():
+        return Changes(codec, lo, hi, weight, rows)
+    table = KeyTable(2 + codec.width)
+    ids = table.intern(np.concatenate([lo[:, None], hi[:, None], rows], axis=1))
+    total = np.zeros(table.capacity, np.int64)
+    np.add.at(total, ids, weight)
+    left = np.flatnonzero(total)
+    named = table.codes[left]
+    return Changes(codec, named[:, 0].copy(), named[:, 1].copy(), total[left], named[:, 2:].copy())
+
+
+class NetOperator(Operator):
+    """Event form to segment form: whole events taken back and said again become the difference between them."""
+
+    def __init__(self, codec: RowCodec) -> None:
+        self.codec = codec
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        return Output(netted(inputs[0]), frontiers[0])

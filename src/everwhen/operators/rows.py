@@ -1,0 +1,170 @@
+"""Count-based and partitioned windows: the last N rows, per partition (Krämer, 11.6.2, 11.6.3, 17.1.2).
+
+Rows of a partition are ranked by (instant, payload in column order, nulls first), never by arrival.  The row of rank r
+lives from the instant of rank ⌈r/A⌉·A until that of the first multiple of A which is at least r+N (A: the slide, 1 unless
+given).  A late row shifts the ends of the N rows before it; with a slide, every later rank.
+
+Kept are, per partition, rows at or after the CTI and earlier ones whose end may still move: whose output end is not before
+the CTI; with a slide also how many were dropped, modulo A.  Partitions are not bounded by time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from everwhen.errors import EverwhenError
+from everwhen.model.changes import Changes, no_changes
+from everwhen.model.punctuation import Frontier
+from everwhen.model.rows import RowCodec
+from everwhen.model.time import INF
+from everwhen.operators.base import Operator, Output, StateSize
+from everwhen.operators.holistic import order_ranks
+from everwhen.operators.kernels.live import group_rows
+from everwhen.operators.kernels.tables import Calendar, KeyTable, Regions, grown
+from everwhen.operators.net import netted
+
+
+class RowsOperator(Operator):
+    """ROWS N [SLIDE A] [PARTITION BY …] over chronons: the input's segments are single instants."""
+
+    keeps = "per partition the rows at or after the CTI and earlier ones whose output end is at or after it"
+
+    def __init__(self, rows: int, slide: int, partition: Sequence[str], codec: RowCodec) -> None:
+        self.codec = codec
+        self._n = rows
+        self._slide = slide
+        self._partition_at = [codec.schema.index(name) for name in partition]
+        self._key_codec = RowCodec(codec.schema.select(partition), codec.pool)
+        self._keys = KeyTable(self._key_codec.width, self._key_codec.pooled)
+        self._kept = Regions(1 + codec.width, [(1 + j, t) for j, t in codec.pooled])
+        codec.pool.register(self._keys)
+        codec.pool.register(self._kept)
+        self._dropped = np.zeros(64, np.int64)
+        self._ends = Calendar()
+        self._slot = np.full(64, -1, np.int64)
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        promise = frontiers[0].time
+        out = self._apply(batch) if len(batch) else no_changes(self.codec)
+        self._forget(promise)
+        return Output(out, Frontier(promise))
+
+    def _apply(self, batch: Changes) -> Changes:
+        ids = self._keys.intern(self.codec.select(batch.rows, self._partition_at, self._key_codec))
+        capacity = self._keys.capacity
+        self._kept.grow(capacity)
+        self._ends.grow(capacity)
+        self._dropped = grown(self._dropped, capacity, 0)
+        self._slot = grown(self._slot, capacity, -1)
+        keys, _, _ = group_rows(ids, self._slot)
+        local = np.empty(capacity, np.int64)
+        local[keys] = np.arange(len(keys))
+        old, offsets = self._kept.gather(keys)
+        old_group = np.repeat(np.arange(len(keys)), np.diff(offsets))
+        before = self._windowed(old, old_group, offsets, keys)
+        group, time, rows = self._merged(old, old_group, batch, local[ids])
+        new = np.concatenate([time[:, None], rows], axis=1)
+        new_offsets = np.searchsorted(group, np.arange(len(keys) + 1))
+        after = self._windowed(new, group, new_offsets, keys)
+        self._kept.put(keys, new_offsets, new)
+        self._schedule(keys, new_offsets, after[1])
+        lo, hi = np.concatenate([before[0], after[0]]), np.concatenate([before[1], after[1]])
+        weight = np.concatenate([np.full(len(old), -1, np.int64), np.ones(len(new), np.int64)])
+        rows = np.concatenate([old[:, 1:], new[:, 1:]])
+        keep = lo < hi
+        return netted(Changes(self.codec, lo[keep], hi[keep], weight[keep], rows[keep]))
+
+    def _merged(
+        self, old: np.ndarray, old_group: np.ndarray, batch: Changes, batch_group: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Kept rows and the batch's, in rank order; a row taken back cancels one that is there."""
+        group = np.concatenate([old_group, batch_group])
+        time = np.concatenate([old[:, 0], batch.lo])
+        rows = np.concatenate([old[:, 1:], batch.rows])
+        weight = np.concatenate([np.ones(len(old), np.int64), batch.weight])
+        order = np.lexsort((*self._tie_breakers(rows), time, group))
+        group, time, rows, weight = group[order], time[order], rows[order], weight[order]
+        if len(group) > 1 and ((weight < 0).any() or (weight > 1).any()):
+            same = (group[1:] == group[:-1]) & (time[1:] == time[:-1]) & (rows[1:] == rows[:-1]).all(axis=1)
+            starts = np.flatnonzero(np.concatenate([[True], ~same]))
+            weight = np.add.reduceat(weight, starts)
+            if (weight < 0).any():
+                raise EverwhenError("a change takes back a row that is not there: the stream before this operator is not valid")
+            starts = np.repeat(starts, weight)
+            group, time, rows = group[starts], time[starts], rows[starts]
+        elif len(group) == 1 and weight[0] != 1:
+            at = np.zeros(max(int(weight[0]), 0), np.int64)
+            group, time, rows = group[at], time[at], rows[at]
+        return group, time, rows
+
+    def _tie_breakers(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Sort keys of the payload, last column first, as lexsort wants them."""
+        return [order_ranks(self.codec, rows, j) for j in reversed(range(len(self.codec.schema)))]
+
+    def _windowed(
+        self, records: np.ndarray, group: np.ndarray, offsets: np.ndarray, keys: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Start and end of each kept row in the window (equal: it is never in it)."""
+        n, a = self._n, self._slide
+        if not len(records):
+            return records[:, 0], records[:, 0]
+        base = self._dropped[keys][group]
+        rank = np.arange(len(records)) - offsets[group] + 1 + base
+        enters, leaves = -(-rank // a) * a, -(-(rank + n) // a) * a
+        return self._instant(records, offsets, group, enters - base), self._instant(records, offsets, group, leaves - base)
+
+    def _instant(self, records: np.ndarray, offsets: np.ndarray, group: np.ndarray, rank: np.ndarray) -> np.ndarray:
+        """The instant at which a partition reaches a rank among its kept rows (not yet: infinity)."""
+        at = offsets[group] + rank - 1
+        there = at < offsets[group + 1]
+        return np.where(there, records[np.minimum(at, len(records) - 1), 0], INF)
+
+    def _schedule(self, keys: np.ndarray, offsets: np.ndarray, ends: np.ndarray) -> None:
+        """A partition is due when its first row may be forgotten."""
+        first = np.full(len(keys), INF, np.int64)
+        some = np.diff(offsets) > 0
+        first[some] = ends[offsets[:-1][some]]
+        self._ends.schedule(keys, first)
+
+    def _forget(self, promise: int) -> None:
+        """Drop leading rows whose output end is before the promise.  They are a prefix: ends never decrease with rank."""
+        keys = self._ends.before(promise)
+        if not len(keys):
+            return
+        records, offsets = self._kept.gather(keys)
+        group = np.repeat(np.arange(len(keys)), np.diff(offsets))
+        _, ends = self._windowed(records, group, offsets, keys)
+        gone = ends < promise
+        count = np.bincount(group, gone, len(keys)).astype(np.int64)
+        self._dropped[keys] = (self._dropped[keys] + count) % self._slide
+        left = ~gone
+        new_offsets = np.concatenate([[0], np.cumsum(np.diff(offsets) - count)])
+        self._kept.put(keys, new_offsets, records[left])
+        self._schedule(keys, new_offsets, ends[left])
+
+    def state_size(self) -> StateSize:
+        return StateSize(self._kept.rows, self._kept.nbytes + self._keys.nbytes + self._ends.nbytes)
+
+    def snapshot(self) -> dict[str, Any]:
+        ids = self._keys.ids()
+        records, offsets = self._kept.gather(ids)
+        return {
+            "keys": self._key_codec.decode(self._keys.codes[ids]), "time": records[:, 0].copy(), "offsets": offsets,
+            "rows": self.codec.decode(records[:, 1:]), "dropped": self._dropped[ids], "due": self._ends.due[ids],
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        n = len(state["offsets"]) - 1
+        ids = self._keys.intern(self._key_codec.encode(state["keys"], n) if self._partition_at else np.zeros((n, self._key_codec.width), np.int64))
+        capacity = self._keys.capacity
+        self._kept.grow(capacity)
+        self._ends.grow(capacity)
+        self._dropped = grown(self._dropped, capacity, 0)
+        rows = self.codec.encode(state["rows"], len(state["time"]))
+        self._kept.put(ids, state["offsets"], np.concatenate([state["time"][:, None], rows], axis=1))
+        self._dropped[ids] = state["dropped"]
+        self._ends.schedule(ids, state["due"])

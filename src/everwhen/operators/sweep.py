@@ -1,0 +1,290 @@
+"""A keyed sweep: per key a piecewise constant state over time, changed by segments, emitted by policy.
+
+This is the one mechanism behind aggregation, duplicate elimination, difference and its relatives, and behind the clip
+at the output: they differ in what a lane counts and in what a piece means.  Kept are, per key, the lanes in force at the
+CTI and the edges after it; a key is gone when nothing of it is alive and no edge is left.
+
+Due keys are found by three calendars (new pieces to say because τ or θ moved on, cuts because a promise moved on, edges to
+fold), so a step costs what it changes, not what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.model.pool import Pool
+from everwhen.model.time import INF, NEVER
+from everwhen.operators.base import Policy, StateSize
+from everwhen.operators.kernels import sweep as kernel
+from everwhen.operators.kernels.tables import Calendar, KeyTable, grown
+
+_NO_INTS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Where the answer changed: key id, `[lo, hi)`, and the lanes said before and to be said now."""
+
+    key: np.ndarray
+    lo: np.ndarray
+    hi: np.ndarray
+    said: np.ndarray
+    to_say: np.ndarray
+    old_ints: np.ndarray
+    old_floats: np.ndarray
+    old_evaluated: np.ndarray
+    new_ints: np.ndarray
+    new_floats: np.ndarray
+    new_evaluated: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+Evaluate = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(key ids, instants) -> evaluated lanes, one row each; requests come grouped by key, in order of time."""
+
+
+class Sweep:
+    """State and mechanism.  Integer lanes must all be zero exactly where nothing is alive."""
+
+    def __init__(
+        self,
+        width: int,
+        pooled: Sequence[tuple[int, pa.DataType]],
+        pool: Pool,
+        policy: Policy,
+        ints: int,
+        floats: int = 0,
+        evaluated: int = 0,
+        evaluated_pooled: Sequence[tuple[int, pa.DataType]] = (),
+    ) -> None:
+        self.keys = KeyTable(width, pooled)
+        pool.register(self.keys)
+        self._evaluated_pooled = tuple(evaluated_pooled)
+        if evaluated_pooled:
+            pool.register(self)
+        self.policy = policy
+        self.prune = evaluated == 0
+        self.cti = NEVER
+        self.tau = NEVER
+        self._time = np.zeros(256, np.int64)
+        self._ints = np.zeros((256, ints), np.int64)
+        self._floats = np.zeros((256, 2 * floats), np.float64)
+        self._evaluated = np.zeros((256, evaluated), np.int64)
+        self._known = np.zeros(256, np.uint8)
+        self._end = 0
+        self._start = np.zeros(64, np.int64)
+        self._length = np.zeros(64, np.int64)
+        self._base_ints = np.zeros((64, ints), np.int64)
+        self._base_floats = np.zeros((64, 2 * floats), np.float64)
+        self._base_evaluated = np.zeros((64, evaluated), np.int64)
+        self._base_known = np.zeros(64, np.uint8)
+        self._slot = np.full(64, -1, np.int64)
+        self._data = Calendar()
+        self._cut = Calendar()
+        self._fold = Calendar()
+        self.edges = 0
+
+    def intern(self, rows: np.ndarray) -> np.ndarray:
+        """Key ids of coded rows."""
+        ids = self.keys.intern(rows)
+        capacity = self.keys.capacity
+        if capacity > len(self._start):
+            self._start = grown(self._start, capacity, 0)
+            self._length = grown(self._length, capacity, 0)
+            self._base_ints = grown(self._base_ints, capacity, 0)
+            self._base_floats = grown(self._base_floats, capacity, 0.0)
+            self._base_evaluated = grown(self._base_evaluated, capacity, 0)
+            self._base_known = grown(self._base_known, capacity, 0)
+            self._slot = grown(self._slot, capacity, -1)
+            for calendar in (self._data, self._cut, self._fold):
+                calendar.grow(capacity)
+        return ids
+
+    def step(
+        self,
+        ids: np.ndarray,
+        lo: np.ndarray,
+        hi: np.ndarray,
+        ints: np.ndarray,
+        floats: np.ndarray,
+        tau: int,
+        promise: int,
+        evaluate: Evaluate | None = None,
+    ) -> tuple[Pieces, np.ndarray]:
+        """Apply segments (lane values already times weight), then τ and the promise.
+
+        Returns the pieces that changed and the ids of keys that are gone (already forgotten by `keys`).
+        """
+        mode, then = self.policy.clip(self.tau, self.cti)
+        _, now = self.policy.clip(tau, promise)
+        if len(ids):
+            keys, offsets, et, ei, ef, er, first, last = kernel.group_edges(ids, lo, hi, ints, floats, self._slot)
+            self._reserve(len(et) + int(self._length[keys].sum()))
+            old_start, old_length = self._start[keys], self._length[keys]
+            new_start, new_length = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+            self._end = kernel.merge(
+                keys, offsets, et, ei, ef, er, self._start, self._length, self._time, self._ints, self._floats,
+                self._evaluated, self._known, self._end, self._base_ints, self._base_floats, self._base_evaluated,
+                self._base_known, new_start, new_length, self.prune,
+            )  # fmt: skip
+        else:
+            keys = old_start = old_length = new_start = new_length = first = last = _NO_INTS
+        due = self._due(now, tau, promise, mode, keys)
+        if len(due):
+            start, length = self._start[due], self._length[due]
+            keys = np.concatenate([keys, due])
+            old_start, old_length = np.concatenate([old_start, start]), np.concatenate([old_length, length])
+            new_start, new_length = np.concatenate([new_start, start]), np.concatenate([new_length, length])
+            first = np.concatenate([first, np.full(len(due), INF, np.int64)])
+            last = np.concatenate([last, np.full(len(due), NEVER, np.int64)])
+        if evaluate is not None and len(keys):
+            self._evaluate(evaluate, keys, new_start, new_length, mode, now, promise)
+        head, oi, of, ox, wi, wf, wx = kernel.emit(
+            keys, old_start, old_length, new_start, new_length, first, last, mode, then, self.cti, now, promise,
+            self._time, self._ints, self._floats, self._evaluated, self._base_ints, self._base_floats, self._base_evaluated,
+        )  # fmt: skip
+        n = len(keys)
+        next_data, next_cut, next_fold = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+        dead = kernel.fold(
+            keys, new_start, new_length, promise, mode, now, promise, self._start, self._length, self._time, self._ints,
+            self._floats, self._evaluated, self._known, self._base_ints, self._base_floats, self._base_evaluated,
+            self._base_known, next_data, next_cut, next_fold,
+        )  # fmt: skip
+        self._data.schedule(keys, next_data)
+        if mode == kernel.ENDED:
+            self._cut.schedule(keys, next_cut)
+        self._fold.schedule(keys, next_fold)
+        self.edges += int(self._length[keys].sum()) - int(old_length.sum())
+        gone = keys[dead]
+        if len(gone):
+            self._base_known[gone] = 0
+            self.keys.remove(gone)
+        self.tau, self.cti = tau, promise
+        flags = head[:, 3]
+        pieces = Pieces(head[:, 0], head[:, 1], head[:, 2], flags & 1 != 0, flags & 2 != 0, oi, of, ox, wi, wf, wx)
+        return pieces, gone
+
+    def _due(self, now: int, tau: int, promise: int, mode: int, touched: np.ndarray) -> np.ndarray:
+        found = []
+        if mode == kernel.CUT:
+            found.append(self._data.before(now))
+        elif mode == kernel.ENDED:
+            found.append(self._data.before(_next(tau)))
+            found.append(self._cut.before(promise))
+        else:
+            found.append(self._data.before(_next(now)))
+        if promise > self.cti:
+            found.append(self._fold.before(_next(promise)))
+        lists = [ids for ids in found if len(ids)]
+        if not lists:
+            return _NO_INTS
+        slot = self._slot
+        slot[touched] = 0
+        fresh = []
+        for ids in lists:
+            ids = ids[slot[ids] < 0]
+            slot[ids] = 0
+            fresh.append(ids)
+        slot[touched] = -1
+        due = np.concatenate(fresh)
+        slot[due] = -1
+        return due
+
+    def _evaluate(
+        self, evaluate: Evaluate, keys: np.ndarray, start: np.ndarray, length: np.ndarray, mode: int, now: int, promise: int
+    ) -> None:
+        key, edge, time = kernel.pending(
+            keys, start, length, mode, now, promise, self.cti, self._time, self._ints, self._known, self._base_ints,
+            self._base_known,
+        )  # fmt: skip
+        if not len(key):
+            return
+        lanes = evaluate(key, time)
+        at_edge = edge >= 0
+        self._evaluated[edge[at_edge]] = lanes[at_edge]
+        self._known[edge[at_edge]] = 1
+        base = ~at_edge
+        self._base_evaluated[key[base]] = lanes[base]
+        self._base_known[key[base]] = 1
+
+    def _reserve(self, edges: int) -> None:
+        if self._end + edges <= len(self._time):
+            return
+        size = max(256, 2 * (self.edges + edges))
+        time = np.zeros(size, np.int64)
+        ints = np.zeros((size, self._ints.shape[1]), np.int64)
+        floats = np.zeros((size, self._floats.shape[1]), np.float64)
+        evaluated = np.zeros((size, self._evaluated.shape[1]), np.int64)
+        known = np.zeros(size, np.uint8)
+        ids = np.flatnonzero(self._length)
+        self._end = kernel.compact(
+            ids, self._start, self._length, self._time, self._ints, self._floats, self._evaluated, self._known,
+            time, ints, floats, evaluated, known,
+        )  # fmt: skip
+        self._time, self._ints, self._floats, self._evaluated, self._known = time, ints, floats, evaluated, known
+
+    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
+        self._reserve(len(self._time))  # compact: what is left has codes in use
+        return [(self._evaluated[: self._end], self._evaluated_pooled), (self._base_evaluated, self._evaluated_pooled)]
+
+    def recoded(self) -> None:
+        """Evaluated lanes carry no hash."""
+
+    def state_size(self) -> StateSize:
+        """Keys with something in force at the CTI count one row each, and so does every edge."""
+        ids = self.keys.ids()
+        based = int(self._base_ints[ids].any(axis=1).sum()) if len(ids) else 0
+        arrays = (self._time, self._ints, self._floats, self._evaluated, self._base_ints, self._base_floats, self._start, self._length)
+        calendars = self._data.nbytes + self._cut.nbytes + self._fold.nbytes
+        return StateSize(based + self.edges, sum(a.nbytes for a in arrays) + self.keys.nbytes + calendars)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything by key, in the order of `keys.ids()`; key rows are the caller's to decode."""
+        ids = self.keys.ids()
+        length = self._length[ids]
+        at = np.repeat(self._start[ids] - np.concatenate([[0], np.cumsum(length)[:-1]]) if len(ids) else _NO_INTS, length)
+        at = at + np.arange(len(at))
+        return {
+            "cti": self.cti, "tau": self.tau, "length": length, "time": self._time[at], "ints": self._ints[at],
+            "floats": self._floats[at], "evaluated": self._evaluated[at], "known": self._known[at],
+            "base_ints": self._base_ints[ids], "base_floats": self._base_floats[ids],
+            "base_evaluated": self._base_evaluated[ids], "base_known": self._base_known[ids],
+            "data": self._data.due[ids], "cut": self._cut.due[ids], "fold": self._fold.due[ids],
+        }  # fmt: skip
+
+    def restore(self, rows: np.ndarray, state: dict[str, Any]) -> np.ndarray:
+        """Take a snapshot over; `rows` are the key rows in its order.  Returns their new ids."""
+        ids = self.intern(rows)
+        self.cti, self.tau = state["cti"], state["tau"]
+        n = len(state["time"])
+        self._reserve(n)
+        end = self._end
+        self._time[end : end + n] = state["time"]
+        self._ints[end : end + n] = state["ints"]
+        self._floats[end : end + n] = state["floats"]
+        self._evaluated[end : end + n] = state["evaluated"]
+        self._known[end : end + n] = state["known"]
+        length = state["length"]
+        self._start[ids] = end + np.cumsum(length) - length
+        self._length[ids] = length
+        self._base_ints[ids] = state["base_ints"]
+        self._base_floats[ids] = state["base_floats"]
+        self._base_evaluated[ids] = state["base_evaluated"]
+        self._base_known[ids] = state["base_known"]
+        self._data.schedule(ids, state["data"])
+        self._cut.schedule(ids, state["cut"])
+        self._fold.schedule(ids, state["fold"])
+        self._end, self.edges = end + n, n
+        return ids
+
+
+def _next(t: int) -> int:
+    """A bound that includes `t` itself."""
+    return t if t == INF else t + 1

@@ -1,0 +1,325 @@
+"""Lowering: logical nodes to a graph of operators, shared nodes once.
+
+A node can be asked for in two forms.  *Segments* are what almost all operators take.  *Events* (whole events, taken back
+and said again) are what AlterLifetime, Deletes and the sink of a plan that only filters and maps take, because there the
+boundaries of events matter.  `Net` leads from the second to the first.
+
+Derived operators are composed here from basic ones, as in the thesis (8.1.9): a semi-join is a join with the distinct
+partners, an anti-join what the semi-join leaves, an outer join both sides' rest padded with nulls; Istream and Dstream
+are differences of a stream and itself a tick later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from everwhen.algebra import nodes as n
+from everwhen.algebra.expr import Column, Expr, col, lit
+from everwhen.errors import QueryError
+from everwhen.model.pool import Pool
+from everwhen.model.rows import RowCodec
+from everwhen.model.schema import Schema
+from everwhen.operators.aggregate import AggregateOperator
+from everwhen.operators.base import EVERYTHING, Emit, Operator, Policy
+from everwhen.operators.chain import Chain, EventChain
+from everwhen.operators.chronons import ChrononsOperator
+from everwhen.operators.counts import CountsOperator
+from everwhen.operators.hold import HoldOperator
+from everwhen.operators.join import JoinOperator
+from everwhen.operators.level import CoalesceOperator
+from everwhen.operators.linear import (
+    AlterLifetimeOperator,
+    ChopOperator,
+    DeletesOperator,
+    FilterOperator,
+    GranularityOperator,
+    MapOperator,
+    ShiftOperator,
+    TimeWindowOperator,
+    UnionOperator,
+)
+from everwhen.operators.net import NetOperator
+from everwhen.operators.rows import RowsOperator
+
+Form = Literal["segments", "events"]
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Where an operator's input comes from: a source in a form, or another operator (by position)."""
+
+    source: str | None = None
+    form: Form = "segments"
+    operator: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedOperator:
+    """An operator in the graph; inputs stand before it."""
+
+    name: str
+    operator: Operator
+    inputs: tuple[Port, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A named output."""
+
+    name: str
+    port: Port
+    chain: Chain | EventChain
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalPlan:
+    """The graph: sources by name, operators in an order in which they can be run, sinks."""
+
+    pool: Pool
+    sources: Mapping[str, n.Source]
+    codecs: Mapping[str, RowCodec]
+    operators: tuple[PlacedOperator, ...]
+    sinks: tuple[Sink, ...]
+
+
+def lower(queries: Mapping[str, n.Node], emit: Emit, pool: Pool | None = None) -> PhysicalPlan:
+    """Operators for named queries; nodes that queries share are computed once."""
+    lowering = _Lowering(emit, pool or Pool())
+    sinks = tuple(lowering.sink(name, node) for name, node in queries.items())
+    return PhysicalPlan(
+        lowering.pool, lowering.sources, lowering.codecs, tuple(lowering.operators), sinks
+    )
+
+
+@dataclass
+class _Lowering:
+    emit: Emit
+    pool: Pool
+    sources: dict[str, n.Source] = field(default_factory=dict)
+    codecs: dict[str, RowCodec] = field(default_factory=dict)
+    operators: list[PlacedOperator] = field(default_factory=list)
+    _placed: dict[tuple[int, str, bool], Port] = field(default_factory=dict)
+    _alive: list[n.Node] = field(default_factory=list)
+
+    # -- placing ------------------------------------------------------------------------------------------------
+
+    def sink(self, name: str, node: n.Node) -> Sink:
+        codec = self.codec(node.schema)
+        if self.emit is Emit.FINAL:
+            if isinstance(node, n.Coalesce):
+                return Sink(name, self.lower(node, "events"), EventChain(codec))
+            port = self.lower(node, "segments", top=True)
+            if not _settled(node):
+                port = self.place("hold", HoldOperator(codec), port)
+            return Sink(name, port, Chain(codec))
+        if node.keeps_events:
+            return Sink(name, self.lower(node, "events"), EventChain(codec))
+        return Sink(name, self.lower(node, "segments", top=True), Chain(codec))
+
+    def codec(self, schema: Schema) -> RowCodec:
+        return RowCodec(schema, self.pool)
+
+    def place(self, name: str, operator: Operator, *inputs: Port) -> Port:
+        self.operators.append(PlacedOperator(name, operator, inputs))
+        return Port(operator=len(self.operators) - 1)
+
+    def policy(self, top: bool) -> Policy:
+        """Only what faces the sink says an open piece without an end: operators above need to know how far it reaches."""
+        return Policy(self.emit, open_end=top)
+
+    def lower(self, node: n.Node, form: Form, top: bool = False) -> Port:
+        key = (id(node), form, top)
+        if key not in self._placed:
+            self._placed[key] = self._events(node) if form == "events" else self._segments(node, top)
+            self._alive.append(node)
+        return self._placed[key]
+
+    # -- events -------------------------------------------------------------------------------------------------
+
+    def _events(self, node: n.Node) -> Port:
+        codec = self.codec(node.schema)
+        match node:
+            case n.Source():
+                return self._source(node, "events")
+            case n.Filter(input, predicate):
+                return self.place("filter", FilterOperator(predicate, codec), self.lower(input, "events"))
+            case n.Map(input, columns):
+                operator = MapOperator(columns, self.codec(input.schema), codec)
+                return self.place("map", operator, self.lower(input, "events"))
+            case n.Union(left, right):
+                return self.place("union", UnionOperator(codec), self.lower(left, "events"), self.lower(right, "events"))
+            case n.AlterLifetime(input, hop, shift, length):
+                operator = AlterLifetimeOperator(hop, shift, length, codec)
+                return self.place("alter lifetime", operator, self.lower(input, "events"))
+            case n.Deletes(input):
+                return self.place("deletes", DeletesOperator(codec), self.lower(input, "events"))
+            case n.Coalesce(input, longest):
+                operator = CoalesceOperator(longest, codec, self.policy(False))
+                return self.place("coalesce", operator, self.lower(input, "segments"))
+        raise AssertionError(f"{type(node).__name__} has no event form")
+
+    def _source(self, node: n.Source, form: Form) -> Port:
+        known = self.sources.setdefault(node.name, node)
+        if known is not node and known.columns != node.columns:
+            raise QueryError(f"the source {node.name!r} is used with two schemas: {known.columns} and {node.columns}")
+        if node.name not in self.codecs:
+            self.codecs[node.name] = self.codec(node.schema)
+        return Port(source=node.name, form=form)
+
+    # -- segments -----------------------------------------------------------------------------------------------
+
+    def _segments(self, node: n.Node, top: bool) -> Port:
+        codec = self.codec(node.schema)
+        policy = self.policy(top)
+        match node:
+            case n.Source():
+                return self._source(node, "segments")
+            case n.AlterLifetime() | n.Deletes() | n.Coalesce():
+                return self.place("net", NetOperator(codec), self.lower(node, "events"))
+            case n.Filter(input, predicate):
+                return self.place("filter", FilterOperator(predicate, codec), self.lower(input, "segments", top))
+            case n.Map(input, columns):
+                operator = MapOperator(columns, self.codec(input.schema), codec)
+                return self.place("map", operator, self.lower(input, "segments", top))
+            case n.Union(left, right):
+                ports = self.lower(left, "segments", top), self.lower(right, "segments", top)
+                return self.place("union", UnionOperator(codec), *ports)
+            case n.TimeWindow(input, size, slide):
+                return self.place("window", TimeWindowOperator(size, slide, codec), self.lower(input, "segments"))
+            case n.Granularity(input, granule):
+                return self.place("granularity", GranularityOperator(granule, codec), self.lower(input, "segments"))
+            case n.Distinct(input):
+                return self.place("distinct", CountsOperator("distinct", codec, policy), self.lower(input, "segments"))
+            case n.SetOperation(left, right, kind):
+                ports = self.lower(left, "segments"), self.lower(right, "segments")
+                return self.place(kind.replace("_", " "), CountsOperator(kind, codec, policy), *ports)
+            case n.Aggregate(input, keys, aggregations):
+                operator = AggregateOperator(keys, aggregations, self.codec(input.schema), codec, policy)
+                return self.place("aggregate", operator, self.lower(input, "segments"))
+            case n.RelationToStream(input, kind):
+                return self._relation_to_stream(self.lower(input, "segments"), kind, codec, policy)
+            case n.Split(input, length):
+                return self._split(node, length, codec, policy)
+            case n.RowsWindow(input, rows, slide, partition):
+                instants = ChrononsOperator(codec, policy)
+                port = self.place("chronons", instants, self.lower(input, "segments"))
+                port = self.place("rows window", RowsOperator(rows, slide, partition, codec), port)
+                # an open end would be taken back by the N-th successor, even in perfect input
+                return self._clipped(port, codec, policy) if self.emit is Emit.ENDED else port
+            case n.Join():
+                return self._join(node, policy)
+        raise AssertionError(f"no operator for {type(node).__name__}")
+
+    def _clipped(self, port: Port, codec: RowCodec, policy: Policy) -> Port:
+        return self.place("clip", CountsOperator("clip", codec, policy), port)
+
+    def _relation_to_stream(self, port: Port, kind: str, codec: RowCodec, policy: Policy) -> Port:
+        if kind == "rstream":
+            return self.place("rstream", ChrononsOperator(codec, policy), port)
+        before = self.place("a tick ago", ShiftOperator(1, codec), port)
+        sides = (port, before) if kind == "istream" else (before, port)
+        return self.place(kind, CountsOperator("difference", codec, policy), *sides)
+
+    def _split(self, node: n.Split, length: int, codec: RowCodec, policy: Policy) -> Port:
+        port = self.lower(node.input, "segments")
+        if length == 1:
+            return self.place("split", ChrononsOperator(codec, policy), port)
+        return self.place("split", ChopOperator(length, codec), port)
+
+    # -- joins --------------------------------------------------------------------------------------------------
+
+    def _join(self, node: n.Join, policy: Policy) -> Port:
+        left, right = self.lower(node.left, "segments"), self.lower(node.right, "segments")
+        if node.kind == "semi":
+            return self._semi(node, left, right)
+        if node.kind == "anti":
+            return self._anti(node, left, right, policy)
+        inner = self._inner(node, left, right)
+        if node.kind == "inner":
+            return inner
+        codec = self.codec(node.schema)
+        lonely = self._anti(node, left, right, policy)
+        port = self.place("union", UnionOperator(codec), inner, self._padded(node, lonely, 0))
+        if node.kind == "left":
+            return port
+        lonely = self._anti(_mirrored(node), right, left, policy)
+        return self.place("union", UnionOperator(codec), port, self._padded(node, lonely, 1))
+
+    def _inner(self, node: n.Join, left: Port, right: Port) -> Port:
+        codecs = (self.codec(node.left.schema), self.codec(node.right.schema), self.codec(node.pair_schema))
+        operator = JoinOperator(*codecs, node.left_keys, node.right_keys, node.residual)
+        return self.place(f"join ({operator.area})", operator, left, right)
+
+    def _semi(self, node: n.Join, left: Port, right: Port) -> Port:
+        """Left rows with a partner: S1 ⋈ δ(π(S2)) on the keys, or on whole rows S1 ⋈ δ(π1(S1 ⋈ S2))."""
+        mine = self.codec(node.left.schema)
+        if node.left_keys and node.residual is None:
+            keys = self.codec(node.right.schema.select(node.right_keys))
+            port = self._project(self.codec(node.right.schema), keys, node.right_keys, right)
+            partners = self.place("distinct", CountsOperator("distinct", keys, EVERYTHING), port)
+            pairs = self.codec(n.Join.pair_names(mine.schema, keys.schema))
+            operator = JoinOperator(mine, keys, pairs, node.left_keys, node.right_keys)
+        else:
+            found = self._inner(node, left, right)
+            port = self._project(self.codec(node.pair_schema), mine, node.left.schema.names, found)
+            partners = self.place("distinct", CountsOperator("distinct", mine, EVERYTHING), port)
+            pairs = self.codec(n.Join.pair_names(mine.schema, mine.schema))
+            names = node.left.schema.names
+            operator = JoinOperator(mine, mine, pairs, names, names, null_safe=True)
+        port = self.place("semi-join", operator, left, partners)
+        return self._project(pairs, mine, mine.schema.names, port)
+
+    def _anti(self, node: n.Join, left: Port, right: Port, policy: Policy) -> Port:
+        codec = self.codec(node.left.schema)
+        partnered = self._semi(node, left, right)
+        rest = self.place("minus", UnionOperator(codec, sign=-1), left, partnered)
+        return self._clipped(rest, codec, replace(policy, open_end=False))
+
+    def _project(self, source: RowCodec, target: RowCodec, names: tuple[str, ...], port: Port) -> Port:
+        columns = [(name, col(name)) for name in names]
+        return self.place("project", MapOperator(columns, source, target), port)
+
+    def _padded(self, node: n.Join, port: Port, side: int) -> Port:
+        """Rows of one side beside nulls for the other."""
+        columns: list[tuple[str, Expr]] = []
+        own = node.left.schema if side == 0 else node.right.schema
+        first = 0 if side == 0 else len(node.left.schema)
+        for j, target in enumerate(node.pair_schema.fields):
+            mine = first <= j < first + len(own)
+            columns.append((target.name, col(own.names[j - first]) if mine else lit(None, target.type)))
+        return self.place("pad", MapOperator(columns, self.codec(own), self.codec(node.pair_schema)), port)
+
+
+def _mirrored(node: n.Join) -> n.Join:
+    """The same join seen from the right, for its rows without a partner."""
+    residual = node.residual
+    if residual is not None:
+        pair = node.pair_schema.names
+        n_left = len(node.left.schema)
+        swapped = n.Join(node.right, node.left).pair_schema.names
+        n_right = len(node.right.schema)
+        names = {pair[j]: swapped[j + n_right] for j in range(n_left)}
+        names |= {pair[n_left + j]: swapped[j] for j in range(n_right)}
+        residual = _renamed(residual, names)
+    return n.Join(node.right, node.left, node.right_keys, node.left_keys, residual, "anti")
+
+
+def _renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """The expression over columns of other names."""
+    if isinstance(expr, Column):
+        return col(names[expr.name])
+    return expr.rebuild([_renamed(operand, names) for operand in expr.operands]) if expr.operands else expr
+
+
+def _settled(node: n.Node) -> bool:
+    """Whether, emitting `final`, the node says only what is settled, cut at its promise."""
+    match node:
+        case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RelationToStream():
+            return True
+        case n.Filter(input) | n.Map(input):
+            return _settled(input)
+        case n.Split(_, length):
+            return length == 1
+    return False

@@ -1,0 +1,238 @@
+"""The local runtime: a push graph in this process.
+
+One `push` is one epoch: at most one batch per input, a consistent cut.  Every operator is stepped once, in an order in
+which its inputs come first, so a diamond (S - S, a self-join) sees both its sides at once and says nothing it would
+have to take back.  Any cutting of the inputs into epochs gives the same histories.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"k": "string", "x": "int64"})
+    >>> runtime = LocalRuntime(s.group_by("k").agg(total=ew.sum("x")), emit="final")
+    >>> batch = ew.testing.stream_from_table('''
+    ...     vs | ve | k | x
+    ...     1  | 5  | a | 2
+    ...     3  | 8  | a | 4
+    ... ''', s.schema).batch()
+    >>> for element in (*runtime.push({"S": batch})["out"].elements(), *runtime.close()["out"].elements()):
+    ...     print(element)
+    insert [1, 3) k='a' total=2
+    insert [3, 5) k='a' total=6
+    insert [5, 8) k='a' total=4
+    cti ∞
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from everwhen.algebra.nodes import Node
+from everwhen.api import Stream
+from everwhen.errors import QueryError
+from everwhen.model.changes import no_changes
+from everwhen.model.elements import ElementBatch, empty_elements
+from everwhen.model.punctuation import NO_PROGRESS, Frontier
+from everwhen.model.schema import Schema
+from everwhen.model.time import NEVER
+from everwhen.operators.base import Emit, Output, StateSize
+from everwhen.operators.guard import Guard, Guarded
+from everwhen.plan.lower import Port, lower
+
+Query = Stream | Node
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorMetadata:
+    """What an operator has done and keeps.  Rates are per second of the clock; progress is its promise."""
+
+    name: str
+    rows_in: int
+    rows_out: int
+    input_rate: float
+    output_rate: float
+    selectivity: float
+    state_rows: int
+    state_bytes: int
+    progress: int
+    keeps: str
+    waits_for: tuple[str, ...]
+
+
+class LocalRuntime:
+    """Queries over shared inputs, run step by step; call `push` any number of times, then `close` once."""
+
+    def __init__(
+        self,
+        queries: Query | Mapping[str, Query],
+        emit: str | Emit = Emit.CURRENT,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        named = queries if isinstance(queries, Mapping) else {"out": queries}
+        if not named:
+            raise QueryError("there is no query to run")
+        policy = emit if isinstance(emit, Emit) else _emit(emit)
+        plan = lower({name: q.node if isinstance(q, Stream) else q for name, q in named.items()}, policy)
+        self._plan = plan
+        self._guards = {
+            name: Guard(name, plan.codecs[name], source.insert_only) for name, source in plan.sources.items()
+        }
+        self._forms = {(port.source, port.form) for placed in plan.operators for port in placed.inputs if port.source}
+        self._forms |= {(sink.port.source, sink.port.form) for sink in plan.sinks if sink.port.source}
+        self._outputs = [Output(no_changes(p.operator.codec), NO_PROGRESS) for p in plan.operators]
+        self._frontiers: list[list[Frontier]] = [[NO_PROGRESS] * len(p.inputs) for p in plan.operators]
+        self._rows_in = [0] * len(plan.operators)
+        self._rows_out = [0] * len(plan.operators)
+        self._tau = NEVER
+        self._clock = clock
+        self._since = clock()
+        self._closed = False
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def push(self, batches: Mapping[str, ElementBatch]) -> dict[str, ElementBatch]:
+        """One epoch: batches by input name; returns the elements of each output."""
+        if self._closed:
+            raise QueryError("the runtime is closed: no more input is possible")
+        unknown = set(batches) - set(self._guards)
+        if unknown:
+            raise QueryError(f"there is no input {', '.join(sorted(unknown))}; there is {', '.join(sorted(self._guards))}")
+        return self._epoch({name: self._guards[name].step(batch) for name, batch in batches.items()})
+
+    def close(self) -> dict[str, ElementBatch]:
+        """The end of all inputs: CTI(∞) on each."""
+        if self._closed:
+            return {sink.name: empty_elements(sink.chain.codec.schema) for sink in self._plan.sinks}
+        self._closed = True
+        for guard in self._guards.values():
+            guard.close()
+        return self._epoch({})
+
+    def close_input(self, name: str) -> dict[str, ElementBatch]:
+        """The end of one input."""
+        self._guards[name].close()
+        return self._epoch({})
+
+    def _epoch(self, guarded: Mapping[str, Guarded]) -> dict[str, ElementBatch]:
+        inputs: dict[tuple[str | None, str], Output] = {}
+        for name, form in self._forms:
+            assert name is not None
+            changes = no_changes(self._guards[name].codec)
+            if name in guarded:
+                changes = guarded[name].segments() if form == "segments" else guarded[name].events()
+            inputs[name, form] = Output(changes, Frontier(self._guards[name].cti))
+        tau = max(guard.tau for guard in self._guards.values())
+        moved = tau > self._tau
+        self._tau = tau
+        for at, placed in enumerate(self._plan.operators):
+            given = [self._given(port, inputs) for port in placed.inputs]
+            frontiers = [output.frontier for output in given]
+            changes_in = [output.changes for output in given]
+            rows = sum(map(len, changes_in))
+            if not rows and not moved and frontiers == self._frontiers[at]:
+                previous = self._outputs[at]
+                if len(previous.changes):
+                    self._outputs[at] = Output(no_changes(placed.operator.codec), previous.frontier)
+                continue
+            output = placed.operator.step(changes_in, frontiers, tau)
+            self._outputs[at] = output
+            self._frontiers[at] = frontiers
+            self._rows_in[at] += rows
+            self._rows_out[at] += len(output.changes)
+        results = {}
+        for sink in self._plan.sinks:
+            output = self._given(sink.port, inputs)
+            results[sink.name] = sink.chain.step(output.changes, output.frontier.time)
+        self._plan.pool.collect()
+        return results
+
+    def _given(self, port: Port, inputs: Mapping[tuple[str | None, str], Output]) -> Output:
+        return inputs[port.source, port.form] if port.source else self._outputs[port.operator]
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(self._guards)
+
+    def schema_of(self, name: str) -> Schema:
+        """The payload columns that an input must have."""
+        return self._guards[name].codec.schema
+
+    @property
+    def progress(self) -> dict[str, int]:
+        """The CTI of each input."""
+        return {name: guard.cti for name, guard in self._guards.items()}
+
+    @property
+    def tau(self) -> int:
+        """The largest start seen on any input."""
+        return self._tau
+
+    def state_size(self) -> StateSize:
+        """All that is kept: guards, operators and chains."""
+        parts = [placed.operator.state_size() for placed in self._plan.operators]
+        parts += [guard.state_size() for guard in self._guards.values()]
+        parts += [sink.chain.state_size() for sink in self._plan.sinks]
+        return sum(parts, StateSize())
+
+    def metadata(self) -> list[OperatorMetadata]:
+        """Per operator: rates, selectivity, state, progress, what it waits for."""
+        elapsed = max(self._clock() - self._since, 1e-9)
+        found = []
+        for at, placed in enumerate(self._plan.operators):
+            size = placed.operator.state_size()
+            rows_in, rows_out = self._rows_in[at], self._rows_out[at]
+            waits = placed.operator.waits_for(self._frontiers[at])
+            found.append(
+                OperatorMetadata(
+                    f"{at} {placed.name}", rows_in, rows_out, rows_in / elapsed, rows_out / elapsed,
+                    rows_out / rows_in if rows_in else 0.0, size.rows, size.bytes, self._outputs[at].frontier.time,
+                    placed.operator.keeps, tuple(self._port_name(placed.inputs[p]) for p in waits),
+                )  # fmt: skip
+            )
+        return found
+
+    def _port_name(self, port: Port) -> str:
+        return port.source or f"{port.operator} {self._plan.operators[port.operator].name}"
+
+    # -- state --------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything needed to go on elsewhere, as plain data."""
+        return {
+            "tau": self._tau,
+            "guards": {name: guard.snapshot() for name, guard in self._guards.items()},
+            "operators": [placed.operator.snapshot() for placed in self._plan.operators],
+            "frontiers": [list(frontiers) for frontiers in self._frontiers],
+            "promises": [output.frontier for output in self._outputs],
+            "chains": {sink.name: sink.chain.snapshot() for sink in self._plan.sinks},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot of a runtime with the same queries."""
+        self._tau = state["tau"]
+        for name, guard in self._guards.items():
+            guard.restore(state["guards"][name])
+        for placed, part in zip(self._plan.operators, state["operators"], strict=True):
+            placed.operator.restore(part)
+        self._frontiers = [list(frontiers) for frontiers in state["frontiers"]]
+        self._outputs = [
+            Output(no_changes(placed.operator.codec), frontier)
+            for placed, frontier in zip(self._plan.operators, state["promises"], strict=True)
+        ]
+        for sink in self._plan.sinks:
+            sink.chain.restore(state["chains"][sink.name])
+
+
+def _emit(text: str) -> Emit:
+    names = ", ".join(e.value for e in (Emit.FINAL, Emit.ENDED, Emit.CURRENT))
+    try:
+        found = Emit(text)
+    except ValueError:
+        raise QueryError(f"unknown emission policy {text!r}; there are {names}") from None
+    if found is Emit.ALL:
+        raise QueryError(f"the emission policy 'all' comes with the consistency levels; there are {names}")
+    return found
+
+

@@ -1,0 +1,129 @@
+"""`run`: a query over finite inputs, in process, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from everwhen.errors import QueryError
+from everwhen.model.element import Element
+from everwhen.model.elements import ElementBatch, batch_of
+from everwhen.model.parquet import elements_of_table, read_elements
+from everwhen.model.schema import Schema
+from everwhen.operators.base import Emit
+from everwhen.runtime.local import LocalRuntime, Query
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """How long a query may wait before it answers; see `STRONG` and `MIDDLE`."""
+
+    name: str
+    emit: Emit
+
+
+STRONG = Consistency("strong", Emit.FINAL)
+"""Wait until an answer is final; nothing is ever taken back."""
+
+MIDDLE = Consistency("middle", Emit.CURRENT)
+"""Answer at once, correct later."""
+
+Input = Iterable[Element] | ElementBatch | Iterable[ElementBatch] | pa.Table | pa.RecordBatch | str | Path
+
+
+def run(
+    query: Query,
+    inputs: Mapping[str, Input],
+    consistency: Consistency = MIDDLE,
+    *,
+    emit: str | Emit | None = None,
+    batch: int = 10_000,
+    open: bool = False,
+) -> Iterator[Element]:
+    """The elements of the query's answer, as they come.
+
+    Inputs are read round-robin, `batch` elements of each in turn: elements, element batches, Arrow tables, or paths of
+    JSON lines or Parquet files.  The end of an input means CTI(∞) on it, unless `open`: then the output is what a query that
+    is still running would have said by now.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> elements = [ew.Insert(1, 5, {"x": 2}), ew.Insert(3, 8, {"x": 4}), ew.Adjust(3, 8, 6, {"x": 4}), ew.Cti(9)]
+    >>> for element in ew.run(s.aggregate(n=ew.count()), {"S": elements}, consistency=ew.STRONG):
+    ...     print(element)
+    insert [1, 3) n=1
+    insert [3, 5) n=2
+    insert [5, 6) n=1
+    cti 9
+    cti ∞
+    """
+    for out in run_batches(query, inputs, consistency, emit=emit, batch=batch, open=open):
+        yield from out.elements()
+
+
+def run_batches(
+    query: Query,
+    inputs: Mapping[str, Input],
+    consistency: Consistency = MIDDLE,
+    *,
+    emit: str | Emit | None = None,
+    batch: int = 10_000,
+    open: bool = False,
+) -> Iterator[ElementBatch]:
+    """As `run`, in columnar batches, one per epoch."""
+    if batch < 1:
+        raise QueryError(f"a batch holds at least one element, not {batch}")
+    runtime = LocalRuntime(query, consistency.emit if emit is None else emit)
+    missing = set(runtime.inputs) - set(inputs)
+    if missing:
+        raise QueryError(f"no input for {', '.join(sorted(missing))}; the query reads {', '.join(sorted(runtime.inputs))}")
+    unknown = set(inputs) - set(runtime.inputs)
+    if unknown:
+        raise QueryError(f"the query does not read {', '.join(sorted(unknown))}; it reads {', '.join(sorted(runtime.inputs))}")
+    readers = {name: _batches(inputs[name], runtime.schema_of(name), batch, name) for name in runtime.inputs}
+    while readers:
+        epoch: dict[str, ElementBatch] = {}
+        ended = []
+        for name, reader in readers.items():
+            found = next(reader, None)
+            if found is None:
+                ended.append(name)
+            else:
+                epoch[name] = found
+        for name in ended:
+            del readers[name]
+            if not open and readers:
+                yield runtime.close_input(name)["out"]
+        if epoch:
+            yield runtime.push(epoch)["out"]
+    if not open:
+        yield runtime.close()["out"]
+
+
+def _batches(given: Any, schema: Schema, size: int, name: str) -> Iterator[ElementBatch]:
+    if isinstance(given, str | Path):
+        for found in read_elements(given, schema=schema, batch=size):
+            yield from _cut(found, size)
+    elif isinstance(given, ElementBatch):
+        yield from _cut(given, size)
+    elif isinstance(given, pa.Table | pa.RecordBatch):
+        for found in elements_of_table(given, schema, name):
+            yield from _cut(found, size)
+    else:
+        rest = iter(given)
+        while chunk := list(islice(rest, size)):
+            if isinstance(chunk[0], ElementBatch):
+                for found in chunk:
+                    yield from _cut(found, size)
+            else:
+                yield batch_of(chunk, schema, name)
+
+
+def _cut(batch: ElementBatch, size: int) -> Iterator[ElementBatch]:
+    for at in range(0, len(batch), size):
+        yield batch.slice(at, size) if len(batch) > size else batch

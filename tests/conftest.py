@@ -1,0 +1,23 @@
+"""Hypothesis profiles: `ci` is reproducible, `explore` looks for new counter-examples.
+
+`HYPOTHESIS_PROFILE` names the profile (default `ci`), `EVERWHEN_EXAMPLES` the number of examples per property.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+EXAMPLES = int(os.environ.get("EVERWHEN_EXAMPLES", "60"))
+
+# The first example may compile kernels, and two workers share two cores: time says nothing about correctness here.
+common = {
+    "max_examples": EXAMPLES,
+    "deadline": None,
+    "print_blob": True,
+    "suppress_health_check": [HealthCheck.too_slow],
+}
+settings.register_profile("ci", derandomize=True, **common)
+settings.register_profile("explore", derandomize=False, **common)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

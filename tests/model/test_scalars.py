@@ -1,0 +1,79 @@
+"""Payload values in JSON and back; what cannot be is said."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from element_strategies import VALUES
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everwhen.errors import QueryError
+from everwhen.model.scalars import Unfit, expected, from_python, json_texts, json_values, python_values, read_values
+
+
+@given(data=st.data(), type_=st.sampled_from(list(VALUES)))
+def test_values_survive_json(data: st.DataObject, type_: pa.DataType) -> None:
+    values = data.draw(st.lists(st.none() | VALUES[type_], max_size=5))
+    column = pa.array(values, type_)
+    again = read_values(json.loads(json.dumps(json_values(column))), type_)
+    assert again.type == type_
+    assert repr(python_values(again)) == repr(python_values(column))
+    assert [json.loads(text) for text in json_texts(column)] == json_values(column)
+    assert repr(python_values(from_python(python_values(column), type_))) == repr(python_values(column))
+
+
+@pytest.mark.parametrize(
+    ("column", "texts"),
+    [
+        (pa.array([1.0, float("nan"), float("-inf"), 1e300, None]), ["1.0", '"NaN"', '"-Infinity"', "1e+300", "null"]),
+        (pa.array([2**63 - 1, None]), ["9223372036854775807", "null"]),
+        (pa.array(['a"b', "ä\n"]), ['"a\\"b"', '"ä\\n"']),
+        (pa.array(["x", "y", "x"]).dictionary_encode(), ['"x"', '"y"', '"x"']),
+        (pa.array([[1.5, float("inf")], None, []]), ['[1.5,"Infinity"]', "null", "[]"]),
+        (pa.array([b"ab"], pa.binary(2)), ['"YWI="']),
+        (pa.array([None, None]), ["null", "null"]),
+        (pa.array([5], pa.duration("ms")), ["5"]),
+        (pa.array([0.5], pa.float16()), ["0.5"]),
+        (pa.array(["x"], pa.large_string()), ['"x"']),
+    ],
+)
+def test_how_values_look(column: pa.Array, texts: list[str]) -> None:
+    assert json_texts(column) == texts
+
+
+def test_the_first_value_that_does_not_fit_is_named() -> None:
+    with pytest.raises(Unfit) as caught:
+        read_values([1, None, "x", True], pa.int64())
+    assert caught.value.index == 2
+    assert caught.value.problem == 'the text "x" is not of type int64'
+
+
+@pytest.mark.parametrize(
+    "type_", [*VALUES, pa.uint16(), pa.null(), pa.binary(3), pa.timestamp("s", "UTC"), pa.date64()]
+)
+def test_every_type_says_what_it_expects(type_: pa.DataType) -> None:
+    assert expected(type_)
+    with pytest.raises(Unfit):
+        read_values([{"an": "object"}], type_)
+
+
+def test_integer_ranges_are_said_exactly() -> None:
+    assert expected(pa.int8()).startswith("a whole number from -128 to 127,")
+    assert expected(pa.uint64()).startswith("a whole number from 0 to 18446744073709551615,")
+
+
+@pytest.mark.parametrize("value", ["1.5", "1e5", 7, 0.1])
+def test_decimals_take_text_and_short_numbers(value: Any) -> None:
+    assert float(read_values([value], pa.decimal128(20, 3))[0].as_py()) == float(value)
+
+
+def test_what_has_no_form_in_json_is_refused() -> None:
+    structs = pa.array([{"a": 1}])
+    with pytest.raises(QueryError, match="no form in JSON"):
+        json_texts(structs)
+    with pytest.raises(QueryError, match="no form in JSON"):
+        read_values([{"a": 1}], structs.type)
