@@ -158,7 +158,9 @@ def plain(name: str, emit: str) -> None:
     work = WORKS[name]
     warm_up(work, emit)
     loaded = peak_rss_mb()
-    tally = run(work.query(), streams(work.shapes), emit, work.weight)
+    # The better of two, as for the peers: the machine may be busy with other things.
+    runs = [run(work.query(), streams(work.shapes), emit, work.weight) for _ in range(2)]
+    tally = min(runs, key=lambda each: each.seconds)
     report(
         name,
         "everwhen-local" if emit == "current" else f"everwhen-local:{emit}",
@@ -204,13 +206,19 @@ def idle_keys(emit: str, idle: int) -> None:
         runtime.push(given)
         tally.pushes.append(time.perf_counter() - began)
         tally.events += int(np.count_nonzero(given["S"].op < CTI))
-    # The batch after the idle keys pays for what they left to do, such as saying their open pieces: not steady state.
-    settled = tally.pushes[2:]
-    events = tally.events * len(settled) // len(tally.pushes)
-    seconds = sum(settled)
-    cost = round(seconds / events * 1e9)
-    note = f"{idle:,} idle keys: {cost:,} ns per event"
-    report("idle_keys", "everwhen-local", events, seconds, **tally.latency(), case=idle, ns_per_event=cost, note=note)
+    # The median batch: the first one pays for what the idle keys left to do, and a busy machine disturbs a few.
+    cost = percentile(tally.pushes, 0.5) * len(tally.pushes) / tally.events
+    nanoseconds = round(cost * 1e9)
+    report(
+        "idle_keys",
+        "everwhen-local",
+        tally.events,
+        cost * tally.events,
+        **tally.latency(),
+        case=idle,
+        ns_per_event=nanoseconds,
+        note=f"{idle:,} idle keys: {nanoseconds:,} ns per event",
+    )
 
 
 def memory(emit: str, events: int) -> None:
@@ -247,9 +255,11 @@ def nexmark(emit: str, name: str) -> None:
         for epoch in generate(NEXMARK, events):
             yield {source: batch for source, batch in epoch.items() if source in read}
 
-    run(query, inputs(20_000), emit)
-    tally = run(query, inputs(200_000), emit)
-    note = f"{name}: {getattr(queries.QUERIES[name], '__name__', name).replace('_', ' ')}"
+    # "No item has more bids" compares every pair of counts: a shorter run, so that the whole bench stays short.
+    events = 10_000 if name == "q6" else 200_000
+    run(query, inputs(events // 10), emit)
+    tally = run(query, inputs(events), emit)
+    note = f"{name}: {getattr(queries.QUERIES[name], '__name__', name).replace('_', ' ')}, {events:,} events"
     report(
         "nexmark",
         "everwhen-local",

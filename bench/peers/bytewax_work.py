@@ -90,6 +90,13 @@ def filter_map(flow: Dataflow, source: TestingSource[Event]) -> None:
 
 def main(work: str, directory: Path) -> None:
     events = read(directory / "inserts.csv")
+    seconds, results = min(timed(work, events) for _ in range(2))
+    note = "60 by 10" if work in ("sliding_sum", "min_max") else ""
+    report(work, "bytewax", len(events) - len(events) // 5, seconds, results=results, note=note)
+
+
+def timed(work: str, events: list[Event]) -> tuple[float, int]:
+    Counted.taken = 0
     marked = Marked(events, len(events) // 5)
     source = TestingSource(marked, batch_size=10_000)
     sliding = SlidingWindower(length=MINUTE, offset=timedelta(seconds=10), align_to=EPOCH)
@@ -106,9 +113,7 @@ def main(work: str, directory: Path) -> None:
         case _:
             raise SystemExit(f"no Bytewax form of {work!r}")
     run_main(flow)
-    seconds = time.perf_counter() - marked.started
-    note = "60 by 10" if work in ("sliding_sum", "min_max") else ""
-    report(work, "bytewax", len(events) - marked.warm_up, seconds, results=Counted.taken, note=note)
+    return time.perf_counter() - marked.started, Counted.taken
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -109,8 +110,8 @@ class Results:
     """What a query's output says: the rows alive at the latest instant, and counts of what was said.
 
     Only events that reach the latest instant are looked at one by one, so that a busy query costs no more than a
-    quiet one.  An adjust counts as a correction if it changes an instant that had been answered before its epoch;
-    the others end a result because time went on.
+    quiet one; those that have ended go when the table has doubled.  An adjust counts as a correction if it changes an
+    instant that had been answered before its epoch; the others end a result because time went on.
     """
 
     rows: dict[tuple[int, int, tuple[Any, ...]], int] = field(default_factory=dict)
@@ -119,6 +120,7 @@ class Results:
     ended: int = 0
     corrected: int = 0
     last: tuple[Any, ...] | None = None
+    purged_to: int = 0
 
     def take(self, batch: ElementBatch, before: int, now: int) -> None:
         """One epoch's output; `before` and `now` are the latest instants before and after it."""
@@ -140,24 +142,28 @@ class Results:
                 self._add((vs, ve, row), -1)
                 if batch.vnew[i] > vs:
                     self._add((vs, int(batch.vnew[i]), row), 1)
-        for key in [key for key in self.rows if key[1] <= now or not self.rows[key]]:
-            del self.rows[key]
+        if len(self.rows) > 2 * self.purged_to + 100:
+            self.rows = {key: copies for key, copies in self.rows.items() if key[1] > now}
+            self.purged_to = len(self.rows)
 
-    def alive(self, now: int) -> list[tuple[Any, ...]]:
-        """The rows alive at `now`, latest first."""
-        found = [(vs, row) for (vs, ve, row), copies in self.rows.items() if vs <= now < ve for _ in range(copies)]
-        return [row for _, row in sorted(found, key=lambda one: -one[0])]
+    def alive(self, now: int) -> list[tuple[int, tuple[Any, ...]]]:
+        """The starts and rows of what is alive at `now`."""
+        return [(vs, row) for (vs, ve, row), copies in self.rows.items() if vs <= now < ve for _ in range(copies)]
 
     def view(self, name: str, now: int) -> QueryView:
-        rows = self.alive(now)
-        shown = rows[:1] or ([self.last] if self.last is not None else [])
-        text = " ".join(show_row(zip(self.columns, row, strict=True)) for row in shown)
-        return QueryView(
-            name, TITLES.get(name, ""), len(rows), self.inserts, self.ended, self.corrected, text, bool(rows)
-        )
+        """The newest row alive stands for all; where none is, the last one said."""
+        alive = self.alive(now)
+        row = max(alive, key=itemgetter(0))[1] if alive else self.last
+        text = "" if row is None else show_row(zip(self.columns, row, strict=True))
+        title = TITLES.get(name, "")
+        return QueryView(name, title, len(alive), self.inserts, self.ended, self.corrected, text, bool(alive))
 
     def _add(self, key: tuple[int, int, tuple[Any, ...]], copies: int) -> None:
-        self.rows[key] = self.rows.get(key, 0) + copies
+        left = self.rows.get(key, 0) + copies
+        if left:
+            self.rows[key] = left
+        else:
+            self.rows.pop(key, None)
 
     @staticmethod
     def _row(batch: ElementBatch, i: int) -> tuple[Any, ...]:

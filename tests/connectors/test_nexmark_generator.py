@@ -18,6 +18,7 @@ from everwhen.connectors.nexmark.clock import Clock
 from everwhen.errors import QueryError
 from everwhen.model.element import Adjust, Cti, Element, Insert
 from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch
+from everwhen.testing import assert_valid
 
 CLEAN = NexmarkConfig(rate=2_000, auction_length=4_000, burst_period=3_000, active_people=50, cti_interval=250)
 TROUBLED = replace(
@@ -89,6 +90,12 @@ def test_streams_are_valid_and_every_stream_makes_progress(config: NexmarkConfig
         ctis = [element.t for element in found[name] if isinstance(element, Cti)]
         interval = max(config.cti_interval, 1_000 // config.rate)
         assert ctis[-1] >= generator.time(EVENTS - 1) - troubled - 5 * interval
+
+
+def test_the_checker_of_the_model_agrees(config: NexmarkConfig) -> None:
+    epochs = list(generate(config, EVENTS))
+    for name in STREAMS:
+        assert_valid([epoch[name] for epoch in epochs])
 
 
 def test_trouble_changes_nothing_in_the_end(config: NexmarkConfig) -> None:

@@ -85,10 +85,11 @@ def row(price: float) -> dict[str, object]:
 def test_results_hold_the_rows_alive_at_the_latest_instant() -> None:
     results = Results()
     results.take(epoch(Insert(0, 5, row(1.0)), Insert(2, INF, row(2.0)), Insert(9, 30, row(3.0)), Cti(1)), NEVER, 8)
-    assert results.alive(8) == [(1, 2.0)]
-    assert results.alive(9) == [(1, 3.0), (1, 2.0)], "what starts later comes first"
+    assert results.alive(8) == [(2, (1, 2.0))]
+    assert sorted(results.alive(9)) == [(2, (1, 2.0)), (9, (1, 3.0))]
+    assert results.view("q4", 9).latest == "item 1  price 3.00", "what started last is shown"
     results.take(epoch(Adjust(2, INF, 12, row(2.0)), Adjust(9, 30, 9, row(3.0)), Insert(12, INF, row(4.0))), 8, 15)
-    assert results.alive(15) == [(1, 4.0)]
+    assert results.alive(15) == [(12, (1, 4.0))]
     assert (results.inserts, results.ended, results.corrected) == (4, 2, 0)
 
 
@@ -98,7 +99,7 @@ def test_a_change_of_an_answered_instant_is_a_correction() -> None:
     results.take(epoch(Adjust(0, INF, 10, row(1.0)), Insert(10, INF, row(2.0))), 10, 20)
     results.take(epoch(Adjust(10, INF, 25, row(2.0)), Insert(25, INF, row(5.0))), 20, 30)
     assert (results.ended, results.corrected) == (1, 1)
-    assert results.alive(30) == [(1, 5.0)]
+    assert results.alive(30) == [(25, (1, 5.0))]
 
 
 def test_copies_are_counted_and_unknown_events_do_no_harm() -> None:
@@ -106,7 +107,7 @@ def test_copies_are_counted_and_unknown_events_do_no_harm() -> None:
     results.take(epoch(Insert(0, 50, row(1.0)), Insert(0, 50, row(1.0))), NEVER, 10)
     assert len(results.alive(10)) == 2
     results.take(epoch(Adjust(0, 50, 0, row(1.0)), Adjust(3, 40, 3, row(9.0))), 10, 11)
-    assert results.alive(11) == [(1, 1.0)]
+    assert results.alive(11) == [(0, (1, 1.0))]
 
 
 def test_a_result_that_grows_back_after_its_end_is_alive_again() -> None:
@@ -114,7 +115,14 @@ def test_a_result_that_grows_back_after_its_end_is_alive_again() -> None:
     results.take(epoch(Insert(0, 5, row(1.0))), NEVER, 8)
     assert results.alive(8) == [] and results.last == (1, 1.0)
     results.take(epoch(Adjust(0, 5, 20, row(1.0))), 8, 9)
-    assert results.alive(9) == [(1, 1.0)] and results.corrected == 1
+    assert results.alive(9) == [(0, (1, 1.0))] and results.corrected == 1
+
+
+def test_the_table_stays_small() -> None:
+    results = Results()
+    for t in range(0, 20_000, 10):
+        results.take(epoch(Insert(t, t + 30, row(float(t))), Insert(t, t + 1, row(0.5))), t - 10, t)
+    assert len(results.rows) < 300 and len(results.alive(19_990)) == 4
 
 
 def test_the_view_falls_back_to_the_last_result() -> None:

@@ -1,4 +1,4 @@
-"""The first instant at which two histories differ, against a check of every instant; values that are and are not equal."""
+"""The first instant at which two histories differ, against a check of every instant; which values are equal."""
 
 from __future__ import annotations
 
@@ -119,6 +119,8 @@ def test_numbers_may_be_compared_by_value() -> None:
     )
     big, near = History.of([Insert(0, 1, {"x": 2**53 + 1})]), History.of([Insert(0, 1, {"x": 2.0**53})])
     assert not same_history(big, near, typed=False) and same_history(big, near, 1e-12, typed=False)
+    lists = History.of([Insert(0, 1, {"x": [1, 2]})]), History.of([Insert(0, 1, {"x": [1.0, 2.0]})])
+    assert same_history(*lists, typed=False) and not same_history(*lists)
     exact = History.of([Insert(0, 1, {"x": Decimal("0.5")})])
     assert same_history(exact, History.of([Insert(0, 1, {"x": 0.5000001})]), 1e-6, typed=False)
 

@@ -126,10 +126,8 @@ def test_far_times_and_infinite_ends_cost_nothing() -> None:
     assert history.instants() == (MIN_TIME, big, big + 1)
     assert history.snapshot(big) == {(1,): 2} and history.snapshot(big + 1) == {(1,): 1}
     assert history.level_form[(1,)] == ((1, MIN_TIME, INF), (2, big, big + 1))
-    assert (
-        list(jsonlines(history.at(big).batch()))
-        == ['{"op":"insert","vs":%d,"ve":%d,"row":{"x":1}}' % (big, big + 1)] * 2
-    )
+    line = f'{{"op":"insert","vs":{big},"ve":{big + 1},"row":{{"x":1}}}}'
+    assert list(jsonlines(history.at(big).batch())) == [line] * 2
 
 
 def test_an_adjust_finds_its_event_by_nan_null_and_zero() -> None:

@@ -60,7 +60,10 @@ def _decimal(kernel: Kernel, result: Callable[..., tuple[int, int]], args: Seque
     if digits + scale <= MAX_DIGITS:
         found = [coerce(arg, pa.decimal128(d + s, s)) for arg, d, s in zip(args, (d1, d2), (s1, s2), strict=True)]
         return apply(target, kernel, found, where)
-    found = [coerce(arg, pa.decimal256(min(d + s, 37), s)) for arg, d, s in zip(args, (d1, d2), (s1, s2), strict=True)]
+    most = 37 if digits + scale > 76 else MAX_DIGITS  # a product must stay within 76 digits
+    found = [
+        coerce(arg, pa.decimal256(min(d + s, most), s)) for arg, d, s in zip(args, (d1, d2), (s1, s2), strict=True)
+    ]
     options = pc.CastOptions(target_type=target)
     return apply(target, lambda a, b: pc.cast(kernel(a, b), options=options), found, where)
 

@@ -69,7 +69,7 @@ def _compare(symbol: str) -> Rule:
         target, found = unify(args, where, wide=True)
         if not is_orderable(target):
             raise wrong(where, args, "values that can be compared (no lists or structs)")
-        if any(arg.kind == "null" or (arg.constant is not None and not arg.constant.is_valid) for arg in args):
+        if kind(target) == "null":
             return constant(NULL_BOOLEAN, where)
         return apply(pa.bool_(), comparison(symbol, target, found[1]), found, where)
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 _NEARLY_ZERO: Final = 1e-6
-_NUMERIC: Final = frozenset({"integer", "float", "decimal"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +83,7 @@ class _Aligned:
     def __init__(self, a: History, b: History, typed: bool) -> None:
         self.a, self.b = a, b
         self.columns = (*a.schema.names, *(name for name in b.schema.names if name not in a.schema))
-        kinds = [{f.name: _kind(f.type) for f in history.schema} for history in (a, b)]
-        if not typed:  # a number is a number
-            kinds = [{name: "number" if kind in _NUMERIC else kind for name, kind in of.items()} for of in kinds]
+        kinds = [{f.name: _kind(f.type, typed) for f in history.schema} for history in (a, b)]
         mixed = {name for name in kinds[0] if name in kinds[1] and kinds[0][name] != kinds[1][name]}
         self.row_of_a = _aligner(a.schema.names, self.columns, kinds[0], mixed)
         self.row_of_b = _aligner(b.schema.names, self.columns, kinds[1], mixed)
@@ -138,19 +135,18 @@ def _plain(row: Row) -> Row:
     return tuple(value.value if isinstance(value, _Kinded) else value for value in row)
 
 
-def _kind(type_: pa.DataType) -> str:
+def _kind(type_: pa.DataType, typed: bool) -> str:
+    """What tells values apart that Python takes for equal; it tells texts, bytes, dates and times apart by itself."""
     is_ = pa.types
-    if is_.is_integer(type_):
-        return "integer"
-    if is_.is_floating(type_):
-        return "float"
-    if is_.is_decimal(type_):
-        return "decimal"
     if is_.is_boolean(type_):
         return "boolean"
     if is_.is_nested(type_):
-        return f"{type_.id} of {', '.join(_kind(type_.field(i).type) for i in range(type_.num_fields))}"
-    return "other"  # Python itself tells texts, bytes, dates and times apart
+        return f"{type_.id} of {', '.join(_kind(type_.field(i).type, typed) for i in range(type_.num_fields))}"
+    if not (is_.is_integer(type_) or is_.is_floating(type_) or is_.is_decimal(type_)):
+        return "other"
+    if not typed:
+        return "number"
+    return "integer" if is_.is_integer(type_) else "float" if is_.is_floating(type_) else "decimal"
 
 
 # --- with a tolerance ---------------------------------------------------------------------------------------------

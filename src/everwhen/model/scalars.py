@@ -181,11 +181,13 @@ def json_values(column: pa.Array) -> list[Any]:
 def json_texts(column: pa.Array) -> list[str]:
     """A column as JSON text, value by value."""
     type_ = column.type
+    if pa.types.is_floating(type_) and np.isfinite(column.drop_null().to_numpy(zero_copy_only=False)).all():
+        # Arrow finds the shortest text several times as fast as Python, but writes 1.0 as 1.
+        texts = column.cast(pa.float64()).cast(pa.string()).to_pylist()
+        return ["null" if t is None else t if "." in t or "e" in t else f"{t}.0" for t in texts]
     write: Callable[[Any], str]
     if pa.types.is_integer(type_):
         write = str
-    elif pa.types.is_floating(type_) and np.isfinite(column.to_numpy(zero_copy_only=False)).all():
-        write = repr
     elif pa.types.is_string(type_) or pa.types.is_large_string(type_):
         write = encode_basestring
     else:

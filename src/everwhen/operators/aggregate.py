@@ -66,31 +66,32 @@ class AggregateOperator(Operator):
         sweep, live = self._sweep, self._live
         ids = sweep.intern(self._source.select(batch.rows, self._key_at, self._keys))
         arguments = self._source.select(batch.rows, self._argument_at, self._arguments)
-        ints, floats = self._plan.fill(arguments, batch.weight)
+        values = self._plan.fill(arguments, batch.weight)
         if live is not None and len(batch):
             live.grow(sweep.keys.capacity)
             records = np.empty((len(batch), VALUES + self._arguments.width), np.int64)
             records[:, 0], records[:, 1], records[:, 2], records[:, VALUES:] = batch.lo, batch.hi, batch.weight, arguments
             live.apply(ids, records)
         evaluate = self._evaluate if live is not None else None
-        pieces, _ = sweep.step(ids, batch.lo, batch.hi, ints, floats, tau, promise, evaluate)
+        pieces, _ = sweep.step(ids, batch.lo, batch.hi, values, tau, promise, evaluate)
         if live is not None:
             live.expire(promise)
         said, to_say = np.flatnonzero(pieces.said), np.flatnonzero(pieces.to_say)
         if not len(said) and not len(to_say):
             return Output(no_changes(self.codec), Frontier(promise))
-        old = self._rows(pieces.key[said], pieces.old_ints[said], pieces.old_floats[said], pieces.old_evaluated[said])
-        new = self._rows(pieces.key[to_say], pieces.new_ints[to_say], pieces.new_floats[to_say], pieces.new_evaluated[to_say])
+        key, lo, hi = pieces.key, pieces.lo, pieces.hi
+        ids = np.concatenate([key[said], key[to_say]])
+        rows = self._rows(ids, np.concatenate([pieces.old[said], pieces.new[to_say]]))
         out = Changes(
             self.codec,
-            np.concatenate([pieces.lo[said], pieces.lo[to_say]]),
-            np.concatenate([pieces.hi[said], pieces.hi[to_say]]),
+            np.concatenate([lo[said], lo[to_say]]),
+            np.concatenate([hi[said], hi[to_say]]),
             np.concatenate([np.full(len(said), -1, np.int64), np.ones(len(to_say), np.int64)]),
-            np.concatenate([old, new]),
+            rows,
         )
         return Output(out, Frontier(promise))
 
-    def _rows(self, ids: np.ndarray, ints: np.ndarray, floats: np.ndarray, evaluated: np.ndarray) -> np.ndarray:
+    def _rows(self, ids: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         codec, keys = self.codec, self._keys
         rows = np.zeros((len(ids), codec.width), np.int64)
         key_rows = self._sweep.keys.codes[ids]
@@ -99,7 +100,7 @@ class AggregateOperator(Operator):
             same_words = min(keys.words, codec.words)
             rows[:, :same_words] = key_rows[:, :same_words]
             rows[:, codec.words : codec.words + n_keys] = key_rows[:, keys.words :]
-        results: list[Coded] = self._plan.results(ints, floats, evaluated)
+        results: list[Coded] = self._plan.results(lanes)
         for j, (codes, valid) in enumerate(results, start=n_keys):
             if valid is None or valid.all():
                 rows[:, codec.words + j] = codes
@@ -140,16 +141,17 @@ class AggregateOperator(Operator):
             live["records"] = live["records"][:, :VALUES].copy()
             state["live"] = live
             for lane, type_ in self._pooled_results:
-                for part in ("evaluated", "base_evaluated"):
+                at = self._plan.added + lane
+                for part in ("lanes", "base"):
                     lanes = state["sweep"][part]
-                    state[f"{part}{lane}"] = decode_column(lanes[:, lane], lanes[:, lane + 1] != 0, type_, self.codec.pool)
+                    state[f"{part}{lane}"] = decode_column(lanes[:, at], lanes[:, at + 1] != 0, type_, self.codec.pool)
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
         sweep = state["sweep"]
         for lane, type_ in self._pooled_results:
-            for part in ("evaluated", "base_evaluated"):
-                sweep[part][:, lane] = encode_column(state[f"{part}{lane}"], type_, self.codec.pool)
+            for part in ("lanes", "base"):
+                sweep[part][:, self._plan.added + lane] = encode_column(state[f"{part}{lane}"], type_, self.codec.pool)
         ids = self._sweep.restore(self._keys.encode(state["keys"], len(sweep["length"])), sweep)
         if self._live is not None:
             live = state["live"]

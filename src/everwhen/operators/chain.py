@@ -25,11 +25,16 @@ from everwhen.operators.net import cancelled
 
 
 class Chain:
-    """Changes and a promise in, elements out, in the order of their sync times, the CTI last."""
+    """Changes and a promise in, elements out, in the order of their sync times, the CTI last.
 
-    def __init__(self, codec: RowCodec) -> None:
+    `disjoint`: within a step no two segments of a row overlap (so it is after a sweep); then they need no netting, and what
+    has ended before the promise needs no memory at all.
+    """
+
+    def __init__(self, codec: RowCodec, disjoint: bool = False) -> None:
         self.codec = codec
         self.cti = NEVER
+        self._disjoint = disjoint
         self._keys = KeyTable(codec.width, codec.pooled)
         codec.pool.register(self._keys)
         self._said = Regions(2)
@@ -37,18 +42,28 @@ class Chain:
         self._slot = np.full(64, -1, np.int64)
 
     def step(self, batch: Changes, promise: int) -> ElementBatch:
-        records = self._elements(batch, promise) if len(batch) else np.empty((0, 5), np.int64)
-        adjust = records[:, 4] > 0
-        sync = np.where(adjust, np.minimum(records[:, 2], records[:, 3]), records[:, 1])
-        order = np.argsort(sync, kind="stable")
-        records, adjust = records[order], adjust[order]
+        over = (batch.weight == 1) & (batch.hi <= promise) if self._disjoint else None
+        rest = batch if over is None else batch.take(~over)
+        records = self._elements(rest, promise) if len(rest) else np.empty((0, 5), np.int64)
         rows = self._keys.codes[records[:, 0]]
-        n = len(records)
+        adjust = records[:, 4] > 0
+        op = np.where(adjust, ADJUST, INSERT).astype(np.uint8)
+        vs, ve, vnew = records[:, 1], records[:, 2], records[:, 3]
+        if over is not None:
+            done = np.zeros(int(over.sum()), np.int64)
+            op, vnew = np.concatenate([op, done.astype(np.uint8)]), np.concatenate([vnew, done])
+            vs, ve = np.concatenate([vs, batch.lo[over]]), np.concatenate([ve, batch.hi[over]])
+            rows = np.concatenate([rows, batch.rows[over]])
+        sync = np.where(op == ADJUST, np.minimum(ve, vnew), vs)
+        order = np.argsort(sync, kind=None if self._disjoint else "stable")
+        n = len(order)
+        rows = rows[order]
         said_cti = promise > self.cti
-        m = n + said_cti
-        op, vs, ve, vnew = np.empty(m, np.uint8), np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m, np.int64)
-        op[:n] = np.where(adjust, ADJUST, INSERT)
-        vs[:n], ve[:n], vnew[:n] = records[:, 1], records[:, 2], records[:, 3]
+        if said_cti:
+            order = np.append(order, 0) if n else np.zeros(1, np.int64)
+            if not n:
+                op, vs, ve, vnew = np.zeros(1, np.uint8), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64)
+        op, vs, ve, vnew = op[order], vs[order], ve[order], vnew[order]
         columns = self.codec.decode(rows)
         if said_cti:
             op[n], vs[n], ve[n], vnew[n] = CTI, promise, promise, 0

@@ -58,8 +58,8 @@ class CountsOperator(Operator):
         promise = lowest(frontiers)
         sweep = self._sweep
         ids = sweep.intern(rows)
-        pieces, _ = sweep.step(ids, lo, hi, lanes, np.empty((len(lo), 0)), tau, promise)
-        weight = self._multiplicity(pieces.new_ints) - self._multiplicity(pieces.old_ints)
+        pieces, _ = sweep.step(ids, lo, hi, np.ascontiguousarray(lanes), tau, promise)
+        weight = self._multiplicity(pieces.new) - self._multiplicity(pieces.old)
         changed = weight != 0
         rows = sweep.keys.codes[pieces.key[changed]]
         out = Changes(self.codec, pieces.lo[changed], pieces.hi[changed], weight[changed], rows)

@@ -74,6 +74,7 @@ class Guard:
         self._events = KeyTable(2 + codec.width, [(2 + j, t) for j, t in codec.pooled])
         codec.pool.register(self._events)
         self._count = np.zeros(64, np.int64)
+        self._end_of = np.zeros(64, np.int64)
         self._ends = Calendar()
 
     @property
@@ -187,21 +188,15 @@ class Guard:
             becomes[:, 1] = vnew[moved]
             after[moved] = table.intern(becomes)
         self._count = grown(self._count, table.capacity, 0)
+        self._end_of = grown(self._end_of, table.capacity, 0)
         self._ends.grow(table.capacity)
-        adjusted = op.any()
-        saved = self._count.copy() if adjusted else None
-        missing = kernel.check_chain(op, before, after, self._count)
-        self._ends.schedule(before, ve)
-        if not adjusted:
-            return
-        self._ends.schedule(after[moved], vnew[moved])
-        if missing >= 0:
-            assert saved is not None
-            self._count = saved
-        touched = np.unique(np.concatenate([before, after[moved]]))
-        empty = touched[self._count[touched] == 0]
-        self._ends.schedule(empty, np.full(len(empty), INF, np.int64))
-        table.remove(empty)
+        missing, empty = kernel.check_chain(op, before, after, vnew, ve, self._count, self._end_of)
+        self._ends.schedule(before, self._end_of[before])
+        if len(moved):
+            self._ends.schedule(after[moved], self._end_of[after[moved]])
+        if len(empty):
+            self._ends.schedule(empty, np.full(len(empty), INF, np.int64))
+            table.remove(empty)
         if missing >= 0:
             at = int(np.flatnonzero(data)[missing])
             row = dict(zip(self.codec.schema.names, (c[at].as_py() for c in batch.columns), strict=True))

@@ -38,18 +38,20 @@ Coded = tuple[np.ndarray, np.ndarray | None]
 class Lanes:
     """The lanes of some pieces, as columns by name."""
 
-    ints: np.ndarray
-    floats: np.ndarray
-    evaluated: np.ndarray
+    words: np.ndarray
     int_at: dict[Lane, int]
     float_at: dict[Lane, int]
 
     def int_(self, what: str, column: int) -> np.ndarray:
-        return self.ints[:, self.int_at[what, column]]
+        return self.words[:, self.int_at[what, column]]
 
     def float_(self, what: str, column: int) -> tuple[np.ndarray, np.ndarray]:
-        at = 2 * self.float_at[what, column]
-        return self.floats[:, at], self.floats[:, at + 1]
+        at = len(self.int_at) + 2 * self.float_at[what, column]
+        floats = self.words.view(np.float64)
+        return floats[:, at], floats[:, at + 1]
+
+    def evaluated(self, lane: int) -> np.ndarray:
+        return self.words[:, len(self.int_at) + 2 * len(self.float_at) + lane]
 
 
 Result = Callable[[Lanes], Coded]
@@ -82,16 +84,21 @@ class LanePlan:
     def evaluated(self) -> int:
         return len(self.extremes) + 2 * len(self.holistic)
 
-    def results(self, ints: np.ndarray, floats: np.ndarray, evaluated: np.ndarray) -> list[Coded]:
+    @property
+    def added(self) -> int:
+        """Words of the lanes that are added up; evaluated ones stand behind them."""
+        return len(self.int_at) + 2 * len(self.float_at)
+
+    def results(self, words: np.ndarray) -> list[Coded]:
         """Codes of each aggregation for pieces with these lanes."""
-        lanes = Lanes(ints, floats, evaluated, self.int_at, self.float_at)
+        lanes = Lanes(words, self.int_at, self.float_at)
         return [result(lanes) for result in self._results]
 
-    def fill(self, rows: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Lane values of argument rows, times their weight."""
+    def fill(self, rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """The added lanes of argument rows, times their weight."""
         n = len(rows)
-        ints = np.empty((n, len(self.int_at)), np.int64)
-        floats = np.zeros((n, 2 * len(self.float_at)), np.float64)
+        ints = np.empty((n, self.added), np.int64)
+        floats = ints.view(np.float64)
         ints[:, 0] = weight
         codec = self.arguments
         for (what, column), at in self.int_at.items():
@@ -109,17 +116,18 @@ class LanePlan:
                 values = self._floats(code, column)
                 hit = np.isnan(values) if what == "nan" else values == (np.inf if what == "inf" else -np.inf)
                 ints[:, at] = weight * hit
-        for (what, column), at in self.float_at.items():
+        for at, (what, column) in enumerate(self.float_at):
+            at = len(self.int_at) + 2 * at
             valid = codec.valid(rows, column)
             values = self._floats(rows[:, codec.words + column], column)
             if valid is not None:
                 values = np.where(valid, values, 0.0)
             values = np.where(np.isfinite(values), values, 0.0)
             if what == "square":
-                floats[:, 2 * at], floats[:, 2 * at + 1] = _times(values * values, _square_error(values), weight)
+                floats[:, at], floats[:, at + 1] = _times(values * values, _square_error(values), weight)
             else:
-                floats[:, 2 * at], floats[:, 2 * at + 1] = _times(values, np.zeros(n), weight)
-        return ints, floats
+                floats[:, at], floats[:, at + 1] = _times(values, np.zeros(n), weight)
+        return ints
 
     # -- planning -----------------------------------------------------------------------------------------------
 
@@ -240,7 +248,7 @@ class LanePlan:
         self._int(("valid", column))
 
         def result(lanes: Lanes) -> Coded:
-            return plain_codes(lanes.evaluated[:, at], kind), lanes.int_("valid", column) > 0
+            return plain_codes(lanes.evaluated(at), kind), lanes.int_("valid", column) > 0
 
         return result
 
@@ -271,7 +279,7 @@ def _unset(lanes: Lanes) -> Coded:
 
 
 def _holistic_result(at: int) -> Result:
-    return lambda lanes: (lanes.evaluated[:, at], lanes.evaluated[:, at + 1] != 0)
+    return lambda lanes: (lanes.evaluated(at), lanes.evaluated(at + 1) != 0)
 
 
 def _special(total: np.ndarray, lanes: Lanes, column: int) -> np.ndarray:

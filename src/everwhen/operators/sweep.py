@@ -28,19 +28,15 @@ _NO_INTS = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Where the answer changed: key id, `[lo, hi)`, and the lanes said before and to be said now."""
+    """Where the answer changed: key id, `[lo, hi)`, and the lanes said before and to be said now (zeros: nothing)."""
 
     key: np.ndarray
     lo: np.ndarray
     hi: np.ndarray
     said: np.ndarray
     to_say: np.ndarray
-    old_ints: np.ndarray
-    old_floats: np.ndarray
-    old_evaluated: np.ndarray
-    new_ints: np.ndarray
-    new_floats: np.ndarray
-    new_evaluated: np.ndarray
+    old: np.ndarray
+    new: np.ndarray
 
     def __len__(self) -> int:
         return len(self.key)
@@ -73,17 +69,17 @@ class Sweep:
         self.prune = evaluated == 0
         self.cti = NEVER
         self.tau = NEVER
+        self._ints = ints
+        self._added = ints + 2 * floats
+        width = self._added + evaluated
+        self._evaluated_at = slice(self._added, width)
         self._time = np.zeros(256, np.int64)
-        self._ints = np.zeros((256, ints), np.int64)
-        self._floats = np.zeros((256, 2 * floats), np.float64)
-        self._evaluated = np.zeros((256, evaluated), np.int64)
+        self._lanes = np.zeros((256, width), np.int64)
         self._known = np.zeros(256, np.uint8)
         self._end = 0
         self._start = np.zeros(64, np.int64)
         self._length = np.zeros(64, np.int64)
-        self._base_ints = np.zeros((64, ints), np.int64)
-        self._base_floats = np.zeros((64, 2 * floats), np.float64)
-        self._base_evaluated = np.zeros((64, evaluated), np.int64)
+        self._base = np.zeros((64, width), np.int64)
         self._base_known = np.zeros(64, np.uint8)
         self._slot = np.full(64, -1, np.int64)
         self._data = Calendar()
@@ -98,9 +94,7 @@ class Sweep:
         if capacity > len(self._start):
             self._start = grown(self._start, capacity, 0)
             self._length = grown(self._length, capacity, 0)
-            self._base_ints = grown(self._base_ints, capacity, 0)
-            self._base_floats = grown(self._base_floats, capacity, 0.0)
-            self._base_evaluated = grown(self._base_evaluated, capacity, 0)
+            self._base = grown(self._base, capacity, 0)
             self._base_known = grown(self._base_known, capacity, 0)
             self._slot = grown(self._slot, capacity, -1)
             for calendar in (self._data, self._cut, self._fold):
@@ -112,26 +106,28 @@ class Sweep:
         ids: np.ndarray,
         lo: np.ndarray,
         hi: np.ndarray,
-        ints: np.ndarray,
-        floats: np.ndarray,
+        values: np.ndarray,
         tau: int,
         promise: int,
         evaluate: Evaluate | None = None,
     ) -> tuple[Pieces, np.ndarray]:
-        """Apply segments (lane values already times weight), then τ and the promise.
+        """Apply segments (values of the added lanes, already times weight), then τ and the promise.
 
         Returns the pieces that changed and the ids of keys that are gone (already forgotten by `keys`).
         """
         mode, then = self.policy.clip(self.tau, self.cti)
         _, now = self.policy.clip(tau, promise)
+        ni, na = self._ints, self._added
         if len(ids):
-            keys, offsets, et, ei, ef, er, first, last = kernel.group_edges(ids, lo, hi, ints, floats, self._slot)
+            keys, offsets, et, ed, er, first, last = kernel.group_edges(
+                ids, lo, hi, values, values.view(np.float64), ni, na, self._slot
+            )
             self._reserve(len(et) + int(self._length[keys].sum()))
             old_start, old_length = self._start[keys], self._length[keys]
             new_start, new_length = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
             self._end = kernel.merge(
-                keys, offsets, et, ei, ef, er, self._start, self._length, self._time, self._ints, self._floats,
-                self._evaluated, self._known, self._end, self._base_ints, self._base_floats, self._base_evaluated,
+                keys, offsets, et, ed, ed.view(np.float64), er, ni, na, self._start, self._length, self._time, self._lanes,
+                self._lanes.view(np.float64), self._known, self._end, self._base, self._base.view(np.float64),
                 self._base_known, new_start, new_length, self.prune,
             )  # fmt: skip
         else:
@@ -146,16 +142,15 @@ class Sweep:
             last = np.concatenate([last, np.full(len(due), NEVER, np.int64)])
         if evaluate is not None and len(keys):
             self._evaluate(evaluate, keys, new_start, new_length, mode, now, promise)
-        head, oi, of, ox, wi, wf, wx = kernel.emit(
+        head, old, new = kernel.emit(
             keys, old_start, old_length, new_start, new_length, first, last, mode, then, self.cti, now, promise,
-            self._time, self._ints, self._floats, self._evaluated, self._base_ints, self._base_floats, self._base_evaluated,
+            ni, self._time, self._lanes, self._base, 64 + 2 * len(keys) + 2 * len(ids),
         )  # fmt: skip
         n = len(keys)
         next_data, next_cut, next_fold = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
         dead = kernel.fold(
-            keys, new_start, new_length, promise, mode, now, promise, self._start, self._length, self._time, self._ints,
-            self._floats, self._evaluated, self._known, self._base_ints, self._base_floats, self._base_evaluated,
-            self._base_known, next_data, next_cut, next_fold,
+            keys, new_start, new_length, promise, mode, now, promise, ni, self._start, self._length, self._time, self._lanes,
+            self._known, self._base, self._base_known, next_data, next_cut, next_fold,
         )  # fmt: skip
         self._data.schedule(keys, next_data)
         if mode == kernel.ENDED:
@@ -168,7 +163,7 @@ class Sweep:
             self.keys.remove(gone)
         self.tau, self.cti = tau, promise
         flags = head[:, 3]
-        pieces = Pieces(head[:, 0], head[:, 1], head[:, 2], flags & 1 != 0, flags & 2 != 0, oi, of, ox, wi, wf, wx)
+        pieces = Pieces(head[:, 0], head[:, 1], head[:, 2], flags & 1 != 0, flags & 2 != 0, old, new)
         return pieces, gone
 
     def _due(self, now: int, tau: int, promise: int, mode: int, touched: np.ndarray) -> np.ndarray:
@@ -200,39 +195,36 @@ class Sweep:
     def _evaluate(
         self, evaluate: Evaluate, keys: np.ndarray, start: np.ndarray, length: np.ndarray, mode: int, now: int, promise: int
     ) -> None:
-        key, edge, time = kernel.pending(
-            keys, start, length, mode, now, promise, self.cti, self._time, self._ints, self._known, self._base_ints,
-            self._base_known,
-        )  # fmt: skip
-        if not len(key):
+        found = kernel.pending(
+            keys, start, length, mode, now, promise, self.cti, self._time, self._lanes, self._known, self._base, self._base_known
+        )
+        if not len(found):
             return
-        lanes = evaluate(key, time)
+        key, edge = found[:, 0].copy(), found[:, 1]
+        lanes = evaluate(key, found[:, 2].copy())
         at_edge = edge >= 0
-        self._evaluated[edge[at_edge]] = lanes[at_edge]
+        self._lanes[edge[at_edge], self._evaluated_at] = lanes[at_edge]
         self._known[edge[at_edge]] = 1
         base = ~at_edge
-        self._base_evaluated[key[base]] = lanes[base]
+        self._base[key[base], self._evaluated_at] = lanes[base]
         self._base_known[key[base]] = 1
 
     def _reserve(self, edges: int) -> None:
         if self._end + edges <= len(self._time):
             return
         size = max(256, 2 * (self.edges + edges))
-        time = np.zeros(size, np.int64)
-        ints = np.zeros((size, self._ints.shape[1]), np.int64)
-        floats = np.zeros((size, self._floats.shape[1]), np.float64)
-        evaluated = np.zeros((size, self._evaluated.shape[1]), np.int64)
+        time, lanes = np.zeros(size, np.int64), np.zeros((size, self._lanes.shape[1]), np.int64)
         known = np.zeros(size, np.uint8)
         ids = np.flatnonzero(self._length)
         self._end = kernel.compact(
-            ids, self._start, self._length, self._time, self._ints, self._floats, self._evaluated, self._known,
-            time, ints, floats, evaluated, known,
-        )  # fmt: skip
-        self._time, self._ints, self._floats, self._evaluated, self._known = time, ints, floats, evaluated, known
+            ids, self._start, self._length, self._time, self._lanes, self._known, time, lanes, known
+        )
+        self._time, self._lanes, self._known = time, lanes, known
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         self._reserve(len(self._time))  # compact: what is left has codes in use
-        return [(self._evaluated[: self._end], self._evaluated_pooled), (self._base_evaluated, self._evaluated_pooled)]
+        columns = [(self._added + lane, type_) for lane, type_ in self._evaluated_pooled]
+        return [(self._lanes[: self._end], columns), (self._base, columns)]
 
     def recoded(self) -> None:
         """Evaluated lanes carry no hash."""
@@ -240,8 +232,8 @@ class Sweep:
     def state_size(self) -> StateSize:
         """Keys with something in force at the CTI count one row each, and so does every edge."""
         ids = self.keys.ids()
-        based = int(self._base_ints[ids].any(axis=1).sum()) if len(ids) else 0
-        arrays = (self._time, self._ints, self._floats, self._evaluated, self._base_ints, self._base_floats, self._start, self._length)
+        based = int(self._base[ids, : self._ints].any(axis=1).sum()) if len(ids) else 0
+        arrays = (self._time, self._lanes, self._known, self._base, self._start, self._length)
         calendars = self._data.nbytes + self._cut.nbytes + self._fold.nbytes
         return StateSize(based + self.edges, sum(a.nbytes for a in arrays) + self.keys.nbytes + calendars)
 
@@ -252,10 +244,8 @@ class Sweep:
         at = np.repeat(self._start[ids] - np.concatenate([[0], np.cumsum(length)[:-1]]) if len(ids) else _NO_INTS, length)
         at = at + np.arange(len(at))
         return {
-            "cti": self.cti, "tau": self.tau, "length": length, "time": self._time[at], "ints": self._ints[at],
-            "floats": self._floats[at], "evaluated": self._evaluated[at], "known": self._known[at],
-            "base_ints": self._base_ints[ids], "base_floats": self._base_floats[ids],
-            "base_evaluated": self._base_evaluated[ids], "base_known": self._base_known[ids],
+            "cti": self.cti, "tau": self.tau, "length": length, "time": self._time[at], "lanes": self._lanes[at],
+            "known": self._known[at], "base": self._base[ids], "base_known": self._base_known[ids],
             "data": self._data.due[ids], "cut": self._cut.due[ids], "fold": self._fold.due[ids],
         }  # fmt: skip
 
@@ -267,16 +257,12 @@ class Sweep:
         self._reserve(n)
         end = self._end
         self._time[end : end + n] = state["time"]
-        self._ints[end : end + n] = state["ints"]
-        self._floats[end : end + n] = state["floats"]
-        self._evaluated[end : end + n] = state["evaluated"]
+        self._lanes[end : end + n] = state["lanes"]
         self._known[end : end + n] = state["known"]
         length = state["length"]
         self._start[ids] = end + np.cumsum(length) - length
         self._length[ids] = length
-        self._base_ints[ids] = state["base_ints"]
-        self._base_floats[ids] = state["base_floats"]
-        self._base_evaluated[ids] = state["base_evaluated"]
+        self._base[ids] = state["base"]
         self._base_known[ids] = state["base_known"]
         self._data.schedule(ids, state["data"])
         self._cut.schedule(ids, state["cut"])

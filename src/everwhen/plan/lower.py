@@ -113,10 +113,10 @@ class _Lowering:
             port = self.lower(node, "segments", top=True)
             if not _settled(node):
                 port = self.place("hold", HoldOperator(codec), port)
-            return Sink(name, port, Chain(codec))
+            return Sink(name, port, Chain(codec, _disjoint(node)))
         if node.keeps_events:
             return Sink(name, self.lower(node, "events"), EventChain(codec))
-        return Sink(name, self.lower(node, "segments", top=True), Chain(codec))
+        return Sink(name, self.lower(node, "segments", top=True), Chain(codec, _disjoint(node)))
 
     def codec(self, schema: Schema) -> RowCodec:
         return RowCodec(schema, self.pool)
@@ -311,6 +311,18 @@ def _renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
     if isinstance(expr, Column):
         return col(names[expr.name])
     return expr.rebuild([_renamed(operand, names) for operand in expr.operands]) if expr.operands else expr
+
+
+def _disjoint(node: n.Node) -> bool:
+    """Whether within a step no two segments of a row overlap."""
+    match node:
+        case n.Aggregate() | n.Distinct() | n.SetOperation():
+            return True
+        case n.RelationToStream(_, kind):
+            return kind != "rstream"
+        case n.Filter(input):
+            return _disjoint(input)
+    return False
 
 
 def _settled(node: n.Node) -> bool:

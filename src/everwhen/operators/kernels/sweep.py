@@ -1,9 +1,9 @@
 """The sweep over edges: piecewise constant state per key, changed by signed segments, emitted by policy.
 
 Per key the state is a sorted run of *edges*: a time and the accumulated lanes that hold from then to the next edge;
-what holds before the first edge is the key's *base*.  Lanes are 64-bit integers (exact) and floats in twice the
-precision (a high and a low part each, so that sums hardly depend on batching), plus *evaluated* lanes that someone
-else fills in (min, max, quantiles …).
+what holds before the first edge is the key's *base*.  All lanes stand in one row of 64-bit words: first integers (exact),
+then floats in twice the precision (a high and a low part each, so that sums hardly depend on batching), then *evaluated*
+lanes that someone else fills in (min, max, quantiles …).  Integers and floats are two views of the same memory.
 
 A step is two passes.  `merge` writes the new edges of each touched key beside the old ones.  `emit` then compares what
 had been said with what is to be said now, clipped by the emission policy on both sides, and reports only the pieces
@@ -45,15 +45,14 @@ def _add(hi, lo, dh, dl):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def group_edges(kid, lo, hi, vi, vf, slot):  # type: ignore[no-untyped-def]
+def group_edges(kid, lo, hi, values, values_f, ni, na, slot):  # type: ignore[no-untyped-def]
     """Segments as consolidated edge deltas, grouped by key and sorted by time.
 
-    `slot` is scratch, one entry per key id, all -1 (and left so).  Returns the keys, the offsets of their edges, per
-    edge its time, lane deltas and the change in the number of open segments, and per key the first and last time.
+    The first `ni` of `na` added lanes are integers.  `slot` is scratch, one entry per key id, all -1 (and left so).
+    Returns the keys, the offsets of their edges, per edge its time, lane deltas and the change in the number of open
+    segments, and per key the first and last time.
     """
     n = len(kid)
-    ni = vi.shape[1]
-    nf = vf.shape[1]
     keys = np.empty(n, np.int64)
     group = np.empty(n, np.int64)
     counts = np.zeros(n + 1, np.int64)
@@ -87,8 +86,8 @@ def group_edges(kid, lo, hi, vi, vf, slot):  # type: ignore[no-untyped-def]
         else:
             fill[g] = at + 1
     et = np.empty(total, np.int64)
-    ei = np.zeros((total, ni), np.int64)
-    ef = np.zeros((total, nf), np.float64)
+    ed = np.zeros((total, na), np.int64)
+    ef = ed.view(np.float64)
     er = np.zeros(total, np.int64)
     offsets = np.empty(ng + 1, np.int64)
     first = np.empty(ng, np.int64)
@@ -97,21 +96,7 @@ def group_edges(kid, lo, hi, vi, vf, slot):  # type: ignore[no-untyped-def]
     for g in range(ng):
         a = counts[g]
         b = counts[g + 1]
-        if b - a <= 48:
-            for x in range(a + 1, b):
-                t = time[x]
-                r = ref[x]
-                y = x - 1
-                while y >= a and time[y] > t:
-                    time[y + 1] = time[y]
-                    ref[y + 1] = ref[y]
-                    y -= 1
-                time[y + 1] = t
-                ref[y + 1] = r
-        else:
-            order = np.argsort(time[a:b])
-            time[a:b] = time[a:b][order]
-            ref[a:b] = ref[a:b][order]
+        _sort(time, ref, a, b)
         offsets[g] = out
         open_ = 0
         x = a
@@ -124,15 +109,16 @@ def group_edges(kid, lo, hi, vi, vf, slot):  # type: ignore[no-untyped-def]
                 if r >= 0:
                     refs += 1
                     for j in range(ni):
-                        ei[out, j] += vi[r, j]
-                    for j in range(0, nf, 2):
-                        ef[out, j], ef[out, j + 1] = _add(ef[out, j], ef[out, j + 1], vf[r, j], vf[r, j + 1])
+                        ed[out, j] += values[r, j]
+                    for j in range(ni, na, 2):
+                        ef[out, j], ef[out, j + 1] = _add(ef[out, j], ef[out, j + 1], values_f[r, j], values_f[r, j + 1])
                 else:
                     refs -= 1
+                    r = ~r
                     for j in range(ni):
-                        ei[out, j] -= vi[~r, j]
-                    for j in range(0, nf, 2):
-                        ef[out, j], ef[out, j + 1] = _add(ef[out, j], ef[out, j + 1], -vf[~r, j], -vf[~r, j + 1])
+                        ed[out, j] -= values[r, j]
+                    for j in range(ni, na, 2):
+                        ef[out, j], ef[out, j + 1] = _add(ef[out, j], ef[out, j + 1], -values_f[r, j], -values_f[r, j + 1])
                 x += 1
             er[out] = refs
             open_ += refs
@@ -140,17 +126,35 @@ def group_edges(kid, lo, hi, vi, vf, slot):  # type: ignore[no-untyped-def]
         first[g] = time[a]
         last[g] = _INF if open_ != 0 else time[b - 1]
     offsets[ng] = out
-    return keys[:ng], offsets, et[:out], ei[:out], ef[:out], er[:out], first, last
+    return keys[:ng], offsets, et[:out], ed[:out], er[:out], first, last
 
 
 @njit(cache=True)
-def merge(keys, offsets, et, ei, ef, er, start, length, pt, pi, pf, px, pv, end, bi, bf, bx, bv, new_start, new_length, prune):  # type: ignore[no-untyped-def]
+def _sort(time, ref, a, b):  # type: ignore[no-untyped-def]
+    """Sort a run by time: by insertion if it is short."""
+    if b - a <= 48:
+        for x in range(a + 1, b):
+            t = time[x]
+            r = ref[x]
+            y = x - 1
+            while y >= a and time[y] > t:
+                time[y + 1] = time[y]
+                ref[y + 1] = ref[y]
+                y -= 1
+            time[y + 1] = t
+            ref[y + 1] = r
+    else:
+        order = np.argsort(time[a:b])
+        time[a:b] = time[a:b][order]
+        ref[a:b] = ref[a:b][order]
+
+
+@njit(cache=True)
+def merge(keys, offsets, et, ed, ef, er, ni, na, start, length, pt, pl, pf, pv, end, bl, bf, bv, new_start, new_length, prune):  # type: ignore[no-untyped-def]
     """Write the new edges of each key behind `end`; the old ones stay where they are.  Returns the new end."""
-    ni = pi.shape[1]
-    nf = pf.shape[1]
-    nx = px.shape[1]
-    di = np.empty(ni, np.int64)
-    df = np.empty(nf, np.float64)
+    width = pl.shape[1]
+    delta = np.empty(na, np.int64)
+    delta_f = delta.view(np.float64)
     for g in range(len(keys)):
         k = keys[g]
         i = start[k]
@@ -159,82 +163,63 @@ def merge(keys, offsets, et, ei, ef, er, start, length, pt, pi, pf, px, pv, end,
         j1 = offsets[g + 1]
         here = end
         cur = np.int64(-1)  # the old edge in force, -1: the base
-        di[:] = 0
-        df[:] = 0.0
+        delta[:] = 0
         refs = 0
         while i < i1 or j < j1:
-            if j >= j1 or (i < i1 and pt[i] <= et[j]):
-                t = pt[i]
-            else:
-                t = et[j]
+            t = pt[i] if j >= j1 or (i < i1 and pt[i] <= et[j]) else et[j]
             if i < i1 and pt[i] == t:
                 cur = i
                 i += 1
             if j < j1 and et[j] == t:
                 refs += er[j]
                 if refs == 0:
-                    di[:] = 0
-                    df[:] = 0.0
+                    delta[:] = 0
                 else:
                     for c in range(ni):
-                        di[c] += ei[j, c]
-                    for c in range(0, nf, 2):
-                        df[c], df[c + 1] = _add(df[c], df[c + 1], ef[j, c], ef[j, c + 1])
+                        delta[c] += ed[j, c]
+                    for c in range(ni, na, 2):
+                        delta_f[c], delta_f[c + 1] = _add(delta_f[c], delta_f[c + 1], ef[j, c], ef[j, c + 1])
                 j += 1
             pt[end] = t
             if cur >= 0:
-                for c in range(ni):
-                    pi[end, c] = pi[cur, c] + di[c]
-                for c in range(0, nf, 2):
-                    pf[end, c], pf[end, c + 1] = _add(pf[cur, c], pf[cur, c + 1], df[c], df[c + 1])
-                for c in range(nx):
-                    px[end, c] = px[cur, c]
+                _sum(pl, pf, cur, delta, delta_f, ni, na, pl, pf, end)
                 pv[end] = pv[cur] if refs == 0 else 0
             else:
-                for c in range(ni):
-                    pi[end, c] = bi[k, c] + di[c]
-                for c in range(0, nf, 2):
-                    pf[end, c], pf[end, c + 1] = _add(bf[k, c], bf[k, c + 1], df[c], df[c + 1])
-                for c in range(nx):
-                    px[end, c] = bx[k, c]
+                _sum(bl, bf, k, delta, delta_f, ni, na, pl, pf, end)
                 pv[end] = bv[k] if refs == 0 else 0
-            empty = True
-            for c in range(ni):
-                if pi[end, c] != 0:
-                    empty = False
-                    break
-            if empty:
-                for c in range(nf):
-                    pf[end, c] = 0.0
             if prune:
                 same = True
-                if end > here:
-                    for c in range(ni):
-                        if pi[end, c] != pi[end - 1, c]:
-                            same = False
-                            break
-                    if same:
-                        for c in range(nf):
-                            if pf[end, c] != pf[end - 1, c]:
-                                same = False
-                                break
-                else:
-                    for c in range(ni):
-                        if pi[end, c] != bi[k, c]:
-                            same = False
-                            break
-                    if same:
-                        for c in range(nf):
-                            if pf[end, c] != bf[k, c]:
-                                same = False
-                                break
-                if not same:
-                    end += 1
-            else:
-                end += 1
+                for c in range(width):
+                    if pl[end, c] != (pl[end - 1, c] if end > here else bl[k, c]):
+                        same = False
+                        break
+                if same:
+                    continue
+            end += 1
         new_start[g] = here
         new_length[g] = end - here
     return end
+
+
+@njit(cache=True, inline="always")
+def _sum(al, af, at, delta, delta_f, ni, na, pl, pf, end):  # type: ignore[no-untyped-def]
+    """Lanes of an edge plus a delta; where nothing is alive, sums are exactly zero."""
+    empty = True
+    for c in range(ni):
+        v = al[at, c] + delta[c]
+        pl[end, c] = v
+        if v != 0:
+            empty = False
+    if empty:
+        for c in range(ni, na):
+            pl[end, c] = 0
+    else:
+        for c in range(ni, na, 2):
+            h, low = _add(af[at, c], af[at, c + 1], delta_f[c], delta_f[c + 1])
+            pf[end, c] = h + 0.0
+            pf[end, c + 1] = low + 0.0
+    for c in range(na, pl.shape[1]):
+        pl[end, c] = al[at, c]
 
 
 @njit(cache=True, inline="always")
@@ -265,11 +250,9 @@ def _frontier(pt, s, n, mode, tau, m):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def pending(keys, s, n, mode, tau, m, c, pt, pi, pv, bi, bv):  # type: ignore[no-untyped-def]
-    """The pieces that are to be said now and whose evaluated lanes are not known: (key, edge or -1 for the base, time)."""
-    out_key = np.empty(64, np.int64)
-    out_at = np.empty(64, np.int64)
-    out_time = np.empty(64, np.int64)
+def pending(keys, s, n, mode, tau, m, c, pt, pl, pv, bl, bv):  # type: ignore[no-untyped-def]
+    """The pieces to be said now whose evaluated lanes are not known: records key, edge (-1: the base), instant."""
+    out = np.empty((64, 3), np.int64)
     count = 0
     for v in range(len(keys)):
         k = keys[v]
@@ -277,7 +260,7 @@ def pending(keys, s, n, mode, tau, m, c, pt, pi, pv, bi, bv):  # type: ignore[no
         L = tau if mode == INFINITE else _INF
         for at in range(s[v] - 1, s[v] + n[v]):
             if at < s[v]:
-                if bi[k, 0] == 0 or bv[k] != 0 or F <= c:
+                if bl[k, 0] == 0 or bv[k] != 0 or F <= c:
                     continue
                 t = c
                 edge = np.int64(-1)
@@ -285,58 +268,53 @@ def pending(keys, s, n, mode, tau, m, c, pt, pi, pv, bi, bv):  # type: ignore[no
                 t = pt[at]
                 if t >= F or t > L:
                     break
-                if pi[at, 0] == 0 or pv[at] != 0:
+                if pl[at, 0] == 0 or pv[at] != 0:
                     continue
                 edge = np.int64(at)
-            if count == len(out_key):
-                size = 2 * count
-                grown_key = np.empty(size, np.int64)
-                grown_key[:count] = out_key
-                out_key = grown_key
-                grown_at = np.empty(size, np.int64)
-                grown_at[:count] = out_at
-                out_at = grown_at
-                grown_time = np.empty(size, np.int64)
-                grown_time[:count] = out_time
-                out_time = grown_time
-            out_key[count] = k
-            out_at[count] = edge
-            out_time[count] = t
+            if count == len(out):
+                out = _bigger(out, 2 * count)
+            out[count, 0] = k
+            out[count, 1] = edge
+            out[count, 2] = t
             count += 1
-    return out_key[:count], out_at[:count], out_time[:count]
+    return out[:count]
 
 
 @njit(cache=True)
-def _bigger_int(a, size):  # type: ignore[no-untyped-def]
+def _bigger(a, size):  # type: ignore[no-untyped-def]
     b = np.empty((size, a.shape[1]), np.int64)
     b[: len(a)] = a
     return b
 
 
-@njit(cache=True)
-def _bigger_float(a, size):  # type: ignore[no-untyped-def]
-    b = np.empty((size, a.shape[1]), np.float64)
-    b[: len(a)] = a
-    return b
+@njit(cache=True, inline="always")
+def _alive(lanes, ni):  # type: ignore[no-untyped-def]
+    for c in range(ni):
+        if lanes[c] != 0:
+            return True
+    return False
+
+
+@njit(cache=True, inline="always")
+def _same(a, b):  # type: ignore[no-untyped-def]
+    for c in range(len(a)):
+        if a[c] != b[c]:
+            return False
+    return True
 
 
 @njit(cache=True)
-def emit(keys, os, on, ns, nn, first, last, mode, tau0, m0, tau1, m1, pt, pi, pf, px, bi, bf, bx):  # type: ignore[no-untyped-def]
+def emit(keys, os, on, ns, nn, first, last, mode, tau0, m0, tau1, m1, ni, pt, pl, bl, expected):  # type: ignore[no-untyped-def]
     """The pieces in which what was said differs from what is to be said.
 
     Per piece: `head` = key, lo, hi, 1 if something was said + 2 if something is to be said; and the old and the new lanes.
     """
-    ni = pi.shape[1]
-    nf = pf.shape[1]
-    nx = px.shape[1]
-    cap = 2 * len(keys) + 64
+    width = pl.shape[1]
+    cap = expected
     head = np.empty((cap, 4), np.int64)
-    oi = np.empty((cap, ni), np.int64)
-    of = np.empty((cap, nf), np.float64)
-    ox = np.empty((cap, nx), np.int64)
-    wi = np.empty((cap, ni), np.int64)
-    wf = np.empty((cap, nf), np.float64)
-    wx = np.empty((cap, nx), np.int64)
+    old = np.empty((cap, width), np.int64)
+    new = np.empty((cap, width), np.int64)
+    nothing = np.zeros(width, np.int64)
     count = 0
     L0 = tau0 if mode == INFINITE else _INF
     L1 = tau1 if mode == INFINITE else _INF
@@ -358,6 +336,8 @@ def emit(keys, os, on, ns, nn, first, last, mode, tau0, m0, tau1, m1, pt, pi, pf
         n_end = ns[v] + nn[v]
         o = _after(pt, os[v], on[v], min(p, L0))  # the next old edge; the one in force stands before it
         w = _after(pt, ns[v], nn[v], min(p, L1))
+        was = pl[o - 1] if o > os[v] else bl[k]
+        now = pl[w - 1] if w > ns[v] else bl[k]
         top = max(F0, F1)
         mine = False
         while p < top:
@@ -370,93 +350,48 @@ def emit(keys, os, on, ns, nn, first, last, mode, tau0, m0, tau1, m1, pt, pi, pf
                 q = min(q, F0)
             if F1 > p:
                 q = min(q, F1)
-            said = False
-            if p < F0:
-                for c in range(ni):
-                    if (pi[o - 1, c] if o > os[v] else bi[k, c]) != 0:
-                        said = True
-                        break
-            to_say = False
-            if p < F1:
-                for c in range(ni):
-                    if (pi[w - 1, c] if w > ns[v] else bi[k, c]) != 0:
-                        to_say = True
-                        break
-            differ = said != to_say
-            if said and to_say:
-                for c in range(ni):
-                    if (pi[o - 1, c] if o > os[v] else bi[k, c]) != (pi[w - 1, c] if w > ns[v] else bi[k, c]):
-                        differ = True
-                        break
-                if not differ:
-                    for c in range(nf):
-                        if (pf[o - 1, c] if o > os[v] else bf[k, c]) != (pf[w - 1, c] if w > ns[v] else bf[k, c]):
-                            differ = True
-                            break
-                if not differ:
-                    for c in range(nx):
-                        if (px[o - 1, c] if o > os[v] else bx[k, c]) != (px[w - 1, c] if w > ns[v] else bx[k, c]):
-                            differ = True
-                            break
-            if differ:
-                if count == cap:
-                    cap *= 2
-                    head = _bigger_int(head, cap)
-                    oi = _bigger_int(oi, cap)
-                    wi = _bigger_int(wi, cap)
-                    of = _bigger_float(of, cap)
-                    wf = _bigger_float(wf, cap)
-                    ox = _bigger_int(ox, cap)
-                    wx = _bigger_int(wx, cap)
-                head[count, 0] = k
-                head[count, 1] = p
-                head[count, 2] = q
-                head[count, 3] = (1 if said else 0) + (2 if to_say else 0)
-                for c in range(ni):
-                    oi[count, c] = (pi[o - 1, c] if o > os[v] else bi[k, c]) if said else 0
-                    wi[count, c] = (pi[w - 1, c] if w > ns[v] else bi[k, c]) if to_say else 0
-                for c in range(nf):
-                    of[count, c] = (pf[o - 1, c] if o > os[v] else bf[k, c]) if said else 0.0
-                    wf[count, c] = (pf[w - 1, c] if w > ns[v] else bf[k, c]) if to_say else 0.0
-                for c in range(nx):
-                    ox[count, c] = (px[o - 1, c] if o > os[v] else bx[k, c]) if said else 0
-                    wx[count, c] = (px[w - 1, c] if w > ns[v] else bx[k, c]) if to_say else 0
-                extend = mine and head[count - 1, 2] == p and head[count - 1, 3] == head[count, 3]
-                if extend:
-                    for c in range(ni):
-                        if oi[count, c] != oi[count - 1, c] or wi[count, c] != wi[count - 1, c]:
-                            extend = False
-                    for c in range(nf):
-                        if of[count, c] != of[count - 1, c] or wf[count, c] != wf[count - 1, c]:
-                            extend = False
-                    for c in range(nx):
-                        if ox[count, c] != ox[count - 1, c] or wx[count, c] != wx[count - 1, c]:
-                            extend = False
-                if extend:
+            said = p < F0 and _alive(was, ni)
+            to_say = p < F1 and _alive(now, ni)
+            if said != to_say or (said and not _same(was, now)):
+                flags = (1 if said else 0) + (2 if to_say else 0)
+                before = was if said else nothing
+                after = now if to_say else nothing
+                if mine and head[count - 1, 2] == p and head[count - 1, 3] == flags and _same(before, old[count - 1]) and _same(after, new[count - 1]):
                     head[count - 1, 2] = q
                 else:
+                    if count == cap:
+                        cap *= 2
+                        head = _bigger(head, cap)
+                        old = _bigger(old, cap)
+                        new = _bigger(new, cap)
+                    head[count, 0] = k
+                    head[count, 1] = p
+                    head[count, 2] = q
+                    head[count, 3] = flags
+                    for c in range(width):
+                        old[count, c] = before[c]
+                        new[count, c] = after[c]
                     count += 1
                     mine = True
             p = q
             if o < o_end and pt[o] == p and p <= L0:
+                was = pl[o]
                 o += 1
             if w < n_end and pt[w] == p and p <= L1:
+                now = pl[w]
                 w += 1
             if p >= last[v] and L0 == L1 and (F0 == F1 or p >= top):
                 break
-    return head[:count], oi[:count], of[:count], ox[:count], wi[:count], wf[:count], wx[:count]
+    return head[:count], old[:count], new[:count]
 
 
 @njit(cache=True)
-def fold(keys, ns, nn, c, mode, tau, m, start, length, pt, pi, pf, px, pv, bi, bf, bx, bv, next_data, next_cut, next_fold):  # type: ignore[no-untyped-def]
+def fold(keys, ns, nn, c, mode, tau, m, ni, start, length, pt, pl, pv, bl, bv, next_data, next_cut, next_fold):  # type: ignore[no-untyped-def]
     """Fold edges at or before `c` into the base, and say when each key is due again.
 
     `next_data` is compared with τ (θ for CUT), `next_cut` with the promise (ENDED only), `next_fold` with the CTI.
     Returns which keys are empty for good.
     """
-    ni = pi.shape[1]
-    nf = pf.shape[1]
-    nx = px.shape[1]
     dead = np.zeros(len(keys), np.bool_)
     for v in range(len(keys)):
         k = keys[v]
@@ -468,11 +403,7 @@ def fold(keys, ns, nn, c, mode, tau, m, start, length, pt, pi, pf, px, pv, bi, b
         next_data[v] = after
         next_cut[v] = _INF
         if mode == CUT or mode == ENDED:
-            live = False
-            for j in range(ni):
-                if (pi[at - 1, j] if at > s else bi[k, j]) != 0:
-                    live = True
-                    break
+            live = _alive(pl[at - 1] if at > s else bl[k], ni)
             if mode == CUT:
                 next_data[v] = tau if live else after
             else:
@@ -480,30 +411,19 @@ def fold(keys, ns, nn, c, mode, tau, m, start, length, pt, pi, pf, px, pv, bi, b
         gone = _after(pt, s, n, c) - s
         if gone > 0:
             e = s + gone - 1
-            for j in range(ni):
-                bi[k, j] = pi[e, j]
-            for j in range(nf):
-                bf[k, j] = pf[e, j]
-            for j in range(nx):
-                bx[k, j] = px[e, j]
+            bl[k] = pl[e]
             bv[k] = pv[e]
             s += gone
             n -= gone
         start[k] = s
         length[k] = n
         next_fold[v] = pt[s] if n > 0 else _INF
-        if n == 0:
-            empty = True
-            for j in range(ni):
-                if bi[k, j] != 0:
-                    empty = False
-                    break
-            dead[v] = empty
+        dead[v] = n == 0 and not _alive(bl[k], ni)
     return dead
 
 
 @njit(cache=True)
-def compact(ids, start, length, pt, pi, pf, px, pv, qt, qi, qf, qx, qv):  # type: ignore[no-untyped-def]
+def compact(ids, start, length, pt, pl, pv, qt, ql, qv):  # type: ignore[no-untyped-def]
     """Copy the edges of the ids to the front of other arrays."""
     end = 0
     for i in range(len(ids)):
@@ -511,9 +431,7 @@ def compact(ids, start, length, pt, pi, pf, px, pv, qt, qi, qf, qx, qv):  # type
         s = start[k]
         n = length[k]
         qt[end : end + n] = pt[s : s + n]
-        qi[end : end + n] = pi[s : s + n]
-        qf[end : end + n] = pf[s : s + n]
-        qx[end : end + n] = px[s : s + n]
+        ql[end : end + n] = pl[s : s + n]
         qv[end : end + n] = pv[s : s + n]
         start[k] = end
         end += n
