@@ -87,11 +87,30 @@ def modulo(a: Any, b: Any) -> Any:
 
 
 def negate(a: Any) -> Any:
+    if isinstance(a, Decimal):
+        return EXACT.minus(a)  # a bare minus sign would round to 28 digits
     return integer(-a) if isinstance(a, int) else -a
 
 
 def absolute(a: Any) -> Any:
+    if isinstance(a, Decimal):
+        return EXACT.abs(a)
     return integer(abs(a)) if isinstance(a, int) else abs(a)
+
+
+def round_float(x: float, digits: int) -> float:
+    """Half away from zero, after scaling by a power of ten, then scaled back: 0.15 is a tie though the float is not."""
+    if not math.isfinite(x):
+        return x
+    power = 10.0 ** abs(digits)
+    scaled = x * power if digits >= 0 else x / power
+    if not math.isfinite(scaled):
+        raise EvaluationError(f"{x} cannot be rounded to {digits} digits: it is too large")
+    if scaled == math.floor(scaled):
+        return x
+    tie = scaled - math.floor(scaled) == 0.5
+    nearest = math.copysign(math.floor(abs(scaled)) + 1.0 if tie else math.floor(abs(scaled) + 0.5), x)
+    return nearest / power if digits > 0 else nearest * power
 
 
 def compare(a: Any, b: Any) -> int:
@@ -164,7 +183,7 @@ def _to_float(value: Any, target: pa.DataType) -> float:
 
 
 def _to_decimal(value: Any, target: Any) -> Decimal:
-    number = value if isinstance(value, Decimal) else Decimal(value)
+    number = Decimal(round_float(value, target.scale) if isinstance(value, float) else value)
     if not number.is_finite():
         raise ValueError(value)
     rounded = number.quantize(Decimal(1).scaleb(-target.scale), decimals.ROUND_HALF_UP, EXACT)

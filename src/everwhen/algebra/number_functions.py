@@ -16,7 +16,6 @@ from everwhen.algebra.arithmetic import numbers
 from everwhen.algebra.compute import Compiled, Kernel, Rule, apply, coerce
 from everwhen.algebra.kinds import MAX_DIGITS, kind
 from everwhen.algebra.scalar_function import ScalarFunction, constant_value, require
-from everwhen.errors import EvaluationError
 
 _MAX_ROUND: Final = 15
 
@@ -83,7 +82,7 @@ def _round(args: Sequence[Compiled], where: str) -> Compiled:
 
 
 def round_value(x: Any, digits: int = 0) -> Any:
-    """Half away from zero; floats are scaled by a power of ten, rounded and scaled back."""
+    """Half away from zero."""
     if isinstance(x, int):
         unit = 10 ** max(-digits, 0)
         rounded = (abs(x) + unit // 2) // unit * unit
@@ -91,17 +90,7 @@ def round_value(x: Any, digits: int = 0) -> Any:
     if isinstance(x, Decimal):
         rounded_decimal = x.quantize(Decimal(1).scaleb(-digits), decimals.ROUND_HALF_UP, definition.EXACT)
         return definition.exact(rounded_decimal.quantize(x, context=definition.EXACT) if x else x)
-    if not math.isfinite(x):
-        return x
-    power = 10.0 ** abs(digits)
-    scaled = x * power if digits >= 0 else x / power
-    if not math.isfinite(scaled):
-        raise EvaluationError(f"{x} cannot be rounded to {digits} digits: it is too large")
-    if scaled == math.floor(scaled):
-        return x
-    tie = scaled - math.floor(scaled) == 0.5
-    nearest = math.copysign(math.floor(abs(scaled)) + 1.0 if tie else math.floor(abs(scaled) + 0.5), x)
-    return nearest / power if digits > 0 else nearest * power
+    return definition.round_float(x, digits)
 
 
 def _float_function(kernel: Kernel, count: int = 1) -> Rule:

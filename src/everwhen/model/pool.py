@@ -18,6 +18,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from everwhen.model.bytes_table import BytesTable
+
+_EMPTY: Final = np.empty(0, np.uint8)
 SMALL: Final = 16
 """Up to so many rows, Python objects beat Arrow kernels."""
 
@@ -59,8 +62,9 @@ class Dictionary:
         if not values:
             return np.zeros(len(array), np.int64)
         codes = np.fromiter(map(self._codes.get, values, repeat(-1)), np.int64, len(values))
-        for i in np.flatnonzero(codes < 0).tolist():
-            codes[i] = 0 if values[i] is None else self._code(values[i])
+        unknown = np.flatnonzero(codes < 0)
+        if len(unknown):
+            codes[unknown] = [0 if values[i] is None else self._code(values[i]) for i in unknown.tolist()]
         return codes[indices.to_numpy(zero_copy_only=False)]
 
     def _code(self, value: Any) -> int:
@@ -103,7 +107,7 @@ class Dictionary:
     def ranks(self, codes: np.ndarray) -> np.ndarray:
         """For each code the position of its value among the values of `codes`, in their natural order."""
         distinct, inverse = np.unique(codes, return_inverse=True)
-        values = [self._values[c] for c in distinct.tolist()]
+        values = [self.value(c) for c in distinct.tolist()]
         order = sorted(range(len(values)), key=lambda i: freeze(values[i]))
         rank = np.empty(len(values), np.int64)
         rank[order] = np.arange(len(values))
@@ -132,6 +136,48 @@ class Holder(Protocol):
         """Called after codes were changed in place (hashes must be made anew)."""
 
 
+class TextDictionary(Dictionary):
+    """Strings and binaries, kept as bytes beside each other."""
+
+    def __init__(self, type_: pa.DataType) -> None:
+        super().__init__(type_)
+        self._table = BytesTable()
+        self._text = pa.types.is_string(type_)
+
+    def __len__(self) -> int:
+        return self._table.count
+
+    def encode(self, array: pa.Array) -> np.ndarray:
+        if isinstance(array, pa.DictionaryArray):
+            if not len(array.dictionary):
+                return np.zeros(len(array), np.int64)
+            codes = self.encode(array.dictionary.cast(self.type))
+            indices = array.indices.fill_null(0) if array.indices.null_count else array.indices
+            return codes[indices.to_numpy(zero_copy_only=False)]
+        _, offsets, data = array.buffers()
+        if not len(array):
+            return np.empty(0, np.int64)
+        bounds = np.frombuffer(offsets, np.int32, array.offset + len(array) + 1)
+        return self._table.encode(bounds, array.offset, len(array), _EMPTY if data is None else np.frombuffer(data, np.uint8))
+
+    def value(self, code: int) -> Any:
+        raw = self._table.value(code)
+        return raw.decode() if self._text else raw
+
+    def decode(self, codes: np.ndarray, valid: np.ndarray | None) -> pa.Array:
+        if not len(self):
+            return pa.nulls(len(codes), self.type)
+        validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        return self._table.decode(codes, self.type, validity)
+
+    def keep(self, used: np.ndarray) -> np.ndarray:
+        kept = np.flatnonzero(used)
+        new_codes = np.zeros(len(used), np.int64)
+        new_codes[kept] = np.arange(len(kept))
+        self._table.keep(kept)
+        return new_codes
+
+
 def is_pooled(type_: pa.DataType) -> bool:
     """Whether values of the type need a dictionary."""
     return not (
@@ -156,7 +202,8 @@ class Pool:
 
     def dictionary(self, type_: pa.DataType) -> Dictionary:
         if type_ not in self._dictionaries:
-            self._dictionaries[type_] = Dictionary(type_)
+            text = pa.types.is_string(type_) or pa.types.is_binary(type_)
+            self._dictionaries[type_] = TextDictionary(type_) if text else Dictionary(type_)
         return self._dictionaries[type_]
 
     def register(self, holder: Holder) -> None:

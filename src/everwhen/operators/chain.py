@@ -25,16 +25,17 @@ from everwhen.operators.net import cancelled
 
 
 class Chain:
-    """Changes and a promise in, elements out, in the order of their sync times, the CTI last.
+    """Changes and a promise in, elements out, the CTI last.
 
     `disjoint`: within a step no two segments of a row overlap (so it is after a sweep); then they need no netting, and what
-    has ended before the promise needs no memory at all.
+    has ended before the promise needs no memory at all.  `ordered`: elements of a step come in the order of their sync times.
     """
 
-    def __init__(self, codec: RowCodec, disjoint: bool = False) -> None:
+    def __init__(self, codec: RowCodec, disjoint: bool = False, ordered: bool = True) -> None:
         self.codec = codec
         self.cti = NEVER
         self._disjoint = disjoint
+        self._ordered = ordered
         self._keys = KeyTable(codec.width, codec.pooled)
         codec.pool.register(self._keys)
         self._said = Regions(2)
@@ -42,33 +43,29 @@ class Chain:
         self._slot = np.full(64, -1, np.int64)
 
     def step(self, batch: Changes, promise: int) -> ElementBatch:
+        said_cti = promise > self.cti
         over = (batch.weight == 1) & (batch.hi <= promise) if self._disjoint else None
         rest = batch if over is None else batch.take(~over)
         records = self._elements(rest, promise) if len(rest) else np.empty((0, 5), np.int64)
-        rows = self._keys.codes[records[:, 0]]
-        adjust = records[:, 4] > 0
-        op = np.where(adjust, ADJUST, INSERT).astype(np.uint8)
-        vs, ve, vnew = records[:, 1], records[:, 2], records[:, 3]
-        if over is not None:
-            done = np.zeros(int(over.sum()), np.int64)
-            op, vnew = np.concatenate([op, done.astype(np.uint8)]), np.concatenate([vnew, done])
-            vs, ve = np.concatenate([vs, batch.lo[over]]), np.concatenate([ve, batch.hi[over]])
-            rows = np.concatenate([rows, batch.rows[over]])
-        sync = np.where(op == ADJUST, np.minimum(ve, vnew), vs)
-        order = np.argsort(sync, kind=None if self._disjoint else "stable")
-        n = len(order)
-        rows = rows[order]
-        said_cti = promise > self.cti
-        if said_cti:
-            order = np.append(order, 0) if n else np.zeros(1, np.int64)
-            if not n:
-                op, vs, ve, vnew = np.zeros(1, np.uint8), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64)
-        op, vs, ve, vnew = op[order], vs[order], ve[order], vnew[order]
+        if over is not None and len(rest) < len(batch):
+            n = len(records) + len(batch) - len(rest)
+            head, rows = kernel.assemble(records, self._keys.codes, over, batch.lo, batch.hi, batch.rows, n + said_cti)
+        else:
+            n = len(records)
+            head = np.zeros((n + said_cti, 4), np.int64)
+            head[:n, 0], head[:n, 1:] = records[:, 4] > 0, records[:, 1:4]
+            rows = self._keys.codes[records[:, 0]]
+        if self._ordered and n > 1:
+            sync = np.where(head[:n, 0] == ADJUST, np.minimum(head[:n, 2], head[:n, 3]), head[:n, 1])
+            if (sync[1:] < sync[:-1]).any():
+                order = np.argsort(sync, kind="stable")
+                head[:n], rows = head[order], rows[order]
         columns = self.codec.decode(rows)
         if said_cti:
-            op[n], vs[n], ve[n], vnew[n] = CTI, promise, promise, 0
+            head[n] = CTI, promise, promise, 0
             columns = tuple(_with_null(column) for column in columns)
             self._forget(promise)
+        op, vs, ve, vnew = head[:, 0].astype(np.uint8), head[:, 1].copy(), head[:, 2].copy(), head[:, 3].copy()
         return ElementBatch(self.codec.schema, op, vs, ve, vnew, columns)
 
     def _elements(self, batch: Changes, promise: int) -> np.ndarray:
@@ -80,7 +77,7 @@ class Chain:
         self._slot = grown(self._slot, capacity, -1)
         keys, offsets, order = group_rows(ids, self._slot)
         lo, hi, weight = batch.lo, batch.hi, batch.weight
-        if len(keys) < len(ids) and weight.min() < 0:
+        if not self._disjoint and len(keys) < len(ids) and weight.min() < 0:
             lo, hi, weight, offsets, order = self._net_corrected(keys, offsets, order, lo, hi, weight)
         before = int(said.length[keys].sum())
         inserts = int(weight[weight > 0].sum())

@@ -116,7 +116,9 @@ class _Lowering:
             return Sink(name, port, Chain(codec, _disjoint(node)))
         if node.keeps_events:
             return Sink(name, self.lower(node, "events"), EventChain(codec))
-        return Sink(name, self.lower(node, "segments", top=True), Chain(codec, _disjoint(node)))
+        # groups end at different times, so only a single one can be said in order
+        chain = Chain(codec, _disjoint(node), ordered=not _grouped(node))
+        return Sink(name, self.lower(node, "segments", top=True), chain)
 
     def codec(self, schema: Schema) -> RowCodec:
         return RowCodec(schema, self.pool)
@@ -322,6 +324,18 @@ def _disjoint(node: n.Node) -> bool:
             return kind != "rstream"
         case n.Filter(input):
             return _disjoint(input)
+    return False
+
+
+def _grouped(node: n.Node) -> bool:
+    """Whether the node's answer is made of groups that each have their own pieces."""
+    match node:
+        case n.Aggregate(_, keys):
+            return bool(keys)
+        case n.Distinct() | n.SetOperation():
+            return True
+        case n.Filter(input):
+            return _grouped(input)
     return False
 
 

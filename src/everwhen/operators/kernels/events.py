@@ -212,6 +212,33 @@ def chain(keys, offsets, order, lo, hi, weight, start, length, pool, end, c):  #
 
 
 @njit(cache=True)
+def assemble(records, codes, over, lo, hi, rows, size):  # type: ignore[no-untyped-def]
+    """What the chain said and what needs no chain, as one: records op, vs, ve, vnew, and rows."""
+    width = rows.shape[1]
+    head = np.empty((size, 4), np.int64)
+    out = np.empty((len(records) + over.sum(), width), np.int64)
+    n = len(records)
+    for i in range(n):
+        head[i, 0] = 1 if records[i, 4] > 0 else 0
+        head[i, 1] = records[i, 1]
+        head[i, 2] = records[i, 2]
+        head[i, 3] = records[i, 3]
+        k = records[i, 0]
+        for j in range(width):
+            out[i, j] = codes[k, j]
+    for i in range(len(over)):
+        if over[i]:
+            head[n, 0] = 0
+            head[n, 1] = lo[i]
+            head[n, 2] = hi[i]
+            head[n, 3] = 0
+            for j in range(width):
+                out[n, j] = rows[i, j]
+            n += 1
+    return head, out
+
+
+@njit(cache=True)
 def drop_ended(keys, start, length, pool, end_column, c, soonest):  # type: ignore[no-untyped-def]
     """Drop records whose end is at or before `c`, in place; per key the soonest end left (INF: none)."""
     width = pool.shape[1]

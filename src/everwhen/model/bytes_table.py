@@ -1,0 +1,155 @@
+"""Distinct byte strings numbered from 0, straight from and to Arrow buffers: no Python object per string.
+
+An open-addressing table of 64-bit hashes, verified byte by byte against an arena that holds each string once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+_SEED: Final = np.uint64(0x243F6A8885A308D3)
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+@njit(cache=True, inline="always")
+def _hash(data, a, b):  # type: ignore[no-untyped-def]
+    h = _SEED ^ np.uint64(b - a)
+    i = a
+    while i + 8 <= b:
+        word = np.uint64(0)
+        for j in range(8):
+            word |= np.uint64(data[i + j]) << np.uint64(8 * j)
+        h = (h ^ word) * _MIX
+        h ^= h >> np.uint64(29)
+        i += 8
+    word = np.uint64(0)
+    j = 0
+    while i < b:
+        word |= np.uint64(data[i]) << np.uint64(8 * j)
+        i += 1
+        j += 1
+    h = (h ^ word) * _MIX
+    h ^= h >> np.uint64(32)
+    h *= np.uint64(0xBF58476D1CE4E5B9)
+    return h ^ (h >> np.uint64(29))
+
+
+@njit(cache=True)
+def _encode(offsets, first, n, data, slots, hashes, starts, arena, count, codes):  # type: ignore[no-untyped-def]
+    """Codes of rows `first`…; new strings are appended.  `starts` has one entry more than there are strings."""
+    mask = np.uint64(len(slots) - 1)
+    used = starts[count]
+    for i in range(n):
+        a = offsets[first + i]
+        b = offsets[first + i + 1]
+        h = _hash(data, a, b)
+        at = h & mask
+        while True:
+            code = slots[at]
+            if code < 0:
+                slots[at] = count
+                hashes[count] = h
+                for j in range(a, b):
+                    arena[used] = data[j]
+                    used += 1
+                code = count
+                count += 1
+                starts[count] = used
+                break
+            if hashes[code] == h and starts[code + 1] - starts[code] == b - a:
+                s = starts[code] - a
+                same = True
+                for j in range(a, b):
+                    if arena[s + j] != data[j]:
+                        same = False
+                        break
+                if same:
+                    break
+            at = (at + np.uint64(1)) & mask
+        codes[i] = code
+    return count
+
+
+@njit(cache=True)
+def _rehash(slots, hashes, count):  # type: ignore[no-untyped-def]
+    mask = np.uint64(len(slots) - 1)
+    for code in range(count):
+        at = hashes[code] & mask
+        while slots[at] >= 0:
+            at = (at + np.uint64(1)) & mask
+        slots[at] = code
+
+
+@njit(cache=True)
+def _gather(codes, starts, arena, offsets, data):  # type: ignore[no-untyped-def]
+    used = 0
+    for i in range(len(codes)):
+        offsets[i] = used
+        for j in range(starts[codes[i]], starts[codes[i] + 1]):
+            data[used] = arena[j]
+            used += 1
+    offsets[len(codes)] = used
+
+
+class BytesTable:
+    """Byte strings to codes and back."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._slots = np.full(256, -1, np.int64)
+        self._hashes = np.zeros(64, np.uint64)
+        self._starts = np.zeros(65, np.int64)
+        self._arena = np.zeros(1024, np.uint8)
+
+    def encode(self, offsets: np.ndarray, first: int, n: int, data: np.ndarray) -> np.ndarray:
+        """Codes of `n` strings that stand in `data` between offsets."""
+        size = int(offsets[first + n]) - int(offsets[first]) if n else 0
+        self._reserve(self.count + n, int(self._starts[self.count]) + size)
+        codes = np.empty(n, np.int64)
+        self.count = _encode(
+            offsets, first, n, data, self._slots, self._hashes, self._starts, self._arena, self.count, codes
+        )
+        return codes
+
+    def decode(self, codes: np.ndarray, type_: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
+        """Strings of codes as an Arrow array of a string or binary type with 32-bit offsets."""
+        size = int((self._starts[codes + 1] - self._starts[codes]).sum())
+        offsets, data = np.empty(len(codes) + 1, np.int32), np.empty(size, np.uint8)
+        _gather(codes, self._starts, self._arena, offsets, data)
+        return pa.Array.from_buffers(type_, len(codes), [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+    def value(self, code: int) -> bytes:
+        return self._arena[self._starts[code] : self._starts[code + 1]].tobytes()
+
+    def keep(self, kept: np.ndarray) -> None:
+        """Drop all strings but those with the given (ascending) codes, which are renumbered from 0."""
+        lengths = self._starts[kept + 1] - self._starts[kept]
+        offsets, data = np.empty(len(kept) + 1, np.int32 if lengths.sum() < 2**31 else np.int64), np.empty(int(lengths.sum()), np.uint8)
+        _gather(kept, self._starts, self._arena, offsets, data)
+        hashes = self._hashes[kept]
+        self.__init__()  # type: ignore[misc]
+        self._reserve(len(kept), len(data))
+        self.count = len(kept)
+        self._hashes[: len(kept)] = hashes
+        self._starts[: len(kept) + 1] = offsets
+        self._arena[: len(data)] = data
+        _rehash(self._slots, self._hashes, self.count)
+
+    def _reserve(self, strings: int, size: int) -> None:
+        if strings > len(self._hashes):
+            more = max(strings, 2 * len(self._hashes))
+            self._hashes = np.concatenate([self._hashes, np.zeros(more - len(self._hashes), np.uint64)])
+            self._starts = np.concatenate([self._starts, np.zeros(more + 1 - len(self._starts), np.int64)])
+        if size > len(self._arena):
+            more = max(size, 2 * len(self._arena))
+            self._arena = np.concatenate([self._arena, np.zeros(more - len(self._arena), np.uint8)])
+        if 2 * strings > len(self._slots):
+            slots = len(self._slots)
+            while slots < 4 * strings:
+                slots *= 2
+            self._slots = np.full(slots, -1, np.int64)
+            _rehash(self._slots, self._hashes, self.count)
