@@ -33,29 +33,36 @@ class RowCodec:
         self.words = max(1, -(-len(schema) // BITS))
         self.width = self.words + len(schema)
         self.pooled = tuple((self.words + j, t) for j, t in enumerate(schema.types) if is_pooled(t))
+        self._types = schema.types
+        self._pooled_types = frozenset(j - self.words for j, _ in self.pooled)
 
     def encode(self, columns: Sequence[pa.Array], length: int) -> np.ndarray:
         """Arrow columns as a matrix of `length` coded rows."""
         rows = np.empty((length, self.width), np.int64)
         rows[:, : self.words] = 0
-        for j, (column, type_) in enumerate(zip(columns, self.schema.types, strict=True)):
+        for j, column in enumerate(columns):
+            type_ = self._types[j]
+            pooled = j in self._pooled_types
+            codes = self.pool.dictionary(type_).encode(column) if pooled else encode_plain(column, type_)
             if column.null_count:
                 missing = column.is_null().to_numpy(zero_copy_only=False)
                 rows[:, j // BITS] |= missing.astype(np.int64) << (j % BITS)
-                codes = encode_column(column, type_, self.pool)
                 codes[missing] = 0
-                rows[:, self.words + j] = codes
-            else:
-                rows[:, self.words + j] = encode_column(column, type_, self.pool)
+            rows[:, self.words + j] = codes
         return rows
 
     def decode(self, rows: np.ndarray) -> tuple[pa.Array, ...]:
         """Coded rows as Arrow columns."""
-        return tuple(self.column(rows, j) for j in range(len(self.schema)))
+        complete = not rows[:, : self.words].any()
+        return tuple(self.column(rows, j, complete) for j in range(len(self._types)))
 
-    def column(self, rows: np.ndarray, j: int) -> pa.Array:
-        """One column of coded rows as Arrow."""
-        return decode_column(rows[:, self.words + j], self.valid(rows, j), self.schema.types[j], self.pool)
+    def column(self, rows: np.ndarray, j: int, complete: bool = False) -> pa.Array:
+        """One column of coded rows as Arrow; `complete`: nothing is null."""
+        codes = rows[:, self.words + j]
+        valid = None if complete else self.valid(rows, j)
+        if j in self._pooled_types:
+            return self.pool.dictionary(self._types[j]).decode(np.ascontiguousarray(codes), valid)
+        return decode_plain(codes, valid, self._types[j])
 
     def valid(self, rows: np.ndarray, j: int) -> np.ndarray | None:
         """Which rows have a value in column `j`; None if all have."""
@@ -81,8 +88,11 @@ class RowCodec:
 
 def encode_column(column: pa.Array, type_: pa.DataType, pool: Pool) -> np.ndarray:
     """The codes of a column; what stands where a value is missing does not matter."""
-    if is_pooled(type_):
-        return pool.dictionary(type_).encode(column)
+    return pool.dictionary(type_).encode(column) if is_pooled(type_) else encode_plain(column, type_)
+
+
+def encode_plain(column: pa.Array, type_: pa.DataType) -> np.ndarray:
+    """The codes of values that are their own code."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     if pa.types.is_null(type_):
@@ -117,6 +127,11 @@ def decode_column(codes: np.ndarray, valid: np.ndarray | None, type_: pa.DataTyp
     """Codes as an Arrow column of the type."""
     if is_pooled(type_):
         return pool.dictionary(type_).decode(np.ascontiguousarray(codes), valid)
+    return decode_plain(codes, valid, type_)
+
+
+def decode_plain(codes: np.ndarray, valid: np.ndarray | None, type_: pa.DataType) -> pa.Array:
+    """Codes as a column of values that are their own code."""
     n = len(codes)
     if pa.types.is_null(type_):
         return pa.nulls(n)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -24,7 +25,7 @@ class Field:
         return f"{self.name} {self.type}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Schema:
     """An ordered set of payload columns with distinct names."""
 
@@ -45,11 +46,11 @@ class Schema:
             return cls(tuple(Field(field.name, field.type) for field in columns))
         return cls(tuple(Field(name, type_) for name, type_ in columns))
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(field.name for field in self.fields)
 
-    @property
+    @cached_property
     def types(self) -> tuple[pa.DataType, ...]:
         return tuple(field.type for field in self.fields)
 

@@ -22,8 +22,7 @@ from everwhen.model.punctuation import Frontier, Nothing, OneOf, Promise, Range
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.operators.base import StateSize
-from everwhen.operators.kernels import events as kernel
-from everwhen.operators.kernels.tables import Calendar, KeyTable, grown
+from everwhen.operators.event_log import EventLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +70,7 @@ class Guard:
         self.cti = NEVER
         self.tau = NEVER
         self.promises: list[Promise] = []
-        self._events = KeyTable(2 + codec.width, [(2 + j, t) for j, t in codec.pooled])
-        codec.pool.register(self._events)
-        self._count = np.zeros(64, np.int64)
-        self._end_of = np.zeros(64, np.int64)
-        self._ends = Calendar()
+        self._log = EventLog(codec)
 
     @property
     def frontier(self) -> Frontier:
@@ -107,13 +102,13 @@ class Guard:
         self.promises.extend(promises)
         if cti > self.cti:
             self.cti = cti
-            self._forget()
+            self._log.forget(cti)
         return Guarded(self.codec, op, vs.astype(np.int64, copy=False), ve.astype(np.int64, copy=False), vnew, rows)
 
     def close(self) -> None:
         """The input has ended: everything is promised."""
         self.cti = INF
-        self._forget()
+        self._log.forget(INF)
 
     def _check_times(self, batch: ElementBatch) -> int:
         """Times in range, lifetimes not empty, nothing behind a CTI; returns the CTI after the batch."""
@@ -162,6 +157,8 @@ class Guard:
             for name in promise.match:
                 if name not in self.codec.schema:
                     raise self._error(batch, i, f"a punctuation on the unknown attribute {name!r}", f"there is {self.codec.schema}")
+        if not fresh and not self.promises:
+            return []
         data = batch.op <= ADJUST
         sync = np.where(batch.op == ADJUST, np.minimum(batch.ve, batch.vnew), batch.vs)
         for position, promise in [*((-1, p) for p in self.promises), *fresh]:
@@ -177,26 +174,7 @@ class Guard:
         self, batch: ElementBatch, op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray, rows: np.ndarray, data: np.ndarray
     ) -> None:
         """Every adjust finds its event."""
-        table = self._events
-        named = np.empty((len(op), table.width), np.int64)
-        named[:, 0], named[:, 1], named[:, 2:] = vs, ve, rows
-        before = table.intern(named)
-        after = np.full(len(op), -1, np.int64)
-        moved = np.flatnonzero((op == ADJUST) & (vnew > vs))
-        if len(moved):
-            becomes = named[moved]
-            becomes[:, 1] = vnew[moved]
-            after[moved] = table.intern(becomes)
-        self._count = grown(self._count, table.capacity, 0)
-        self._end_of = grown(self._end_of, table.capacity, 0)
-        self._ends.grow(table.capacity)
-        missing, empty = kernel.check_chain(op, before, after, vnew, ve, self._count, self._end_of)
-        self._ends.schedule(before, self._end_of[before])
-        if len(moved):
-            self._ends.schedule(after[moved], self._end_of[after[moved]])
-        if len(empty):
-            self._ends.schedule(empty, np.full(len(empty), INF, np.int64))
-            table.remove(empty)
+        missing = self._log.apply(op, vs, ve, vnew, rows)
         if missing >= 0:
             at = int(np.flatnonzero(data)[missing])
             row = dict(zip(self.codec.schema.names, (c[at].as_py() for c in batch.columns), strict=True))
@@ -205,37 +183,18 @@ class Guard:
                 "an adjust names the event's start, its present end and its whole row, after its insert",
             )  # fmt: skip
 
-    def _forget(self) -> None:
-        ended = self._ends.before(self.cti)
-        if len(ended):
-            self._count[ended] = 0
-            self._ends.schedule(ended, np.full(len(ended), INF, np.int64))
-            self._events.remove(ended)
-
     def _error(self, batch: ElementBatch, at: int, problem: str, remedy: str) -> InputError:
         return InputError(problem, source=batch.source or self.name, line=batch.line(at), remedy=remedy)
 
     def state_size(self) -> StateSize:
-        ids = self._events.ids()
-        rows = int(self._count[ids].sum()) if len(ids) else 0
-        return StateSize(rows, self._events.nbytes + self._count.nbytes + self._ends.nbytes)
+        return self._log.state_size()
 
     def snapshot(self) -> dict[str, Any]:
-        ids = self._events.ids()
-        codes = self._events.codes[ids]
-        return {
-            "cti": self.cti, "tau": self.tau, "promises": list(self.promises), "times": codes[:, :2].copy(),
-            "rows": self.codec.decode(codes[:, 2:]), "count": self._count[ids],
-        }  # fmt: skip
+        return {"cti": self.cti, "tau": self.tau, "promises": list(self.promises), "log": self._log.snapshot()}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.cti, self.tau, self.promises = state["cti"], state["tau"], list(state["promises"])
-        times = state["times"]
-        ids = self._events.intern(np.concatenate([times, self.codec.encode(state["rows"], len(times))], axis=1))
-        self._count = grown(self._count, self._events.capacity, 0)
-        self._ends.grow(self._events.capacity)
-        self._count[ids] = state["count"]
-        self._ends.schedule(ids, times[:, 1].copy())
+        self._log.restore(state["log"])
 
 
 def _matching(promise: Promise, batch: ElementBatch) -> np.ndarray:

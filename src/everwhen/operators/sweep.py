@@ -4,8 +4,8 @@ This is the one mechanism behind aggregation, duplicate elimination, difference 
 at the output: they differ in what a lane counts and in what a piece means.  Kept are, per key, the lanes in force at the
 CTI and the edges after it; a key is gone when nothing of it is alive and no edge is left.
 
-Due keys are found by three calendars (new pieces to say because τ or θ moved on, cuts because a promise moved on, edges to
-fold), so a step costs what it changes, not what there is.
+Due keys are found by a calendar (new pieces to say because τ or θ moved on, cuts because a promise moved on, edges to fold),
+so a step costs what it changes, not what there is.
 """
 
 from __future__ import annotations
@@ -82,9 +82,7 @@ class Sweep:
         self._base = np.zeros((64, width), np.int64)
         self._base_known = np.zeros(64, np.uint8)
         self._slot = np.full(64, -1, np.int64)
-        self._data = Calendar()
-        self._cut = Calendar()
-        self._fold = Calendar()
+        self._calendar = Calendar(3)  # something to say, something to cut, something to fold
         self.edges = 0
 
     def intern(self, rows: np.ndarray) -> np.ndarray:
@@ -97,8 +95,7 @@ class Sweep:
             self._base = grown(self._base, capacity, 0)
             self._base_known = grown(self._base_known, capacity, 0)
             self._slot = grown(self._slot, capacity, -1)
-            for calendar in (self._data, self._cut, self._fold):
-                calendar.grow(capacity)
+            self._calendar.grow(capacity)
         return ids
 
     def step(
@@ -146,16 +143,12 @@ class Sweep:
             keys, old_start, old_length, new_start, new_length, first, last, mode, then, self.cti, now, promise,
             ni, self._time, self._lanes, self._base, 64 + 2 * len(keys) + 2 * len(ids),
         )  # fmt: skip
-        n = len(keys)
-        next_data, next_cut, next_fold = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+        next_visit = np.empty((len(keys), 3), np.int64)
         dead = kernel.fold(
             keys, new_start, new_length, promise, mode, now, promise, ni, self._start, self._length, self._time, self._lanes,
-            self._known, self._base, self._base_known, next_data, next_cut, next_fold,
+            self._known, self._base, self._base_known, next_visit,
         )  # fmt: skip
-        self._data.schedule(keys, next_data)
-        if mode == kernel.ENDED:
-            self._cut.schedule(keys, next_cut)
-        self._fold.schedule(keys, next_fold)
+        self._calendar.schedule(keys, next_visit)
         self.edges += int(self._length[keys].sum()) - int(old_length.sum())
         gone = keys[dead]
         if len(gone):
@@ -167,29 +160,14 @@ class Sweep:
         return pieces, gone
 
     def _due(self, now: int, tau: int, promise: int, mode: int, touched: np.ndarray) -> np.ndarray:
-        found = []
-        if mode == kernel.CUT:
-            found.append(self._data.before(now))
-        elif mode == kernel.ENDED:
-            found.append(self._data.before(_next(tau)))
-            found.append(self._cut.before(promise))
-        else:
-            found.append(self._data.before(_next(now)))
-        if promise > self.cti:
-            found.append(self._fold.before(_next(promise)))
-        lists = [ids for ids in found if len(ids)]
-        if not lists:
-            return _NO_INTS
-        slot = self._slot
-        slot[touched] = 0
-        fresh = []
-        for ids in lists:
-            ids = ids[slot[ids] < 0]
-            slot[ids] = 0
-            fresh.append(ids)
-        slot[touched] = -1
-        due = np.concatenate(fresh)
-        slot[due] = -1
+        """Keys to visit although nothing came for them."""
+        say = now if mode == kernel.CUT else _next(tau) if mode == kernel.ENDED else _next(now)
+        cut = promise if mode == kernel.ENDED else NEVER
+        due = self._calendar.before(say, cut, _next(promise) if promise > self.cti else NEVER)
+        if len(due) and len(touched):
+            self._slot[touched] = 0
+            due = due[self._slot[due] < 0]
+            self._slot[touched] = -1
         return due
 
     def _evaluate(
@@ -234,8 +212,7 @@ class Sweep:
         ids = self.keys.ids()
         based = int(self._base[ids, : self._ints].any(axis=1).sum()) if len(ids) else 0
         arrays = (self._time, self._lanes, self._known, self._base, self._start, self._length)
-        calendars = self._data.nbytes + self._cut.nbytes + self._fold.nbytes
-        return StateSize(based + self.edges, sum(a.nbytes for a in arrays) + self.keys.nbytes + calendars)
+        return StateSize(based + self.edges, sum(a.nbytes for a in arrays) + self.keys.nbytes + self._calendar.nbytes)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything by key, in the order of `keys.ids()`; key rows are the caller's to decode."""
@@ -246,7 +223,7 @@ class Sweep:
         return {
             "cti": self.cti, "tau": self.tau, "length": length, "time": self._time[at], "lanes": self._lanes[at],
             "known": self._known[at], "base": self._base[ids], "base_known": self._base_known[ids],
-            "data": self._data.due[ids], "cut": self._cut.due[ids], "fold": self._fold.due[ids],
+            "due": self._calendar.due[ids],
         }  # fmt: skip
 
     def restore(self, rows: np.ndarray, state: dict[str, Any]) -> np.ndarray:
@@ -264,9 +241,7 @@ class Sweep:
         self._length[ids] = length
         self._base[ids] = state["base"]
         self._base_known[ids] = state["base_known"]
-        self._data.schedule(ids, state["data"])
-        self._cut.schedule(ids, state["cut"])
-        self._fold.schedule(ids, state["fold"])
+        self._calendar.schedule(ids, state["due"])
         self._end, self.edges = end + n, n
         return ids
 

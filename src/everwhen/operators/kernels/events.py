@@ -1,4 +1,4 @@
-"""Loops over events in arrival order: the guard's bookkeeping, the chain's matching, netting, level forms."""
+"""Loops over the events of a row: the chain's matching, netting, level forms."""
 
 from __future__ import annotations
 
@@ -10,57 +10,6 @@ from numba import njit
 from everwhen.model.time import INF
 
 _INF: Final = np.int64(INF)
-
-
-@njit(cache=True)
-def check_chain(op, before, after, vnew, ve, count, ends):  # type: ignore[no-untyped-def]
-    """Count events in and out in arrival order.
-
-    `before` is the id of the event named (vs, ve, row), `after` the id of what it becomes (-1: removed); `ends` gets the
-    end of each event.  Returns the position of the first adjust without its event (-1: none; else nothing is changed) and
-    the ids of which no event is left.
-    """
-    n = len(op)
-    wrong = np.int64(-1)
-    for i in range(n):
-        if op[i] == 0:
-            count[before[i]] += 1
-        else:
-            if count[before[i]] <= 0:
-                wrong = i
-                break
-            count[before[i]] -= 1
-            if after[i] >= 0:
-                count[after[i]] += 1
-    if wrong >= 0:
-        for j in range(wrong):
-            i = wrong - 1 - j
-            if op[i] == 0:
-                count[before[i]] -= 1
-            else:
-                count[before[i]] += 1
-                if after[i] >= 0:
-                    count[after[i]] -= 1
-    gone = np.empty(64, np.int64)
-    m = 0
-    for i in range(n):
-        for side in range(2):
-            k = before[i] if side == 0 else after[i]
-            if k < 0 or count[k] < 0:
-                continue
-            if count[k] == 0:
-                if m == len(gone):
-                    more = np.empty(2 * m, np.int64)
-                    more[:m] = gone
-                    gone = more
-                gone[m] = k
-                m += 1
-                count[k] = -1  # noted
-            else:
-                ends[k] = ve[i] if side == 0 else vnew[i]
-    for j in range(m):
-        count[gone[j]] = 0
-    return wrong, gone[:m]
 
 
 @njit(cache=True)

@@ -386,10 +386,10 @@ def emit(keys, os, on, ns, nn, first, last, mode, tau0, m0, tau1, m1, ni, pt, pl
 
 
 @njit(cache=True)
-def fold(keys, ns, nn, c, mode, tau, m, ni, start, length, pt, pl, pv, bl, bv, next_data, next_cut, next_fold):  # type: ignore[no-untyped-def]
+def fold(keys, ns, nn, c, mode, tau, m, ni, start, length, pt, pl, pv, bl, bv, due):  # type: ignore[no-untyped-def]
     """Fold edges at or before `c` into the base, and say when each key is due again.
 
-    `next_data` is compared with τ (θ for CUT), `next_cut` with the promise (ENDED only), `next_fold` with the CTI.
+    `due` gets, per key, a time to compare with τ (θ for CUT), one with the promise (ENDED only) and one with the CTI.
     Returns which keys are empty for good.
     """
     dead = np.zeros(len(keys), np.bool_)
@@ -400,14 +400,14 @@ def fold(keys, ns, nn, c, mode, tau, m, ni, start, length, pt, pl, pv, bl, bv, n
         F = _frontier(pt, s, n, mode, tau, m)
         at = _after(pt, s, n, tau if mode != ENDED else F)
         after = pt[at] if at < s + n else _INF
-        next_data[v] = after
-        next_cut[v] = _INF
+        due[v, 0] = after
+        due[v, 1] = _INF
         if mode == CUT or mode == ENDED:
             live = _alive(pl[at - 1] if at > s else bl[k], ni)
             if mode == CUT:
-                next_data[v] = tau if live else after
+                due[v, 0] = tau if live else after
             else:
-                next_cut[v] = F if live else after
+                due[v, 1] = F if live else after
         gone = _after(pt, s, n, c) - s
         if gone > 0:
             e = s + gone - 1
@@ -417,7 +417,7 @@ def fold(keys, ns, nn, c, mode, tau, m, ni, start, length, pt, pl, pv, bl, bv, n
             n -= gone
         start[k] = s
         length[k] = n
-        next_fold[v] = pt[s] if n > 0 else _INF
+        due[v, 2] = pt[s] if n > 0 else _INF
         dead[v] = n == 0 and not _alive(bl[k], ni)
     return dead
 

@@ -71,6 +71,26 @@ def _intern(slots, codes, hashes, free, n_free, top, batch, ids):  # type: ignor
 
 
 @njit(cache=True)
+def _intern_direct(direct, codes, free, n_free, top, batch, ids):  # type: ignore[no-untyped-def]
+    """Rows of one small code: `direct` has the id of each code, the last entry that of null."""
+    for i in range(len(batch)):
+        at = batch[i, 1] if batch[i, 0] == 0 else len(direct) - 1
+        found = direct[at]
+        if found < 0:
+            if n_free > 0:
+                n_free -= 1
+                found = free[n_free]
+            else:
+                found = top
+                top += 1
+            direct[at] = found
+            codes[found, 0] = batch[i, 0]
+            codes[found, 1] = batch[i, 1]
+        ids[i] = found
+    return n_free, top
+
+
+@njit(cache=True)
 def _find(slots, codes, hashes, batch, ids):  # type: ignore[no-untyped-def]
     mask = np.uint64(len(slots) - 1)
     width = batch.shape[1]
@@ -145,6 +165,9 @@ class KeyTable:
         self._n_free = 0
         self._top = 0
         self._slots = np.full(256, -1, np.int64)
+        self._direct: np.ndarray | None = None
+        if width == 2 and [at for at, _ in self.pooled] == [1]:
+            self._direct = np.full(256, -1, np.int64)  # codes of a pool are small: no need to hash them
 
     def __len__(self) -> int:
         return self._top - self._n_free
@@ -163,9 +186,16 @@ class KeyTable:
         n = len(rows)
         if self._top + n > len(self.codes):
             self._grow(self._top + n)
+        ids = np.empty(n, np.int64)
+        if self._direct is not None:
+            if n:
+                self._address(int(rows[:, 1].max()))
+                self._n_free, self._top = _intern_direct(
+                    self._direct, self.codes, self._free, self._n_free, self._top, rows, ids
+                )
+            return ids
         if 2 * (len(self) + n) > len(self._slots):
             self._rebuild(4 * (len(self) + n))
-        ids = np.empty(n, np.int64)
         self._n_free, self._top = _intern(
             self._slots, self.codes, self._hashes, self._free, self._n_free, self._top, rows, ids
         )
@@ -173,13 +203,19 @@ class KeyTable:
 
     def find(self, rows: np.ndarray) -> np.ndarray:
         """The ids of rows, -1 for unknown ones."""
+        assert self._direct is None, "a directly addressed table is not searched"
         ids = np.empty(len(rows), np.int64)
         _find(self._slots, self.codes, self._hashes, rows, ids)
         return ids
 
     def remove(self, ids: np.ndarray) -> None:
         """Forget rows; their ids may be given out again."""
-        if len(ids):
+        if len(ids) and self._direct is not None:
+            rows = self.codes[ids]
+            self._direct[np.where(rows[:, 0] == 0, rows[:, 1], len(self._direct) - 1)] = -1
+            self._free[self._n_free : self._n_free + len(ids)] = ids
+            self._n_free += len(ids)
+        elif len(ids):
             free = _remove(self._slots, self._hashes, self._free, self._n_free, ids)
             assert free >= 0, "a row was removed twice"
             self._n_free = free
@@ -189,6 +225,14 @@ class KeyTable:
         used = np.ones(self._top, np.bool_)
         used[self._free[: self._n_free]] = False
         return np.flatnonzero(used)
+
+    def _address(self, code: int) -> None:
+        assert self._direct is not None
+        if code >= len(self._direct) - 1:
+            null = self._direct[-1]
+            self._direct[-1] = -1
+            self._direct = grown(self._direct, max(code + 2, 2 * len(self._direct)), -1)
+            self._direct[-1] = null
 
     def _grow(self, needed: int) -> None:
         size = max(needed, 2 * len(self.codes))
@@ -208,7 +252,14 @@ class KeyTable:
         return [(self.codes[: self._top], self.pooled)]
 
     def recoded(self) -> None:
-        self._rebuild(4 * max(1, len(self)))
+        if self._direct is None:
+            self._rebuild(4 * max(1, len(self)))
+            return
+        ids = self.ids()
+        rows = self.codes[ids]
+        self._direct = np.full(256, -1, np.int64)
+        self._address(int(rows[:, 1].max(initial=0)))
+        self._direct[np.where(rows[:, 0] == 0, rows[:, 1], len(self._direct) - 1)] = ids
 
 
 def grown(array: np.ndarray, size: int, fill: Any) -> np.ndarray:
@@ -307,24 +358,35 @@ class Regions:
 
 
 @njit(cache=True)
-def _due(due, block, bound, n_blocks):  # type: ignore[no-untyped-def]
+def _due(due, block, bounds, n_blocks):  # type: ignore[no-untyped-def]
     out = np.empty(64, np.int64)
     n = 0
+    reasons = len(bounds)
+    low = np.empty(reasons, np.int64)
     for b in range(n_blocks):
-        if block[b] < bound:
-            low = np.int64(_INF)
-            for k in range(b * BLOCK, (b + 1) * BLOCK):
-                t = due[k]
-                if t < bound:
-                    if n == len(out):
-                        more = np.empty(2 * n, np.int64)
-                        more[:n] = out
-                        out = more
-                    out[n] = k
-                    n += 1
-                if t < low:
-                    low = t
-            block[b] = low
+        some = False
+        for r in range(reasons):
+            if block[b, r] < bounds[r]:
+                some = True
+        if not some:
+            continue
+        low[:] = _INF
+        for k in range(b * BLOCK, (b + 1) * BLOCK):
+            found = False
+            for r in range(reasons):
+                t = due[k, r]
+                if t < bounds[r]:
+                    found = True
+                if t < low[r]:
+                    low[r] = t
+            if found:
+                if n == len(out):
+                    more = np.empty(2 * n, np.int64)
+                    more[:n] = out
+                    out = more
+                out[n] = k
+                n += 1
+        block[b] = low
     return out[:n]
 
 
@@ -332,18 +394,20 @@ def _due(due, block, bound, n_blocks):  # type: ignore[no-untyped-def]
 def _schedule(due, block, ids, times):  # type: ignore[no-untyped-def]
     for i in range(len(ids)):
         k = ids[i]
-        t = times[i]
-        due[k] = t
-        if t < block[k // BLOCK]:
-            block[k // BLOCK] = t
+        b = k // BLOCK
+        for r in range(times.shape[1]):
+            t = times[i, r]
+            due[k, r] = t
+            if t < block[b, r]:
+                block[b, r] = t
 
 
 class Calendar:
-    """Per id the time at which it wants to be visited (INF: never)."""
+    """Per id the times at which it wants to be visited, one for each reason (INF: never)."""
 
-    def __init__(self) -> None:
-        self.due = np.full(BLOCK, INF, np.int64)
-        self.block = np.full(1, INF, np.int64)
+    def __init__(self, reasons: int = 1) -> None:
+        self.due = np.full((BLOCK, reasons), INF, np.int64)
+        self.block = np.full((1, reasons), INF, np.int64)
 
     def grow(self, capacity: int) -> None:
         blocks = -(-capacity // BLOCK)
@@ -353,12 +417,12 @@ class Calendar:
             self.block = grown(self.block, blocks, INF)
 
     def schedule(self, ids: np.ndarray, times: np.ndarray) -> None:
-        """Set the times of ids."""
-        _schedule(self.due, self.block, ids, times)
+        """Set the times of ids: one column per reason."""
+        _schedule(self.due, self.block, ids, times if times.ndim == 2 else times[:, None])
 
-    def before(self, bound: int) -> np.ndarray:
-        """The ids whose time is before `bound`; they stay scheduled."""
-        return _due(self.due, self.block, np.int64(bound), len(self.block))
+    def before(self, *bounds: int) -> np.ndarray:
+        """The ids with a time before the bound of its reason; they stay scheduled."""
+        return _due(self.due, self.block, np.array(bounds, np.int64), len(self.block))
 
     @property
     def nbytes(self) -> int:

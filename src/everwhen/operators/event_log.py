@@ -1,0 +1,89 @@
+"""The multiset of events that an adjust may still name: kept until `ve < c`, and up to as many again until it is tidied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.model.rows import RowCodec
+from everwhen.model.time import NEVER
+from everwhen.operators.base import StateSize
+from everwhen.operators.kernels import log as kernel
+from everwhen.operators.kernels.tables import grown
+
+
+class EventLog:
+    """Events by (vs, ve, row)."""
+
+    def __init__(self, codec: RowCodec) -> None:
+        self.codec = codec
+        self._cti = NEVER
+        self._count = 0
+        self._tidy_at = 1024
+        self._vs = np.zeros(1024, np.int64)
+        self._ve = np.zeros(1024, np.int64)
+        self._rows = np.zeros((1024, codec.width), np.int64)
+        self._after = np.zeros(1024, np.int64)
+        self._heads = np.full(1024, -1, np.int64)
+        codec.pool.register(self)
+
+    def apply(self, op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray, rows: np.ndarray) -> int:
+        """Take elements in arrival order; the position of the first adjust without its event (then nothing is taken), or -1."""
+        n = len(op)
+        if self._count + n > self._tidy_at:
+            self._tidy(n)
+        self._count, wrong = kernel.apply(
+            op, vs, ve, vnew, rows, self._heads, self._after, self._vs, self._ve, self._rows, self._count,
+            np.empty(n, np.int64),
+        )  # fmt: skip
+        return int(wrong)
+
+    def forget(self, cti: int) -> None:
+        """Events that ended before `cti` can no longer be named."""
+        self._cti = cti
+
+    def _tidy(self, more: int) -> None:
+        """Drop what is forgotten; the next time comes when as much again has been added."""
+        self._count = kernel.compact(
+            self._cti, self._heads, self._after, self._vs, self._ve, self._rows, self._count
+        )
+        self._tidy_at = max(1024, 2 * (self._count + more))
+        if self._tidy_at > len(self._vs):
+            self._vs, self._ve = grown(self._vs, self._tidy_at, 0), grown(self._ve, self._tidy_at, 0)
+            self._rows, self._after = grown(self._rows, self._tidy_at, 0), grown(self._after, self._tidy_at, 0)
+        slots = len(self._heads)
+        while slots < self._tidy_at:
+            slots *= 2
+        if slots > len(self._heads):
+            self._heads = np.full(slots, -1, np.int64)
+            self._count = kernel.compact(
+                self._cti, self._heads, self._after, self._vs, self._ve, self._rows, self._count
+            )
+
+    def state_size(self) -> StateSize:
+        """Events that can still be named."""
+        ends = self._ve[: self._count]
+        rows = int(((ends >= self._cti) & (ends != NEVER)).sum())
+        return StateSize(rows, self._vs.nbytes + self._ve.nbytes + self._rows.nbytes + self._after.nbytes + self._heads.nbytes)
+
+    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
+        self._tidy(0)
+        return [(self._rows[: self._count], self.codec.pooled)]
+
+    def recoded(self) -> None:
+        self._tidy(0)
+
+    def snapshot(self) -> dict[str, Any]:
+        self._tidy(0)
+        n = self._count
+        return {
+            "cti": self._cti, "vs": self._vs[:n].copy(), "ve": self._ve[:n].copy(), "rows": self.codec.decode(self._rows[:n]),
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._cti = state["cti"]
+        n = len(state["vs"])
+        self.apply(np.zeros(n, np.uint8), state["vs"], state["ve"], state["ve"], self.codec.encode(state["rows"], n))

@@ -1,0 +1,81 @@
+"""What the documents refer to is there: files, tests, modules, methods.  And they name no machine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from everwhen import api
+from everwhen.algebra.aggregates import AGGREGATE_FUNCTIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+EVERY_DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+
+
+def text_of(document: Path) -> str:
+    return document.read_text(encoding="utf-8")
+
+
+def anchors(document: Path) -> set[str]:
+    """The headings of a document as links name them."""
+    headings = re.findall(r"^#+ (.*)$", text_of(document), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@EVERY_DOCUMENT
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", text_of(document)):
+        path, _, anchor = target.partition("#")
+        found = (document.parent / path).resolve() if path else document
+        assert found.exists(), target
+        if anchor:
+            assert anchor in anchors(found), target
+
+
+@EVERY_DOCUMENT
+def test_files_named_in_the_text_are_there(document: Path) -> None:
+    """Paths such as `operators/sweep.py` are below the project, `src/everwhen` or `tests`."""
+    bases = (ROOT, ROOT / "src" / "everwhen", ROOT / "tests", ROOT / "tests" / "papers")
+    for name in set(re.findall(r"`([\w./]+\.(?:py|md|toml))(?:::\w+)?`", text_of(document))):
+        assert any((base / name).exists() for base in bases), name
+
+
+@EVERY_DOCUMENT
+def test_tests_named_in_the_text_are_there(document: Path) -> None:
+    """`test_file.py::test_name` or, after such a name in the same cell, `::test_name`."""
+    for name, function in re.findall(r"`([\w/]+\.py)::(\w+)`", text_of(document)):
+        found = [path for path in (ROOT / "tests").rglob(Path(name).name) if str(path).endswith(name)]
+        assert len(found) == 1, name
+        assert re.search(rf"^def {function}\(", text_of(found[0]), re.MULTILINE), f"{name}::{function}"
+
+
+@EVERY_DOCUMENT
+def test_no_machine_is_named(document: Path) -> None:
+    assert not re.search(r"https?://|(?<![\w.`])/(work|tmp|home|root|usr|mnt)/|localhost", text_of(document))
+
+
+def test_the_layout_names_every_module() -> None:
+    """ARCHITECTURE.md has a line for each module, under its package."""
+    layout = text_of(ROOT / "ARCHITECTURE.md")
+    source = ROOT / "src" / "everwhen"
+    modules = [path for path in source.rglob("*.py") if path.name != "__init__.py"]
+    missing = [str(path.relative_to(source)) for path in modules if not re.search(rf"\b{path.stem}\b", layout)]
+    assert not missing
+
+
+def test_the_operator_reference_names_every_method_and_aggregate() -> None:
+    reference = text_of(ROOT / "docs" / "operators.md")
+    methods = [name for name in vars(api.Stream) if not name.startswith("_") and name not in ("node", "schema")]
+    missing = [name for name in methods if f".{name}(" not in reference]
+    missing += [name for name in AGGREGATE_FUNCTIONS if name != "user" and f"ew.{name}(" not in reference]
+    assert not missing
+
+
+def test_the_papers_page_names_every_table_of_the_thesis() -> None:
+    page = text_of(ROOT / "docs" / "papers.md")
+    tables = {8: 13, 11: 15, 17: 4, 20: 2}
+    named = set(re.findall(r"^\| (\d+\.\d+)\b", page, re.MULTILINE))
+    assert {f"{chapter}.{n}" for chapter, last in tables.items() for n in range(1, last + 1)} <= named
