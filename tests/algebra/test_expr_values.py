@@ -22,6 +22,7 @@ TYPES = {
     "u": pa.uint64(),
     "f": pa.float64(),
     "d": pa.decimal128(10, 2),
+    "e": pa.decimal128(38, 6),
     "s": pa.string(),
     "p": pa.bool_(),
     "q": pa.bool_(),
@@ -86,6 +87,8 @@ CASES: list[tuple[Expr, dict[str, Any], Any, pa.DataType]] = [
     (d == i, {"d": Decimal("3.00"), "i": 3}, True, BOOL),
     (d < 2.5, {"d": Decimal("2.49")}, True, BOOL),
     (-d, {"d": Decimal("2.49")}, Decimal("-2.49"), decimal(10, 2)),
+    (-col("e"), {"e": Decimal("9" * 32)}, Decimal("-" + "9" * 32), decimal(38, 6)),
+    (col("e") + 0, {"e": Decimal("9" * 32)}, Decimal("9" * 32), decimal(38, 6)),
     # uint64 meets constants that are not negative
     (col("u") > 5, {"u": 2**64 - 1}, True, BOOL),
     (col("u").is_in([2**64 - 1]), {"u": 2**64 - 1}, True, BOOL),
@@ -194,6 +197,7 @@ CASES: list[tuple[Expr, dict[str, Any], Any, pa.DataType]] = [
     # casts
     (f.cast("int64"), {"f": -1.9}, -1, INT),
     (f.cast("decimal(5,1)"), {"f": 0.25}, Decimal("0.3"), decimal(5, 1)),
+    (f.cast("decimal(5,1)"), {"f": 3.05}, Decimal("3.1"), decimal(5, 1)),
     (d.cast("decimal(5,1)"), {"d": Decimal("-0.25")}, Decimal("-0.3"), decimal(5, 1)),
     (d.cast("int64"), {"d": Decimal("-1.99")}, -1, INT),
     (s.cast("decimal(5,2)"), {"s": "1.255"}, Decimal("1.26"), decimal(5, 2)),

@@ -23,7 +23,7 @@ from everwhen.model.time import INF, NEVER
 from everwhen.reference import LogicalStream, evaluate
 from everwhen.reference.order import canonical
 from everwhen.runtime.local import LocalRuntime
-from everwhen.testing import assert_valid
+from everwhen.testing import assert_valid, reorder
 
 COLUMNS = {"k": "string", "x": "int64"}
 S, T = ew.source("S", COLUMNS), ew.source("T", COLUMNS)
@@ -242,6 +242,11 @@ def assert_snapshots(said: Said, expected: LogicalStream, instants: Iterable[int
         assert got == wanted, f"{when}, at {t}: missing {dict(wanted - got)}, extra {dict(got - wanted)}"
 
 
+def sources(query: ew.Stream) -> list[str]:
+    """The names of a query's inputs."""
+    return sorted({each.name for each in n.walk(query.node) if isinstance(each, n.Source)})
+
+
 # --- a run ----------------------------------------------------------------------------------------------------------------
 
 
@@ -297,6 +302,22 @@ class Trial:
         self.runtime._plan.pool.collect(force=True)
 
 
+def streams_of(given: Mapping[str, History], rng: random.Random, infinite: bool = True) -> dict[str, list[Element]]:
+    """Physical streams that mean the histories: in order, late, corrected, or all of it."""
+    return {
+        name: reorder(
+            history,
+            rng,
+            disorder=rng.choice((0, 2, 8, None)),
+            corrections=rng.choice((0.0, 0.4, 0.8)),
+            wrong=rng.choice((0.0, 0.3, 1.0)),
+            ctis=rng.choice((0.1, 0.3, 1.0)),
+            infinite=infinite,
+        )
+        for name, history in given.items()
+    }
+
+
 def epochs(streams: Mapping[str, Sequence[Element]], rng: random.Random) -> list[dict[str, ElementBatch]]:
     """Streams cut into epochs at random: several elements or one, only some inputs, sometimes none at all."""
     left = {name: list(elements) for name, elements in streams.items()}
@@ -305,7 +326,7 @@ def epochs(streams: Mapping[str, Sequence[Element]], rng: random.Random) -> list
         epoch: dict[str, ElementBatch] = {}
         for name, elements in left.items():
             if rng.random() < 0.7:
-                size = rng.choice((0, 1, 1, 2, 3, 5, 8, 13))
+                size = rng.choice((13, 8, 5, 3, 2, 1, 1, 0))
                 epoch[name] = batch_of(elements[:size], SCHEMA, name)
                 del elements[:size]
         found.append(epoch)

@@ -1,6 +1,7 @@
 """Distinct byte strings numbered from 0, straight from and to Arrow buffers: no Python object per string.
 
-An open-addressing table of 64-bit hashes, verified byte by byte against an arena that holds each string once.
+An open-addressing table over entries of the first sixteen bytes, the length and a hash; what is longer is verified byte
+by byte against an arena that holds each string once.
 """
 
 from __future__ import annotations
@@ -13,46 +14,57 @@ from numba import njit
 
 _SEED: Final = np.uint64(0x243F6A8885A308D3)
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+_LAST: Final = np.uint64(0xBF58476D1CE4E5B9)
 
 
 @njit(cache=True, inline="always")
-def _hash(data, a, b):  # type: ignore[no-untyped-def]
-    h = _SEED ^ np.uint64(b - a)
-    i = a
-    while i + 8 <= b:
-        word = np.uint64(0)
-        for j in range(8):
-            word |= np.uint64(data[i + j]) << np.uint64(8 * j)
-        h = (h ^ word) * _MIX
-        h ^= h >> np.uint64(29)
-        i += 8
+def _word(data, a, b):  # type: ignore[no-untyped-def]
+    """Up to eight bytes as one number."""
     word = np.uint64(0)
-    j = 0
-    while i < b:
-        word |= np.uint64(data[i]) << np.uint64(8 * j)
-        i += 1
-        j += 1
+    if b - a >= 8:
+        for j in range(8):
+            word |= np.uint64(data[a + j]) << np.uint64(8 * j)
+    else:
+        for j in range(b - a):
+            word |= np.uint64(data[a + j]) << np.uint64(8 * j)
+    return word
+
+
+@njit(cache=True, inline="always")
+def _mixed(h, word):  # type: ignore[no-untyped-def]
     h = (h ^ word) * _MIX
-    h ^= h >> np.uint64(32)
-    h *= np.uint64(0xBF58476D1CE4E5B9)
     return h ^ (h >> np.uint64(29))
 
 
 @njit(cache=True)
-def _encode(offsets, first, n, data, slots, hashes, starts, arena, count, codes):  # type: ignore[no-untyped-def]
-    """Codes of rows `first`…; new strings are appended.  `starts` has one entry more than there are strings."""
+def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes):  # type: ignore[no-untyped-def]
+    """Codes of rows `first`…; new strings are appended.  `starts` has one entry more than there are strings.
+
+    An entry is the first two words, the length and the hash: strings of up to 16 bytes are compared without the arena.
+    """
     mask = np.uint64(len(slots) - 1)
     used = starts[count]
     for i in range(n):
         a = offsets[first + i]
         b = offsets[first + i + 1]
-        h = _hash(data, a, b)
+        size = np.uint64(b - a)
+        w0 = _word(data, a, b)
+        w1 = _word(data, a + 8, b) if b - a > 8 else np.uint64(0)
+        h = _mixed(_mixed(_SEED ^ size, w0), w1)
+        if b - a > 16:
+            for j in range(a + 16, b, 8):
+                h = _mixed(h, _word(data, j, b))
+        h *= _LAST
+        h ^= h >> np.uint64(32)
         at = h & mask
         while True:
             code = slots[at]
             if code < 0:
                 slots[at] = count
-                hashes[count] = h
+                entries[count, 0] = w0
+                entries[count, 1] = w1
+                entries[count, 2] = size
+                entries[count, 3] = h
                 for j in range(a, b):
                     arena[used] = data[j]
                     used += 1
@@ -60,13 +72,17 @@ def _encode(offsets, first, n, data, slots, hashes, starts, arena, count, codes)
                 count += 1
                 starts[count] = used
                 break
-            if hashes[code] == h and starts[code + 1] - starts[code] == b - a:
-                s = starts[code] - a
+            if entries[code, 0] == w0 and entries[code, 1] == w1 and entries[code, 2] == size:
                 same = True
-                for j in range(a, b):
-                    if arena[s + j] != data[j]:
+                if b - a > 16:
+                    if entries[code, 3] != h:
                         same = False
-                        break
+                    else:
+                        s = starts[code] - a
+                        for j in range(a + 16, b):
+                            if arena[s + j] != data[j]:
+                                same = False
+                                break
                 if same:
                     break
             at = (at + np.uint64(1)) & mask
@@ -75,10 +91,10 @@ def _encode(offsets, first, n, data, slots, hashes, starts, arena, count, codes)
 
 
 @njit(cache=True)
-def _rehash(slots, hashes, count):  # type: ignore[no-untyped-def]
+def _rehash(slots, entries, count):  # type: ignore[no-untyped-def]
     mask = np.uint64(len(slots) - 1)
     for code in range(count):
-        at = hashes[code] & mask
+        at = entries[code, 3] & mask
         while slots[at] >= 0:
             at = (at + np.uint64(1)) & mask
         slots[at] = code
@@ -101,7 +117,7 @@ class BytesTable:
     def __init__(self) -> None:
         self.count = 0
         self._slots = np.full(256, -1, np.int64)
-        self._hashes = np.zeros(64, np.uint64)
+        self._entries = np.zeros((64, 4), np.uint64)
         self._starts = np.zeros(65, np.int64)
         self._arena = np.zeros(1024, np.uint8)
 
@@ -111,7 +127,7 @@ class BytesTable:
         self._reserve(self.count + n, int(self._starts[self.count]) + size)
         codes = np.empty(n, np.int64)
         self.count = _encode(
-            offsets, first, n, data, self._slots, self._hashes, self._starts, self._arena, self.count, codes
+            offsets, first, n, data, self._slots, self._entries, self._starts, self._arena, self.count, codes
         )
         return codes
 
@@ -130,19 +146,19 @@ class BytesTable:
         lengths = self._starts[kept + 1] - self._starts[kept]
         offsets, data = np.empty(len(kept) + 1, np.int32 if lengths.sum() < 2**31 else np.int64), np.empty(int(lengths.sum()), np.uint8)
         _gather(kept, self._starts, self._arena, offsets, data)
-        hashes = self._hashes[kept]
+        entries = self._entries[kept]
         self.__init__()  # type: ignore[misc]
         self._reserve(len(kept), len(data))
         self.count = len(kept)
-        self._hashes[: len(kept)] = hashes
+        self._entries[: len(kept)] = entries
         self._starts[: len(kept) + 1] = offsets
         self._arena[: len(data)] = data
-        _rehash(self._slots, self._hashes, self.count)
+        _rehash(self._slots, self._entries, self.count)
 
     def _reserve(self, strings: int, size: int) -> None:
-        if strings > len(self._hashes):
-            more = max(strings, 2 * len(self._hashes))
-            self._hashes = np.concatenate([self._hashes, np.zeros(more - len(self._hashes), np.uint64)])
+        if strings > len(self._entries):
+            more = max(strings, 2 * len(self._entries))
+            self._entries = np.concatenate([self._entries, np.zeros((more - len(self._entries), 4), np.uint64)])
             self._starts = np.concatenate([self._starts, np.zeros(more + 1 - len(self._starts), np.int64)])
         if size > len(self._arena):
             more = max(size, 2 * len(self._arena))
@@ -152,4 +168,4 @@ class BytesTable:
             while slots < 4 * strings:
                 slots *= 2
             self._slots = np.full(slots, -1, np.int64)
-            _rehash(self._slots, self._hashes, self.count)
+            _rehash(self._slots, self._entries, self.count)

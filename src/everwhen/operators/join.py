@@ -164,11 +164,10 @@ class JoinOperator(Operator):
         """Give back the ids of keys that neither side holds any more."""
         if not self._key_at[0]:
             return
-        listed = [ids for ids in candidates if len(ids)]
+        mine, other = self._live[0].regions.length, self._live[1].regions.length
+        listed = [empty for ids in candidates if len(empty := ids[(mine[ids] == 0) & (other[ids] == 0)])]
         if listed:
-            keys = np.unique(np.concatenate(listed))
-            held = self._live[0].regions.length[keys] + self._live[1].regions.length[keys]
-            self._keys.remove(keys[held == 0])
+            self._keys.remove(np.unique(np.concatenate(listed)))
 
     def state_size(self) -> StateSize:
         rows = sum(live.regions.rows for live in self._live)
