@@ -18,6 +18,8 @@ from everwhen.algebra.compute import Compiled, Datum, Kernel, Rule, apply, coerc
 from everwhen.algebra.kinds import MAX_DIGITS, as_decimal, decimal, finer, is_number, kind
 from everwhen.errors import EvaluationError, QueryError
 
+_LEAST: Final = np.iinfo(np.int64).min
+
 
 def numbers(args: Sequence[Compiled], where: str) -> tuple[pa.DataType, list[Compiled]]:
     """Both numbers in the type of their sum: int64, float64 or a decimal."""
@@ -129,7 +131,8 @@ def _floored(function: Callable[..., Any], by_value: Callable[[Any, Any], Any]) 
         def kernel(left: Datum, right: Datum) -> pa.Array:
             (a, no_a), (b, no_b) = _numpy(left), _numpy(right)
             missing = no_a | no_b | (b == 0)
-            if target == pa.int64() and np.any((b == -1) & (a == np.iinfo(np.int64).min) & ~missing):
+            overflow = (b == -1) & (a == _LEAST) & ~missing
+            if target == pa.int64() and by_value is definition.floor_divide and np.any(overflow):
                 raise EvaluationError(f"integer overflow in {where}")
             with np.errstate(all="ignore"):
                 return pa.array(function(a, np.where(b == 0, 1, b)), target, mask=missing)

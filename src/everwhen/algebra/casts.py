@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.algebra.compute import Compiled, Datum, Kernel, apply, coerce
+from everwhen.algebra.compute import Compiled, Datum, Kernel, apply, coerce, decimal_to_float
 from everwhen.algebra.kinds import MAX_DIGITS, UNITS, finer, kind
 from everwhen.errors import QueryError
 
@@ -62,8 +62,9 @@ def _kernel(source: Any, target: Any) -> Kernel:
         case "float" | "decimal", "integer":
             cut = _plain(target)
             return lambda datum: cut(pc.trunc(datum))
-        case "integer" | "decimal" | "string", "float":  # rounded as the definition does, by way of float64
-            double, plain = _plain(pa.float64(), safe=False), _plain(target, safe=False)
+        case "integer" | "decimal" | "string" as given, "float":  # rounded as the definition does, by way of float64
+            double = decimal_to_float(source) if given == "decimal" else _plain(pa.float64(), safe=False)
+            plain = _plain(target, safe=False)
             return double if target == pa.float64() else lambda datum: plain(double(datum))
         case "float" | "decimal" | "integer" | "string", "decimal":
             return _to_decimal(source, target)

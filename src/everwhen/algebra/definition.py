@@ -3,6 +3,7 @@
 Nothing here uses pyarrow's compute functions.  Arguments are never null; the null rules stand with the expressions.
 Integers are 64-bit and never wrap round; NaN equals NaN and is greater than every number; division by zero is null;
 `//` and `%` are the mathematical floor and what it leaves, also for negative numbers (semantics, decision 19).
+Times are Python's, so the years 1 to 9999: beyond them a value has no definition, though a column could hold it.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def round_float(x: float, digits: int) -> float:
     if not math.isfinite(scaled):
         raise EvaluationError(f"{x} cannot be rounded to {digits} digits: it is too large")
     if scaled == math.floor(scaled):
-        return x
+        return x if digits >= 0 else scaled * power
     tie = scaled - math.floor(scaled) == 0.5
     nearest = math.copysign(math.floor(abs(scaled)) + 1.0 if tie else math.floor(abs(scaled) + 0.5), x)
     return nearest / power if digits > 0 else nearest * power

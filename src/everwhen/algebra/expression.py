@@ -31,8 +31,6 @@ Types = Callable[[str], pa.DataType]
 class Expr(ABC):
     """A scalar expression.  Not built directly: use `col`, `lit`, `function`, `when`, `udf` and operators."""
 
-    # -- the meaning, the fast form, and what they are checked against ---------------------------------------------
-
     @abstractmethod
     def value(self, row: Row) -> Any:
         """The definition: the value for one row of Python scalars."""
@@ -72,17 +70,20 @@ class Expr(ABC):
             try:
                 values.append(self.value(row))
             except EvaluationError as error:
-                shown = ", ".join(f"{name} = {value!r}" for name, value in row.items())
-                raise EvaluationError(f"{self}: {error}" + (f" (in the row with {shown})" if shown else "")) from None
-        return pa.array(values, type_)
+                shown = ", ".join(f"{name} = {value!r}" for name, value in row.items()) or "any values"
+                raise EvaluationError(f"{self}: {error} (in the row with {shown})") from None
+        try:
+            return pa.array(values, type_)
+        except (pa.ArrowInvalid, OverflowError):
+            raise EvaluationError(f"{self}: a result does not fit into {type_}; cast the operands to float64") from None
 
     def _compiled(self, types: list[pa.DataType]) -> Compiled:
         """Compiled for these column types; the last ones are remembered, since batches of a stream look alike."""
         last = self.__dict__.get("_last")
         if last is not None and last[0] == types:
             return last[1]
-        known = dict(zip(self._names, types, strict=True))
-        self.__dict__["_last"] = (types, compiled := self.compile(known.__getitem__))
+        compiled = self.compile(dict(zip(self._names, types, strict=True)).__getitem__)
+        self.__dict__["_last"] = (types, compiled)
         return compiled
 
     def __getstate__(self) -> dict[str, Any]:

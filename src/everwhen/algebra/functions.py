@@ -95,8 +95,8 @@ OPERATORS: Final = (
 # -- functions of any type ---------------------------------------------------------------------------------------------
 
 
-def _comparable(args: Sequence[Compiled], where: str) -> tuple[pa.DataType, list[Compiled]]:
-    target, found = unify(args, where)
+def _comparable(args: Sequence[Compiled], where: str, *, wide: bool = False) -> tuple[pa.DataType, list[Compiled]]:
+    target, found = unify(args, where, wide=wide)
     if not is_orderable(target):
         raise QueryError(f"{where} needs values that can be compared; they are of type {target}")
     return target, found
@@ -145,7 +145,7 @@ def _coalesce_value(*args: Thunk) -> Any:
 def _nullif(args: Sequence[Compiled], where: str) -> Compiled:
     """The first argument, or null where it equals the second."""
     left = args[0]
-    target, found = _comparable(args, where)
+    target, found = _comparable(args, where, wide=True)
     if left.kind == "null":
         return left
     same, null = comparison("=", target, found[1]), pa.scalar(None, left.type)

@@ -51,12 +51,12 @@ def _whole(kernel: Kernel) -> Rule:
     return rule
 
 
-def _decimal_rounding(kernel: Kernel, arg: Compiled, where: str) -> Compiled:
-    """Rounding may need one digit more than the type has."""
+def _decimal_rounding(kernel: Kernel, arg: Compiled, where: str, whole_digits: int = 0) -> Compiled:
+    """Rounding may need one digit more than the type has, and room for the power of ten to which it rounds."""
     precision, scale = arg.type.precision, arg.type.scale
     target = pa.decimal128(min(precision + 1, MAX_DIGITS), scale)
     narrow = pc.CastOptions(target_type=target)
-    wide = coerce(arg, pa.decimal256(precision + 1, scale))
+    wide = coerce(arg, pa.decimal256(max(precision, whole_digits + scale) + 1, scale))
     return apply(target, lambda x: pc.cast(kernel(x), options=narrow), [wide], where)
 
 
@@ -66,19 +66,27 @@ def _round(args: Sequence[Compiled], where: str) -> Compiled:
         wanted = f"a whole number of digits from -{_MAX_ROUND} to {_MAX_ROUND}"
         require(args[1:], where, wanted, "integer")
         digits = constant_value(args[1], where, wanted, lambda n: abs(n) <= _MAX_ROUND)
+    target, found = numbers(args[:1], where)
     options = pc.RoundOptions(digits, "half_towards_infinity")
 
     def kernel(x: Any) -> Any:
         return pc.call_function("round", [x], options)
 
-    target, found = numbers(args[:1], where)
     match kind(target):
+        case "float" if digits < 0:
+            return apply(target, _round_to_powers(-digits), found, where)
         case "integer" if digits >= 0:
             return found[0]
         case "decimal":
-            return _decimal_rounding(kernel, args[0], where)
+            return _decimal_rounding(kernel, args[0], where, max(-digits, 0))
         case _:
             return apply(target, kernel, found, where)
+
+
+def _round_to_powers(exponent: int) -> Kernel:
+    """Floats to multiples of a power of ten; pyarrow's kernel takes that power in single precision."""
+    power, options = pa.scalar(10.0**exponent), pc.RoundOptions(0, "half_towards_infinity")
+    return lambda x: pc.multiply(pc.call_function("round", [pc.divide(x, power)], options), power)
 
 
 def round_value(x: Any, digits: int = 0) -> Any:

@@ -21,6 +21,7 @@ from everwhen.operators import holistic
 from everwhen.operators.base import Operator, Output, Policy, StateSize
 from everwhen.operators.kernels import live as live_kernel
 from everwhen.operators.kernels.live import VALUES
+from everwhen.operators.kernels.pieces import said_and_to_say
 from everwhen.operators.lanes import Coded, LanePlan
 from everwhen.operators.live import LiveRows
 from everwhen.operators.sweep import Sweep
@@ -76,20 +77,11 @@ class AggregateOperator(Operator):
         pieces, _ = sweep.step(ids, batch.lo, batch.hi, values, tau, promise, evaluate)
         if live is not None:
             live.expire(promise)
-        said, to_say = np.flatnonzero(pieces.said), np.flatnonzero(pieces.to_say)
-        if not len(said) and not len(to_say):
+        if not len(pieces):
             return Output(no_changes(self.codec), Frontier(promise))
-        key, lo, hi = pieces.key, pieces.lo, pieces.hi
-        ids = np.concatenate([key[said], key[to_say]])
-        rows = self._rows(ids, np.concatenate([pieces.old[said], pieces.new[to_say]]))
-        out = Changes(
-            self.codec,
-            np.concatenate([lo[said], lo[to_say]]),
-            np.concatenate([hi[said], hi[to_say]]),
-            np.concatenate([np.full(len(said), -1, np.int64), np.ones(len(to_say), np.int64)]),
-            rows,
-        )
-        return Output(out, Frontier(promise))
+        changed, lanes = said_and_to_say(pieces.head, pieces.old, pieces.new)
+        lo, hi, weight = changed[:, 1].copy(), changed[:, 2].copy(), changed[:, 3].copy()
+        return Output(Changes(self.codec, lo, hi, weight, self._rows(changed[:, 0], lanes)), Frontier(promise))
 
     def _rows(self, ids: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         codec, keys = self.codec, self._keys
@@ -141,17 +133,15 @@ class AggregateOperator(Operator):
             live["records"] = live["records"][:, :VALUES].copy()
             state["live"] = live
             for lane, type_ in self._pooled_results:
-                at = self._plan.added + lane
-                for part in ("lanes", "base"):
-                    lanes = state["sweep"][part]
-                    state[f"{part}{lane}"] = decode_column(lanes[:, at], lanes[:, at + 1] != 0, type_, self.codec.pool)
+                at, edges = 1 + self._plan.added + lane, state["sweep"]["edges"]
+                state[f"results{lane}"] = decode_column(edges[:, at], edges[:, at + 1] != 0, type_, self.codec.pool)
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
         sweep = state["sweep"]
         for lane, type_ in self._pooled_results:
-            for part in ("lanes", "base"):
-                sweep[part][:, self._plan.added + lane] = encode_column(state[f"{part}{lane}"], type_, self.codec.pool)
+            codes = encode_column(state[f"results{lane}"], type_, self.codec.pool)
+            sweep["edges"][:, 1 + self._plan.added + lane] = codes
         ids = self._sweep.restore(self._keys.encode(state["keys"], len(sweep["length"])), sweep)
         if self._live is not None:
             live = state["live"]

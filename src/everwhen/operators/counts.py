@@ -16,6 +16,7 @@ from everwhen.model.changes import Changes
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
 from everwhen.operators.base import Operator, Output, Policy, StateSize, lowest
+from everwhen.operators.kernels.pieces import weighted
 from everwhen.operators.sweep import Sweep
 
 Multiplicity = Callable[[np.ndarray], np.ndarray]
@@ -59,10 +60,9 @@ class CountsOperator(Operator):
         sweep = self._sweep
         ids = sweep.intern(rows)
         pieces, _ = sweep.step(ids, lo, hi, np.ascontiguousarray(lanes), tau, promise)
-        weight = self._multiplicity(pieces.new) - self._multiplicity(pieces.old)
-        changed = weight != 0
-        rows = sweep.keys.codes[pieces.key[changed]]
-        out = Changes(self.codec, pieces.lo[changed], pieces.hi[changed], weight[changed], rows)
+        changed = weighted(pieces.head, self._multiplicity(pieces.new) - self._multiplicity(pieces.old))
+        rows = sweep.keys.codes[changed[:, 0]]
+        out = Changes(self.codec, changed[:, 1].copy(), changed[:, 2].copy(), changed[:, 3].copy(), rows)
         return Output(out, Frontier(promise))
 
     def state_size(self) -> StateSize:

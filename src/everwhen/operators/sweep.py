@@ -28,18 +28,17 @@ _NO_INTS = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Where the answer changed: key id, `[lo, hi)`, and the lanes said before and to be said now (zeros: nothing)."""
+    """Where the answer changed, per key in the order of time.
 
-    key: np.ndarray
-    lo: np.ndarray
-    hi: np.ndarray
-    said: np.ndarray
-    to_say: np.ndarray
+    `head`: key id, lo, hi, 1 if something had been said + 2 if something is to be said; and the lanes of both (zeros: nothing).
+    """
+
+    head: np.ndarray
     old: np.ndarray
     new: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.key)
+        return len(self.head)
 
 
 Evaluate = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -72,15 +71,12 @@ class Sweep:
         self._ints = ints
         self._added = ints + 2 * floats
         width = self._added + evaluated
-        self._evaluated_at = slice(self._added, width)
-        self._time = np.zeros(256, np.int64)
-        self._lanes = np.zeros((256, width), np.int64)
+        self._evaluated_at = slice(1 + self._added, 1 + width)
+        self._pool = np.zeros((256, 1 + width), np.int64)
         self._known = np.zeros(256, np.uint8)
         self._end = 0
         self._start = np.zeros(64, np.int64)
         self._length = np.zeros(64, np.int64)
-        self._base = np.zeros((64, width), np.int64)
-        self._base_known = np.zeros(64, np.uint8)
         self._slot = np.full(64, -1, np.int64)
         self._calendar = Calendar(3)  # something to say, something to cut, something to fold
         self.edges = 0
@@ -92,8 +88,6 @@ class Sweep:
         if capacity > len(self._start):
             self._start = grown(self._start, capacity, 0)
             self._length = grown(self._length, capacity, 0)
-            self._base = grown(self._base, capacity, 0)
-            self._base_known = grown(self._base_known, capacity, 0)
             self._slot = grown(self._slot, capacity, -1)
             self._calendar.grow(capacity)
         return ids
@@ -119,14 +113,15 @@ class Sweep:
             keys, offsets, et, ed, er, first, last = kernel.group_edges(
                 ids, lo, hi, values, values.view(np.float64), ni, na, self._slot
             )
-            self._reserve(len(et) + int(self._length[keys].sum()))
-            old_start, old_length = self._start[keys], self._length[keys]
+            self._reserve(len(et) + int(self._length[keys].sum()) + 2 * len(keys))
             new_start, new_length = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
+            old_length = self._length[keys]
             self._end = kernel.merge(
-                keys, offsets, et, ed, ed.view(np.float64), er, ni, na, self._start, self._length, self._time, self._lanes,
-                self._lanes.view(np.float64), self._known, self._end, self._base, self._base.view(np.float64),
-                self._base_known, new_start, new_length, self.prune,
+                keys, offsets, et, ed, ed.view(np.float64), er, ni, na, self._start, self._length, self._pool,
+                self._pool.view(np.float64), self._known, self._end, new_start, new_length, self.prune,
             )  # fmt: skip
+            self.edges -= int(old_length.sum())
+            old_start, old_length = self._start[keys], self._length[keys]
         else:
             keys = old_start = old_length = new_start = new_length = first = last = _NO_INTS
         due = self._due(now, tau, promise, mode, keys)
@@ -141,23 +136,21 @@ class Sweep:
             self._evaluate(evaluate, keys, new_start, new_length, mode, now, promise)
         head, old, new = kernel.emit(
             keys, old_start, old_length, new_start, new_length, first, last, mode, then, self.cti, now, promise,
-            ni, self._time, self._lanes, self._base, 64 + 2 * len(keys) + 2 * len(ids),
+            ni, self._pool, 64 + 2 * len(keys) + 2 * len(ids),
         )  # fmt: skip
         next_visit = np.empty((len(keys), 3), np.int64)
+        if len(due):
+            self.edges -= int(self._length[due].sum())
         dead = kernel.fold(
-            keys, new_start, new_length, promise, mode, now, promise, ni, self._start, self._length, self._time, self._lanes,
-            self._known, self._base, self._base_known, next_visit,
-        )  # fmt: skip
+            keys, new_start, new_length, promise, mode, now, promise, ni, self._start, self._length, self._pool, next_visit
+        )
         self._calendar.schedule(keys, next_visit)
-        self.edges += int(self._length[keys].sum()) - int(old_length.sum())
+        self.edges += int(self._length[keys].sum())
         gone = keys[dead]
         if len(gone):
-            self._base_known[gone] = 0
             self.keys.remove(gone)
         self.tau, self.cti = tau, promise
-        flags = head[:, 3]
-        pieces = Pieces(head[:, 0], head[:, 1], head[:, 2], flags & 1 != 0, flags & 2 != 0, old, new)
-        return pieces, gone
+        return Pieces(head, old, new), gone
 
     def _due(self, now: int, tau: int, promise: int, mode: int, touched: np.ndarray) -> np.ndarray:
         """Keys to visit although nothing came for them."""
@@ -173,36 +166,25 @@ class Sweep:
     def _evaluate(
         self, evaluate: Evaluate, keys: np.ndarray, start: np.ndarray, length: np.ndarray, mode: int, now: int, promise: int
     ) -> None:
-        found = kernel.pending(
-            keys, start, length, mode, now, promise, self.cti, self._time, self._lanes, self._known, self._base, self._base_known
-        )
-        if not len(found):
-            return
-        key, edge = found[:, 0].copy(), found[:, 1]
-        lanes = evaluate(key, found[:, 2].copy())
-        at_edge = edge >= 0
-        self._lanes[edge[at_edge], self._evaluated_at] = lanes[at_edge]
-        self._known[edge[at_edge]] = 1
-        base = ~at_edge
-        self._base[key[base], self._evaluated_at] = lanes[base]
-        self._base_known[key[base]] = 1
+        found = kernel.pending(keys, start, length, mode, now, promise, self.cti, self._pool, self._known)
+        if len(found):
+            edge = found[:, 1]
+            self._pool[edge, self._evaluated_at] = evaluate(found[:, 0].copy(), found[:, 2].copy())
+            self._known[edge] = 1
 
     def _reserve(self, edges: int) -> None:
-        if self._end + edges <= len(self._time):
+        if self._end + edges <= len(self._pool):
             return
-        size = max(256, 2 * (self.edges + edges))
-        time, lanes = np.zeros(size, np.int64), np.zeros((size, self._lanes.shape[1]), np.int64)
-        known = np.zeros(size, np.uint8)
-        ids = np.flatnonzero(self._length)
+        size = max(256, 3 * (self.edges + edges))
+        pool, known = np.zeros((size, self._pool.shape[1]), np.int64), np.zeros(size, np.uint8)
         self._end = kernel.compact(
-            ids, self._start, self._length, self._time, self._lanes, self._known, time, lanes, known
+            np.flatnonzero(self._length), self._start, self._length, self._pool, self._known, pool, known
         )
-        self._time, self._lanes, self._known = time, lanes, known
+        self._pool, self._known = pool, known
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
-        self._reserve(len(self._time))  # compact: what is left has codes in use
-        columns = [(self._added + lane, type_) for lane, type_ in self._evaluated_pooled]
-        return [(self._lanes[: self._end], columns), (self._base, columns)]
+        self._reserve(len(self._pool))  # compact: what is left has codes in use
+        return [(self._pool[: self._end], [(1 + self._added + lane, type_) for lane, type_ in self._evaluated_pooled])]
 
     def recoded(self) -> None:
         """Evaluated lanes carry no hash."""
@@ -210,9 +192,10 @@ class Sweep:
     def state_size(self) -> StateSize:
         """Keys with something in force at the CTI count one row each, and so does every edge."""
         ids = self.keys.ids()
-        based = int(self._base[ids, : self._ints].any(axis=1).sum()) if len(ids) else 0
-        arrays = (self._time, self._lanes, self._known, self._base, self._start, self._length)
-        return StateSize(based + self.edges, sum(a.nbytes for a in arrays) + self.keys.nbytes + self._calendar.nbytes)
+        based = int(self._pool[self._start[ids], 1 : 1 + self._ints].any(axis=1).sum()) if len(ids) else 0
+        arrays = (self._pool, self._known, self._start, self._length)
+        size = sum(a.nbytes for a in arrays) + self.keys.nbytes + self._calendar.nbytes
+        return StateSize(based + self.edges - len(ids), size)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything by key, in the order of `keys.ids()`; key rows are the caller's to decode."""
@@ -221,8 +204,7 @@ class Sweep:
         at = np.repeat(self._start[ids] - np.concatenate([[0], np.cumsum(length)[:-1]]) if len(ids) else _NO_INTS, length)
         at = at + np.arange(len(at))
         return {
-            "cti": self.cti, "tau": self.tau, "length": length, "time": self._time[at], "lanes": self._lanes[at],
-            "known": self._known[at], "base": self._base[ids], "base_known": self._base_known[ids],
+            "cti": self.cti, "tau": self.tau, "length": length, "edges": self._pool[at], "known": self._known[at],
             "due": self._calendar.due[ids],
         }  # fmt: skip
 
@@ -230,17 +212,13 @@ class Sweep:
         """Take a snapshot over; `rows` are the key rows in its order.  Returns their new ids."""
         ids = self.intern(rows)
         self.cti, self.tau = state["cti"], state["tau"]
-        n = len(state["time"])
+        n = len(state["edges"])
         self._reserve(n)
         end = self._end
-        self._time[end : end + n] = state["time"]
-        self._lanes[end : end + n] = state["lanes"]
-        self._known[end : end + n] = state["known"]
+        self._pool[end : end + n], self._known[end : end + n] = state["edges"], state["known"]
         length = state["length"]
         self._start[ids] = end + np.cumsum(length) - length
         self._length[ids] = length
-        self._base[ids] = state["base"]
-        self._base_known[ids] = state["base_known"]
         self._calendar.schedule(ids, state["due"])
         self._end, self.edges = end + n, n
         return ids

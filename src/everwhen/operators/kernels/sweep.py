@@ -1,13 +1,14 @@
 """The sweep over edges: piecewise constant state per key, changed by signed segments, emitted by policy.
 
-Per key the state is a sorted run of *edges*: a time and the accumulated lanes that hold from then to the next edge;
-what holds before the first edge is the key's *base*.  All lanes stand in one row of 64-bit words: first integers (exact),
-then floats in twice the precision (a high and a low part each, so that sums hardly depend on batching), then *evaluated*
-lanes that someone else fills in (min, max, quantiles …).  Integers and floats are two views of the same memory.
+Per key the state is a sorted run of *edges*: a time and the accumulated lanes that hold from then to the next edge.  The
+first is the *base*: the last edge at or before the CTI (nothing, at -∞, to begin with).  An edge is one row of 64-bit words:
+the time, then integers (exact), then floats in twice the precision (a high and a low part each, so that sums hardly depend
+on batching), then *evaluated* lanes that someone else fills in (min, max, quantiles …).  Integers and floats are two views
+of the same memory.
 
 A step is two passes.  `merge` writes the new edges of each touched key beside the old ones.  `emit` then compares what
 had been said with what is to be said now, clipped by the emission policy on both sides, and reports only the pieces
-that differ; afterwards edges at or before the CTI are folded into the base.
+that differ; `fold` then drops edges before the last one at or before the CTI, which becomes the base.
 
 The clip: nothing at or after the frontier F, and edges after the limit L do not count.
   CUT       F = θ                                    everything before θ, cut there
@@ -150,24 +151,41 @@ def _sort(time, ref, a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def merge(keys, offsets, et, ed, ef, er, ni, na, start, length, pt, pl, pf, pv, end, bl, bf, bv, new_start, new_length, prune):  # type: ignore[no-untyped-def]
+def merge(keys, offsets, et, ed, ef, er, ni, na, start, length, pool, pool_f, known, end, new_start, new_length, prune):  # type: ignore[no-untyped-def]
     """Write the new edges of each key behind `end`; the old ones stay where they are.  Returns the new end."""
-    width = pl.shape[1]
+    width = pool.shape[1]
     delta = np.empty(na, np.int64)
     delta_f = delta.view(np.float64)
     for g in range(len(keys)):
         k = keys[g]
         i = start[k]
         i1 = i + length[k]
+        here = end
+        if i == i1:
+            # a new key: nothing, since ever; its old region is the same
+            for c in range(width):
+                pool[end, c] = 0
+            pool[end, 0] = _NEVER
+            known[end] = 0
+            start[k] = end
+            length[k] = 1
+            i = end
+            i1 = end + 1
+            end += 1
+            here = end
+        for c in range(width):
+            pool[end, c] = pool[i, c]
+        known[end] = known[i]
+        cur = i
+        i += 1
+        end += 1
         j = offsets[g]
         j1 = offsets[g + 1]
-        here = end
-        cur = np.int64(-1)  # the old edge in force, -1: the base
         delta[:] = 0
         refs = 0
         while i < i1 or j < j1:
-            t = pt[i] if j >= j1 or (i < i1 and pt[i] <= et[j]) else et[j]
-            if i < i1 and pt[i] == t:
+            t = pool[i, 0] if j >= j1 or (i < i1 and pool[i, 0] <= et[j]) else et[j]
+            if i < i1 and pool[i, 0] == t:
                 cur = i
                 i += 1
             if j < j1 and et[j] == t:
@@ -180,21 +198,30 @@ def merge(keys, offsets, et, ed, ef, er, ni, na, start, length, pt, pl, pf, pv, 
                     for c in range(ni, na, 2):
                         delta_f[c], delta_f[c + 1] = _add(delta_f[c], delta_f[c + 1], ef[j, c], ef[j, c + 1])
                 j += 1
-            pt[end] = t
-            if cur >= 0:
-                _sum(pl, pf, cur, delta, delta_f, ni, na, pl, pf, end)
-                pv[end] = pv[cur] if refs == 0 else 0
-            else:
-                _sum(bl, bf, k, delta, delta_f, ni, na, pl, pf, end)
-                pv[end] = bv[k] if refs == 0 else 0
-            if prune:
-                same = True
-                for c in range(width):
-                    if pl[end, c] != (pl[end - 1, c] if end > here else bl[k, c]):
-                        same = False
-                        break
-                if same:
-                    continue
+            same = prune
+            empty = True
+            for c in range(ni):
+                v = pool[cur, 1 + c] + delta[c]
+                if v != 0:
+                    empty = False
+                if v != pool[end - 1, 1 + c]:
+                    same = False
+                pool[end, 1 + c] = v
+            for c in range(ni, na, 2):
+                h = 0.0
+                low = 0.0
+                if not empty:  # where nothing is alive, sums are exactly zero
+                    h, low = _add(pool_f[cur, 1 + c], pool_f[cur, 2 + c], delta_f[c], delta_f[c + 1])
+                if h != pool_f[end - 1, 1 + c] or low != pool_f[end - 1, 2 + c]:
+                    same = False
+                pool_f[end, 1 + c] = h
+                pool_f[end, 2 + c] = low
+            if same:
+                continue
+            for c in range(1 + na, width):
+                pool[end, c] = pool[cur, c]
+            pool[end, 0] = t
+            known[end] = known[cur] if refs == 0 else 0
             end += 1
         new_start[g] = here
         new_length[g] = end - here
@@ -202,34 +229,13 @@ def merge(keys, offsets, et, ed, ef, er, ni, na, start, length, pt, pl, pf, pv, 
 
 
 @njit(cache=True, inline="always")
-def _sum(al, af, at, delta, delta_f, ni, na, pl, pf, end):  # type: ignore[no-untyped-def]
-    """Lanes of an edge plus a delta; where nothing is alive, sums are exactly zero."""
-    empty = True
-    for c in range(ni):
-        v = al[at, c] + delta[c]
-        pl[end, c] = v
-        if v != 0:
-            empty = False
-    if empty:
-        for c in range(ni, na):
-            pl[end, c] = 0
-    else:
-        for c in range(ni, na, 2):
-            h, low = _add(af[at, c], af[at, c + 1], delta_f[c], delta_f[c + 1])
-            pf[end, c] = h + 0.0
-            pf[end, c + 1] = low + 0.0
-    for c in range(na, pl.shape[1]):
-        pl[end, c] = al[at, c]
-
-
-@njit(cache=True, inline="always")
-def _after(pt, s, n, t):  # type: ignore[no-untyped-def]
-    """The position of the first of the sorted edges that is later than `t`."""
-    a = s
+def _after(pool, s, n, t):  # type: ignore[no-untyped-def]
+    """The position of the first of the sorted edges that is later than `t`; at least one is not."""
+    a = s + 1
     b = s + n
     while a < b:
         mid = (a + b) >> 1
-        if pt[mid] <= t:
+        if pool[mid, 0] <= t:
             a = mid + 1
         else:
             b = mid
@@ -237,44 +243,35 @@ def _after(pt, s, n, t):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _frontier(pt, s, n, mode, tau, m):  # type: ignore[no-untyped-def]
+def _frontier(pool, s, n, mode, tau, m):  # type: ignore[no-untyped-def]
     if mode == CUT:
         return tau
     if mode == INFINITE:
         return _INF
-    at = _after(pt, s, n, tau)
+    at = _after(pool, s, n, tau)
     if mode == ENDED:
-        e = pt[at - 1] if at > s else _NEVER
-        return max(m, e)
-    return pt[at] if at < s + n else _INF
+        return max(m, pool[at - 1, 0])
+    return pool[at, 0] if at < s + n else _INF
 
 
 @njit(cache=True)
-def pending(keys, s, n, mode, tau, m, c, pt, pl, pv, bl, bv):  # type: ignore[no-untyped-def]
-    """The pieces to be said now whose evaluated lanes are not known: records key, edge (-1: the base), instant."""
+def pending(keys, s, n, mode, tau, m, c, pool, known):  # type: ignore[no-untyped-def]
+    """The pieces to be said now whose evaluated lanes are not known: records key, edge, instant."""
     out = np.empty((64, 3), np.int64)
     count = 0
     for v in range(len(keys)):
-        k = keys[v]
-        F = _frontier(pt, s[v], n[v], mode, tau, m)
+        F = _frontier(pool, s[v], n[v], mode, tau, m)
         L = tau if mode == INFINITE else _INF
-        for at in range(s[v] - 1, s[v] + n[v]):
-            if at < s[v]:
-                if bl[k, 0] == 0 or bv[k] != 0 or F <= c:
-                    continue
-                t = c
-                edge = np.int64(-1)
-            else:
-                t = pt[at]
-                if t >= F or t > L:
-                    break
-                if pl[at, 0] == 0 or pv[at] != 0:
-                    continue
-                edge = np.int64(at)
+        for at in range(s[v], s[v] + n[v]):
+            t = max(pool[at, 0], c)
+            if t >= F or t > L:
+                break
+            if pool[at, 1] == 0 or known[at] != 0:
+                continue
             if count == len(out):
                 out = _bigger(out, 2 * count)
-            out[count, 0] = k
-            out[count, 1] = edge
+            out[count, 0] = keys[v]
+            out[count, 1] = at
             out[count, 2] = t
             count += 1
     return out[:count]
@@ -288,75 +285,71 @@ def _bigger(a, size):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _alive(lanes, ni):  # type: ignore[no-untyped-def]
-    for c in range(ni):
-        if lanes[c] != 0:
+def _alive(pool, at, ni):  # type: ignore[no-untyped-def]
+    for c in range(1, 1 + ni):
+        if pool[at, c] != 0:
             return True
     return False
 
 
-@njit(cache=True, inline="always")
-def _same(a, b):  # type: ignore[no-untyped-def]
-    for c in range(len(a)):
-        if a[c] != b[c]:
-            return False
-    return True
-
-
 @njit(cache=True)
-def emit(keys, os, on, ns, nn, first, last, mode, tau0, m0, tau1, m1, ni, pt, pl, bl, expected):  # type: ignore[no-untyped-def]
+def emit(keys, os, on, ns, nn, first, last, mode, tau0, m0, tau1, m1, ni, pool, expected):  # type: ignore[no-untyped-def]
     """The pieces in which what was said differs from what is to be said.
 
     Per piece: `head` = key, lo, hi, 1 if something was said + 2 if something is to be said; and the old and the new lanes.
     """
-    width = pl.shape[1]
+    width = pool.shape[1] - 1
     cap = expected
     head = np.empty((cap, 4), np.int64)
     old = np.empty((cap, width), np.int64)
     new = np.empty((cap, width), np.int64)
-    nothing = np.zeros(width, np.int64)
     count = 0
     L0 = tau0 if mode == INFINITE else _INF
     L1 = tau1 if mode == INFINITE else _INF
     for v in range(len(keys)):
-        k = keys[v]
-        F0 = _frontier(pt, os[v], on[v], mode, tau0, m0)
-        F1 = _frontier(pt, ns[v], nn[v], mode, tau1, m1)
+        F0 = _frontier(pool, os[v], on[v], mode, tau0, m0)
+        F1 = _frontier(pool, ns[v], nn[v], mode, tau1, m1)
         p = first[v]
         if mode == INFINITE:
             if L1 > L0:
-                at = _after(pt, ns[v], nn[v], L0)
-                if at < ns[v] + nn[v] and pt[at] <= L1:
-                    p = min(p, pt[at])
+                at = _after(pool, ns[v], nn[v], L0)
+                if at < ns[v] + nn[v] and pool[at, 0] <= L1:
+                    p = min(p, pool[at, 0])
         elif F0 != F1:
             p = min(p, min(F0, F1))
         if p == _INF:
             continue
         o_end = os[v] + on[v]
         n_end = ns[v] + nn[v]
-        o = _after(pt, os[v], on[v], min(p, L0))  # the next old edge; the one in force stands before it
-        w = _after(pt, ns[v], nn[v], min(p, L1))
-        was = pl[o - 1] if o > os[v] else bl[k]
-        now = pl[w - 1] if w > ns[v] else bl[k]
+        o = _after(pool, os[v], on[v], min(p, L0))  # the next old edge; the one in force stands before it
+        w = _after(pool, ns[v], nn[v], min(p, L1))
+        o_next = pool[o, 0] if o < o_end and pool[o, 0] <= L0 else _INF
+        w_next = pool[w, 0] if w < n_end and pool[w, 0] <= L1 else _INF
         top = max(F0, F1)
-        mine = False
+        mine = count
         while p < top:
-            q = top
-            if o < o_end and pt[o] <= L0:
-                q = min(q, pt[o])
-            if w < n_end and pt[w] <= L1:
-                q = min(q, pt[w])
+            q = min(min(o_next, w_next), top)
             if F0 > p:
                 q = min(q, F0)
             if F1 > p:
                 q = min(q, F1)
-            said = p < F0 and _alive(was, ni)
-            to_say = p < F1 and _alive(now, ni)
-            if said != to_say or (said and not _same(was, now)):
+            said = p < F0 and _alive(pool, o - 1, ni)
+            to_say = p < F1 and _alive(pool, w - 1, ni)
+            differ = said != to_say
+            if said and to_say:
+                for c in range(1, 1 + width):
+                    if pool[o - 1, c] != pool[w - 1, c]:
+                        differ = True
+                        break
+            if differ:
                 flags = (1 if said else 0) + (2 if to_say else 0)
-                before = was if said else nothing
-                after = now if to_say else nothing
-                if mine and head[count - 1, 2] == p and head[count - 1, 3] == flags and _same(before, old[count - 1]) and _same(after, new[count - 1]):
+                extend = count > mine and head[count - 1, 2] == p and head[count - 1, 3] == flags
+                if extend:
+                    for c in range(width):
+                        if (said and pool[o - 1, 1 + c] != old[count - 1, c]) or (to_say and pool[w - 1, 1 + c] != new[count - 1, c]):
+                            extend = False
+                            break
+                if extend:
                     head[count - 1, 2] = q
                 else:
                     if count == cap:
@@ -364,30 +357,29 @@ def emit(keys, os, on, ns, nn, first, last, mode, tau0, m0, tau1, m1, ni, pt, pl
                         head = _bigger(head, cap)
                         old = _bigger(old, cap)
                         new = _bigger(new, cap)
-                    head[count, 0] = k
+                    head[count, 0] = keys[v]
                     head[count, 1] = p
                     head[count, 2] = q
                     head[count, 3] = flags
                     for c in range(width):
-                        old[count, c] = before[c]
-                        new[count, c] = after[c]
+                        old[count, c] = pool[o - 1, 1 + c] if said else 0
+                        new[count, c] = pool[w - 1, 1 + c] if to_say else 0
                     count += 1
-                    mine = True
             p = q
-            if o < o_end and pt[o] == p and p <= L0:
-                was = pl[o]
+            if o_next == p:
                 o += 1
-            if w < n_end and pt[w] == p and p <= L1:
-                now = pl[w]
+                o_next = pool[o, 0] if o < o_end and pool[o, 0] <= L0 else _INF
+            if w_next == p:
                 w += 1
+                w_next = pool[w, 0] if w < n_end and pool[w, 0] <= L1 else _INF
             if p >= last[v] and L0 == L1 and (F0 == F1 or p >= top):
                 break
     return head[:count], old[:count], new[:count]
 
 
 @njit(cache=True)
-def fold(keys, ns, nn, c, mode, tau, m, ni, start, length, pt, pl, pv, bl, bv, due):  # type: ignore[no-untyped-def]
-    """Fold edges at or before `c` into the base, and say when each key is due again.
+def fold(keys, ns, nn, c, mode, tau, m, ni, start, length, pool, due):  # type: ignore[no-untyped-def]
+    """Drop edges before the last one at or before `c`, and say when each key is due again.
 
     `due` gets, per key, a time to compare with τ (θ for CUT), one with the promise (ENDED only) and one with the CTI.
     Returns which keys are empty for good.
@@ -397,42 +389,39 @@ def fold(keys, ns, nn, c, mode, tau, m, ni, start, length, pt, pl, pv, bl, bv, d
         k = keys[v]
         s = ns[v]
         n = nn[v]
-        F = _frontier(pt, s, n, mode, tau, m)
-        at = _after(pt, s, n, tau if mode != ENDED else F)
-        after = pt[at] if at < s + n else _INF
+        F = _frontier(pool, s, n, mode, tau, m)
+        at = _after(pool, s, n, tau if mode != ENDED else F)
+        after = pool[at, 0] if at < s + n else _INF
         due[v, 0] = after
         due[v, 1] = _INF
-        if mode == CUT or mode == ENDED:
-            live = _alive(pl[at - 1] if at > s else bl[k], ni)
-            if mode == CUT:
-                due[v, 0] = tau if live else after
-            else:
-                due[v, 1] = F if live else after
-        gone = _after(pt, s, n, c) - s
-        if gone > 0:
-            e = s + gone - 1
-            bl[k] = pl[e]
-            bv[k] = pv[e]
-            s += gone
-            n -= gone
+        if mode == CUT:
+            due[v, 0] = tau if _alive(pool, at - 1, ni) else after
+        elif mode == ENDED:
+            due[v, 1] = F if _alive(pool, at - 1, ni) else after
+        gone = _after(pool, s, n, c) - s - 1
+        s += gone
+        n -= gone
         start[k] = s
         length[k] = n
-        due[v, 2] = pt[s] if n > 0 else _INF
-        dead[v] = n == 0 and not _alive(bl[k], ni)
+        due[v, 2] = pool[s + 1, 0] if n > 1 else _INF
+        if n == 1 and not _alive(pool, s, ni):
+            dead[v] = True
+            length[k] = 0
     return dead
 
 
 @njit(cache=True)
-def compact(ids, start, length, pt, pl, pv, qt, ql, qv):  # type: ignore[no-untyped-def]
+def compact(ids, start, length, pool, known, new_pool, new_known):  # type: ignore[no-untyped-def]
     """Copy the edges of the ids to the front of other arrays."""
     end = 0
     for i in range(len(ids)):
         k = ids[i]
         s = start[k]
         n = length[k]
-        qt[end : end + n] = pt[s : s + n]
-        ql[end : end + n] = pl[s : s + n]
-        qv[end : end + n] = pv[s : s + n]
+        for j in range(n):
+            for c in range(pool.shape[1]):
+                new_pool[end + j, c] = pool[s + j, c]
+            new_known[end + j] = known[s + j]
         start[k] = end
         end += n
     return end

@@ -1,0 +1,65 @@
+"""Pieces of a sweep as changes: neighbours that say the same are one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True)
+def said_and_to_say(head, old, new):  # type: ignore[no-untyped-def]
+    """What is taken back, then what is said: records key, lo, hi, weight, and the lanes of each."""
+    n = len(head)
+    width = old.shape[1]
+    out = np.empty((2 * n, 4), np.int64)
+    lanes = np.empty((2 * n, width), np.int64)
+    count = 0
+    for side in range(2):
+        source = old if side == 0 else new
+        bit = 1 + side
+        weight = -1 if side == 0 else 1
+        first = count
+        for i in range(n):
+            if head[i, 3] & bit == 0:
+                continue
+            if count > first and out[count - 1, 0] == head[i, 0] and out[count - 1, 2] == head[i, 1]:
+                same = True
+                for c in range(width):
+                    if lanes[count - 1, c] != source[i, c]:
+                        same = False
+                        break
+                if same:
+                    out[count - 1, 2] = head[i, 2]
+                    continue
+            out[count, 0] = head[i, 0]
+            out[count, 1] = head[i, 1]
+            out[count, 2] = head[i, 2]
+            out[count, 3] = weight
+            for c in range(width):
+                lanes[count, c] = source[i, c]
+            count += 1
+    return out[:count], lanes[:count]
+
+
+@njit(cache=True)
+def weighted(head, weight):  # type: ignore[no-untyped-def]
+    """Pieces with the change of a multiplicity: records key, lo, hi, weight (never zero)."""
+    out = np.empty((len(head), 4), np.int64)
+    count = 0
+    for i in range(len(head)):
+        if weight[i] == 0:
+            continue
+        if (
+            count > 0
+            and out[count - 1, 0] == head[i, 0]
+            and out[count - 1, 2] == head[i, 1]
+            and out[count - 1, 3] == weight[i]
+        ):
+            out[count - 1, 2] = head[i, 2]
+            continue
+        out[count, 0] = head[i, 0]
+        out[count, 1] = head[i, 1]
+        out[count, 2] = head[i, 2]
+        out[count, 3] = weight[i]
+        count += 1
+    return out[:count]
