@@ -1,10 +1,10 @@
 """Everwhen: continuous queries over data streams, with an exact answer at every instant.
 
-    >>> import everwhen as ew
-    >>> bids = ew.source("Bid", {"item": "int64", "price": "float64"})
-    >>> highest = bids.range("10 minutes").group_by("item").agg(top=ew.max("price"))
-    >>> highest.schema.names
-    ('item', 'top')
+>>> import everwhen as ew
+>>> bids = ew.source("Bid", {"item": "int64", "price": "float64"})
+>>> highest = bids.range("10 minutes").group_by("item").agg(top=ew.max("price"))
+>>> highest.schema.names
+('item', 'top')
 """
 
 from everwhen import testing
@@ -32,7 +32,48 @@ from everwhen.api import Stream, source
 from everwhen.errors import EverwhenError, InputError, QueryError
 from everwhen.model.element import Adjust, Cti, Insert
 from everwhen.model.time import INF, ticks
-from everwhen.runtime.run import MIDDLE, STRONG, run
 from everwhen.runtime.local import LocalRuntime
+from everwhen.runtime.run import MIDDLE, STRONG, run, run_batches
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "INF",
+    "MIDDLE",
+    "STRONG",
+    "Adjust",
+    "Cti",
+    "EverwhenError",
+    "InputError",
+    "Insert",
+    "LocalRuntime",
+    "QueryError",
+    "Stream",
+    "UserAggregate",
+    "aggregate",
+    "avg",
+    "col",
+    "count",
+    "count_distinct",
+    "first",
+    "function",
+    "last",
+    "lit",
+    "max",
+    "median",
+    "min",
+    "quantile",
+    "run",
+    "run_batches",
+    "source",
+    "stddev",
+    "stddev_pop",
+    "sum",
+    "testing",
+    "ticks",
+    "top_k",
+    "udf",
+    "variance",
+    "variance_pop",
+    "when",
+]

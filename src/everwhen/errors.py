@@ -24,7 +24,9 @@ class InputError(EverwhenError):
         self.source = source
         self.line = line
         self.remedy = remedy
-        place = f"{source}:{line}: " if source and line else f"{source}: " if source else f"line {line}: " if line else ""
+        place = (
+            f"{source}:{line}: " if source and line else f"{source}: " if source else f"line {line}: " if line else ""
+        )
         super().__init__(f"{place}{problem}" + (f" ({remedy})" if remedy else ""))
 
 

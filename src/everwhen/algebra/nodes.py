@@ -136,12 +136,16 @@ class Join(Node):
 
     def __post_init__(self) -> None:
         if len(self.left_keys) != len(self.right_keys):
-            raise QueryError(f"a join needs as many keys on the left as on the right, not {self.left_keys} and {self.right_keys}")
+            raise QueryError(
+                f"a join needs as many keys on the left as on the right, not {self.left_keys} and {self.right_keys}"
+            )
         for a, b in zip(self.left_keys, self.right_keys, strict=True):
             left = self.left.schema.field(a, "the left side of the join")
             right = self.right.schema.field(b, "the right side of the join")
             if left.type != right.type:
-                raise QueryError(f"join keys must be of one type: {left} on the left, {right} on the right; cast one of them")
+                raise QueryError(
+                    f"join keys must be of one type: {left} on the left, {right} on the right; cast one of them"
+                )
         if self.residual is not None:
             found = self.residual.bind(self.pair_schema)
             if not pa.types.is_boolean(found):
@@ -183,7 +187,8 @@ class Distinct(Node):
 
 @dataclass(frozen=True, eq=False)
 class SetOperation(Node):
-    """Multiplicities m, n become: difference max(m-n, 0); strict_difference m if n = 0 else 0; intersect min; max_union max."""
+    """Multiplicities m, n become: difference max(m-n, 0); strict_difference m if n = 0 else 0; intersect min;
+    max_union max."""
 
     left: Node
     right: Node
@@ -360,7 +365,9 @@ class Deletes(Node):
 
     def __post_init__(self) -> None:
         if not self.input.keeps_events:
-            raise QueryError("deletes can be taken on a source or after .coalesce(): elsewhere events have no fixed boundaries")
+            raise QueryError(
+                "deletes can be taken on a source or after .coalesce(): elsewhere events have no fixed boundaries"
+            )
 
     @cached_property
     def schema(self) -> Schema:

@@ -18,7 +18,7 @@ _LAST: Final = np.uint64(0xBF58476D1CE4E5B9)
 
 
 @njit(cache=True, inline="always")
-def _word(data, a, b):  # type: ignore[no-untyped-def]
+def _word(data, a, b):
     """Up to eight bytes as one number."""
     word = np.uint64(0)
     if b - a >= 8:
@@ -31,13 +31,13 @@ def _word(data, a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _mixed(h, word):  # type: ignore[no-untyped-def]
+def _mixed(h, word):
     h = (h ^ word) * _MIX
     return h ^ (h >> np.uint64(29))
 
 
 @njit(cache=True)
-def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes):  # type: ignore[no-untyped-def]
+def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes):
     """Codes of rows `first`…; new strings are appended.  `starts` has one entry more than there are strings.
 
     An entry is the first two words, the length and the hash: strings of up to 16 bytes are compared without the arena.
@@ -91,7 +91,7 @@ def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes
 
 
 @njit(cache=True)
-def _rehash(slots, entries, count):  # type: ignore[no-untyped-def]
+def _rehash(slots, entries, count):
     mask = np.uint64(len(slots) - 1)
     for code in range(count):
         at = entries[code, 3] & mask
@@ -101,7 +101,7 @@ def _rehash(slots, entries, count):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _gather(codes, starts, arena, offsets, data):  # type: ignore[no-untyped-def]
+def _gather(codes, starts, arena, offsets, data):
     used = 0
     for i in range(len(codes)):
         offsets[i] = used
@@ -144,7 +144,10 @@ class BytesTable:
     def keep(self, kept: np.ndarray) -> None:
         """Drop all strings but those with the given (ascending) codes, which are renumbered from 0."""
         lengths = self._starts[kept + 1] - self._starts[kept]
-        offsets, data = np.empty(len(kept) + 1, np.int32 if lengths.sum() < 2**31 else np.int64), np.empty(int(lengths.sum()), np.uint8)
+        offsets, data = (
+            np.empty(len(kept) + 1, np.int32 if lengths.sum() < 2**31 else np.int64),
+            np.empty(int(lengths.sum()), np.uint8),
+        )
         _gather(kept, self._starts, self._arena, offsets, data)
         entries = self._entries[kept]
         self.__init__()  # type: ignore[misc]

@@ -124,8 +124,6 @@ class Dictionary:
         return new_codes
 
 
-
-
 class Holder(Protocol):
     """Whatever keeps coded rows between steps."""
 
@@ -158,7 +156,9 @@ class TextDictionary(Dictionary):
         if not len(array):
             return np.empty(0, np.int64)
         bounds = np.frombuffer(offsets, np.int32, array.offset + len(array) + 1)
-        return self._table.encode(bounds, array.offset, len(array), _EMPTY if data is None else np.frombuffer(data, np.uint8))
+        return self._table.encode(
+            bounds, array.offset, len(array), _EMPTY if data is None else np.frombuffer(data, np.uint8)
+        )
 
     def value(self, code: int) -> Any:
         raw = self._table.value(code)

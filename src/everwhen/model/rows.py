@@ -98,7 +98,9 @@ def encode_plain(column: pa.Array, type_: pa.DataType) -> np.ndarray:
     if pa.types.is_null(type_):
         return np.zeros(len(column), np.int64)
     if pa.types.is_boolean(type_):
-        return (column.fill_null(False) if column.null_count else column).to_numpy(zero_copy_only=False).astype(np.int64)
+        return (
+            (column.fill_null(False) if column.null_count else column).to_numpy(zero_copy_only=False).astype(np.int64)
+        )
     data = _buffer(column, type_)
     if pa.types.is_floating(type_):
         return float_codes(data.astype(np.float64))
@@ -116,7 +118,13 @@ def float_codes(values: np.ndarray) -> np.ndarray:
 
 def _buffer(column: pa.Array, type_: pa.DataType) -> np.ndarray:
     width = type_.bit_width
-    kind = _FLOAT_BY_WIDTH if pa.types.is_floating(type_) else _UINT_BY_WIDTH if pa.types.is_unsigned_integer(type_) else _INT_BY_WIDTH
+    kind = (
+        _FLOAT_BY_WIDTH
+        if pa.types.is_floating(type_)
+        else _UINT_BY_WIDTH
+        if pa.types.is_unsigned_integer(type_)
+        else _INT_BY_WIDTH
+    )
     data = column.buffers()[1]
     if data is None:
         return np.zeros(len(column), kind[width])

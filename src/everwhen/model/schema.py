@@ -74,7 +74,11 @@ class Schema:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         place = f" in {where}" if where else ""
-        raise QueryError(f"unknown column {name!r}{place}{hint} There is {self}" if hint else f"unknown column {name!r}{place}; there is {self}")
+        raise QueryError(
+            f"unknown column {name!r}{place}{hint} There is {self}"
+            if hint
+            else f"unknown column {name!r}{place}; there is {self}"
+        )
 
     def field(self, name: str, where: str = "") -> Field:
         return self.fields[self.index(name, where)]

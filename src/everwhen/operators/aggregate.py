@@ -1,4 +1,5 @@
-"""Grouping with aggregation, and scalar aggregation as one group (Krämer, 11.5.7 and 11.5.8; CEDR's snapshot operators).
+"""Grouping with aggregation, and scalar aggregation as one group (Krämer, 11.5.7 and 11.5.8; CEDR's snapshot
+operators).
 
 Several aggregations share one sweep.  Kept are, per group, the lanes at the CTI and the edges after it; with min, max,
 quantiles or user-defined aggregates also the live multiset (until `ve ≤ c`).  A group is gone when it has neither rows
@@ -33,7 +34,12 @@ class AggregateOperator(Operator):
     keeps = "per group the accumulators at the CTI and the edges after it (min, max, …: also live rows until ve ≤ c)"
 
     def __init__(
-        self, keys: Sequence[str], aggregations: Sequence[Aggregation], source: RowCodec, codec: RowCodec, policy: Policy
+        self,
+        keys: Sequence[str],
+        aggregations: Sequence[Aggregation],
+        source: RowCodec,
+        codec: RowCodec,
+        policy: Policy,
     ) -> None:
         self.codec = codec
         schema = source.schema
@@ -48,9 +54,15 @@ class AggregateOperator(Operator):
         first = len(plan.extremes)
         self._pooled_results = [(first + 2 * i, type_) for i, type_ in enumerate(types) if is_pooled(type_)]
         self._sweep = Sweep(
-            self._keys.width, self._keys.pooled, source.pool, policy, len(plan.int_at), len(plan.float_at), plan.evaluated,
+            self._keys.width,
+            self._keys.pooled,
+            source.pool,
+            policy,
+            len(plan.int_at),
+            len(plan.float_at),
+            plan.evaluated,
             self._pooled_results,
-        )  # fmt: skip
+        )
         self._live: LiveRows | None = None
         if plan.evaluated:
             self._live = LiveRows(self._arguments.width, self._arguments.pooled, source.pool)
@@ -71,7 +83,12 @@ class AggregateOperator(Operator):
         if live is not None and len(batch):
             live.grow(sweep.keys.capacity)
             records = np.empty((len(batch), VALUES + self._arguments.width), np.int64)
-            records[:, 0], records[:, 1], records[:, 2], records[:, VALUES:] = batch.lo, batch.hi, batch.weight, arguments
+            records[:, 0], records[:, 1], records[:, 2], records[:, VALUES:] = (
+                batch.lo,
+                batch.hi,
+                batch.weight,
+                arguments,
+            )
             live.apply(ids, records)
         evaluate = self._evaluate if live is not None else None
         pieces, _ = sweep.step(ids, batch.lo, batch.hi, values, tau, promise, evaluate)

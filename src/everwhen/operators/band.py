@@ -1,8 +1,8 @@
 """Bands: comparisons of one left column with one right column, so that partners lie in a range of values.
 
 Recognised in a condition's conjuncts: `left ± constant < right ± constant` with any of < <= > >= = between numeric,
-date, time or timestamp columns.  The band only narrows the candidates (bounds are widened to floats), the whole condition is
-still checked on them.
+date, time or timestamp columns.  The band only narrows the candidates (bounds are widened to floats), the whole
+condition is still checked on them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Band:
         return cls(at[0], at[1], *bands[at])
 
     def values(self, port: int, codec: RowCodec, rows: np.ndarray) -> np.ndarray:
-        """The compared values of a side's rows as floats; NaN, the largest of all, stands as infinity, and so do nulls."""
+        """The compared values of a side's rows as floats; NaN, the largest of all, stands as infinity, and so do
+        nulls."""
         values = self._floats(port, codec, rows)
         return np.where(np.isnan(values), np.inf, values)
 
@@ -68,7 +69,11 @@ class Band:
         values = self._floats(port, codec, rows)
         low, high = (values + self.low, values + self.high) if port == 0 else (values - self.high, values - self.low)
         with np.errstate(invalid="ignore"):
-            slack = (np.abs(values) + np.abs(self.low if np.isfinite(self.low) else 0.0) + np.abs(self.high if np.isfinite(self.high) else 0.0)) * 1e-12
+            slack = (
+                np.abs(values)
+                + np.abs(self.low if np.isfinite(self.low) else 0.0)
+                + np.abs(self.high if np.isfinite(self.high) else 0.0)
+            ) * 1e-12
         unknown = np.isnan(values)
         return np.where(unknown, -np.inf, low - slack), np.where(unknown, np.inf, high + slack)
 

@@ -123,6 +123,7 @@ class Operator(ABC):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a snapshot; called once, before the first step."""
+        assert not state, "an operator without state has nothing to restore"
 
     def waits_for(self, frontiers: Sequence[Frontier]) -> tuple[int, ...]:
         """The ports whose missing promises hold this operator's output back."""

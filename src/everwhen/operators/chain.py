@@ -1,8 +1,8 @@
 """Chain: the sink's memory.  It turns signed segments back into inserts and adjusts that name events exactly.
 
 A negative segment shortens an event said before (or removes it, or cuts a piece out of its middle: an adjust and an
-insert of the rest).  Kept are events said whose end is after the CTI.  A positive segment is always a new insert: chains
-never grow, so an event that has ended before the CTI can be forgotten.
+insert of the rest).  Kept are events said whose end is after the CTI.  A positive segment is always a new insert:
+chains never grow, so an event that has ended before the CTI can be forgotten.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from everwhen.operators.net import cancelled
 class Chain:
     """Changes and a promise in, elements out, the CTI last.
 
-    `disjoint`: within a step no two segments of a row overlap (so it is after a sweep); then they need no netting, and what
-    has ended before the promise needs no memory at all.  `ordered`: elements of a step come in the order of their sync times.
+    `disjoint`: within a step no two segments of a row overlap (so it is after a sweep); then they need no netting,
+    and what has ended before the promise needs no memory at all.  `ordered`: elements of a step come in the order of
+    their sync times.
     """
 
     def __init__(self, codec: RowCodec, disjoint: bool = False, ordered: bool = True) -> None:
@@ -97,7 +98,13 @@ class Chain:
         return out
 
     def _net_corrected(
-        self, keys: np.ndarray, offsets: np.ndarray, order: np.ndarray, lo: np.ndarray, hi: np.ndarray, weight: np.ndarray
+        self,
+        keys: np.ndarray,
+        offsets: np.ndarray,
+        order: np.ndarray,
+        lo: np.ndarray,
+        hi: np.ndarray,
+        weight: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Net the rows of which something is taken back; pieces of the others stay as they are."""
         group = np.repeat(np.arange(len(keys)), np.diff(offsets))

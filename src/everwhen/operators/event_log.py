@@ -1,4 +1,5 @@
-"""The multiset of events that an adjust may still name: kept until `ve < c`, and up to as many again until it is tidied."""
+"""The multiset of events that an adjust may still name: kept until `ve < c`, and up to as many again until it is
+tidied."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class EventLog:
         codec.pool.register(self)
 
     def apply(self, op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray, rows: np.ndarray) -> int:
-        """Take elements in arrival order; the position of the first adjust without its event (then nothing is taken), or -1."""
+        """Take elements in arrival order; the position of the first adjust without its event (then nothing is
+        taken), or -1."""
         n = len(op)
         if self._count + n > self._tidy_at:
             self._tidy(n)
@@ -47,9 +49,7 @@ class EventLog:
 
     def _tidy(self, more: int) -> None:
         """Drop what is forgotten; the next time comes when as much again has been added."""
-        self._count = kernel.compact(
-            self._cti, self._heads, self._after, self._vs, self._ve, self._rows, self._count
-        )
+        self._count = kernel.compact(self._cti, self._heads, self._after, self._vs, self._ve, self._rows, self._count)
         self._tidy_at = max(1024, 2 * (self._count + more))
         if self._tidy_at > len(self._vs):
             self._vs, self._ve = grown(self._vs, self._tidy_at, 0), grown(self._ve, self._tidy_at, 0)
@@ -67,7 +67,9 @@ class EventLog:
         """Events that can still be named."""
         ends = self._ve[: self._count]
         rows = int(((ends >= self._cti) & (ends != NEVER)).sum())
-        return StateSize(rows, self._vs.nbytes + self._ve.nbytes + self._rows.nbytes + self._after.nbytes + self._heads.nbytes)
+        return StateSize(
+            rows, self._vs.nbytes + self._ve.nbytes + self._rows.nbytes + self._after.nbytes + self._heads.nbytes
+        )
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         self._tidy(0)
@@ -80,8 +82,11 @@ class EventLog:
         self._tidy(0)
         n = self._count
         return {
-            "cti": self._cti, "vs": self._vs[:n].copy(), "ve": self._ve[:n].copy(), "rows": self.codec.decode(self._rows[:n]),
-        }  # fmt: skip
+            "cti": self._cti,
+            "vs": self._vs[:n].copy(),
+            "ve": self._ve[:n].copy(),
+            "rows": self.codec.decode(self._rows[:n]),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         self._cti = state["cti"]

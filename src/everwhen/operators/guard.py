@@ -1,8 +1,8 @@
 """The source guard: elements in arrival order in, legal changes out, or an error that names the line.
 
 It checks each element against what the stream has promised so far (also within the batch) and each adjust against the
-events that are there.  Kept is the multiset of events (vs, ve, row) until `ve < c`, strictly, because an event that ends
-at the CTI may still grow; for a source declared insert-only nothing is kept and an adjust is an error.
+events that are there.  Kept is the multiset of events (vs, ve, row) until `ve < c`, strictly, because an event that
+ends at the CTI may still grow; for a source declared insert-only nothing is kept and an adjust is an error.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ class Guard:
             self._check_events(batch, op, vs, ve, vnew, rows, data)
         elif (op == ADJUST).any():
             at = int(np.flatnonzero(batch.op == ADJUST)[0])
-            raise self._error(batch, at, "an adjust on a source that is declared insert-only", "declare it with insert_only=False")
+            raise self._error(
+                batch, at, "an adjust on a source that is declared insert-only", "declare it with insert_only=False"
+            )
         inserted = vs[op == INSERT]
         if len(inserted):
             self.tau = max(self.tau, int(inserted.max()))
@@ -122,14 +124,16 @@ class Guard:
             before = np.concatenate([[NEVER], running[:-1]])
             before = np.maximum(before, self.cti)
         else:
-            before, last = np.int64(self.cti), self.cti
+            before, last = np.full(len(op), self.cti, np.int64), self.cti
         sync = np.where(adjust, np.minimum(ve, vnew), vs)
-        wrong = data & ((sync < before) | (vs >= ve) | (vs < MIN_TIME) | (vs > MAX_TIME) | ((ve > MAX_TIME) & (ve != INF)))
+        wrong = data & (
+            (sync < before) | (vs >= ve) | (vs < MIN_TIME) | (vs > MAX_TIME) | ((ve > MAX_TIME) & (ve != INF))
+        )
         wrong |= adjust & ((vnew < vs) | ((vnew > MAX_TIME) & (vnew != INF)))
         wrong |= op > 4
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
-            self._explain_times(batch, at, int(sync[at]), int(before[at]) if before.ndim else int(before))
+            self._explain_times(batch, at, int(sync[at]), int(before[at]))
         return last
 
     def _explain_times(self, batch: ElementBatch, at: int, sync: int, cti: int) -> None:
@@ -137,11 +141,21 @@ class Guard:
         if op > 4:
             raise self._error(batch, at, f"unknown op {op}", "ops are insert, adjust, cti, punct, external_cti")
         if not MIN_TIME <= vs <= MAX_TIME or (ve > MAX_TIME and ve != INF):
-            raise self._error(batch, at, f"the lifetime [{show(vs)}, {show(ve)}) is out of range", f"finite times lie within ±{MAX_TIME}")
+            raise self._error(
+                batch,
+                at,
+                f"the lifetime [{show(vs)}, {show(ve)}) is out of range",
+                f"finite times lie within ±{MAX_TIME}",
+            )
         if vs >= ve:
             raise self._error(batch, at, f"the lifetime [{show(vs)}, {show(ve)}) is empty", "vs must be less than ve")
         if op == ADJUST and vnew < vs:
-            raise self._error(batch, at, f"an adjust to {show(vnew)}, before the event's start {show(vs)}", "vnew = vs removes the event")
+            raise self._error(
+                batch,
+                at,
+                f"an adjust to {show(vnew)}, before the event's start {show(vs)}",
+                "vnew = vs removes the event",
+            )
         if op == ADJUST and vnew > MAX_TIME and vnew != INF:
             raise self._error(batch, at, f"an adjust to {vnew} is out of range", f"finite times lie within ±{MAX_TIME}")
         what = "an adjust that changes" if op == ADJUST else "an insert that starts"
@@ -156,7 +170,9 @@ class Guard:
         for i, promise in fresh:
             for name in promise.match:
                 if name not in self.codec.schema:
-                    raise self._error(batch, i, f"a punctuation on the unknown attribute {name!r}", f"there is {self.codec.schema}")
+                    raise self._error(
+                        batch, i, f"a punctuation on the unknown attribute {name!r}", f"there is {self.codec.schema}"
+                    )
         if not fresh and not self.promises:
             return []
         data = batch.op <= ADJUST
@@ -167,19 +183,29 @@ class Guard:
                 hit &= _matching(promise, batch)
                 if hit.any():
                     at = int(np.flatnonzero(hit)[0])
-                    raise self._error(batch, at, f"an element that the punctuation {dict(promise.match)} had ruled out", "")
+                    raise self._error(
+                        batch, at, f"an element that the punctuation {dict(promise.match)} had ruled out", ""
+                    )
         return [promise for _, promise in fresh]
 
     def _check_events(
-        self, batch: ElementBatch, op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray, rows: np.ndarray, data: np.ndarray
+        self,
+        batch: ElementBatch,
+        op: np.ndarray,
+        vs: np.ndarray,
+        ve: np.ndarray,
+        vnew: np.ndarray,
+        rows: np.ndarray,
+        data: np.ndarray,
     ) -> None:
         """Every adjust finds its event."""
         missing = self._log.apply(op, vs, ve, vnew, rows)
         if missing >= 0:
             at = int(np.flatnonzero(data)[missing])
             row = dict(zip(self.codec.schema.names, (c[at].as_py() for c in batch.columns), strict=True))
+            lifetime = f"[{show(int(vs[missing]))}, {show(int(ve[missing]))})"
             raise self._error(
-                batch, at, f"an adjust of an event that is not there: [{show(int(vs[missing]))}, {show(int(ve[missing]))}) {row}",
+                batch, at, f"an adjust of an event that is not there: {lifetime} {row}",
                 "an adjust names the event's start, its present end and its whole row, after its insert",
             )  # fmt: skip
 
@@ -212,7 +238,12 @@ def _matching(promise: Promise, batch: ElementBatch) -> np.ndarray:
                     found = found | column.is_null().to_numpy(zero_copy_only=False)
                 hit &= found
             case Range():
-                for bound, compare in (("ge", pc.greater_equal), ("gt", pc.greater), ("le", pc.less_equal), ("lt", pc.less)):
+                for bound, compare in (
+                    ("ge", pc.greater_equal),
+                    ("gt", pc.greater),
+                    ("le", pc.less_equal),
+                    ("lt", pc.less),
+                ):
                     value = getattr(pattern, bound)
                     if value is not None:
                         verdict = compare(column, pa.scalar(value, column.type)).fill_null(False)

@@ -1,8 +1,8 @@
 """Hold: the final clip at the output of a plan that must never take anything back (`final`).
 
-Segments wait until the promise has passed them, corrections are cut out while they wait, and what is released is cut at the
-promise, because beyond it things may still change.  Kept are segments until `ve ≤ c`.  Unlike the sweep's clip it leaves the
-pieces of a row apart, as they came.
+Segments wait until the promise has passed them, corrections are cut out while they wait, and what is released is cut
+at the promise, because beyond it things may still change.  Kept are segments until `ve ≤ c`.  Unlike the sweep's
+clip it leaves the pieces of a row apart, as they came.
 """
 
 from __future__ import annotations
@@ -77,5 +77,3 @@ class HoldOperator(Operator):
         ids = self._keys.intern(self.codec.encode(state["rows"], state["n"]))
         self._live.grow(self._keys.capacity)
         self._live.restore(ids, state["live"], state["live"]["records"])
-
-

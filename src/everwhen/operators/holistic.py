@@ -52,7 +52,11 @@ def evaluate(
     found = np.zeros(requests, np.int64)
     function = aggregation.function
     if function == "count_distinct":
-        pairs = np.unique(np.stack([request, rows[:, codec.words + value]], axis=1), axis=0) if len(rows) else np.empty((0, 2), np.int64)
+        pairs = (
+            np.unique(np.stack([request, rows[:, codec.words + value]], axis=1), axis=0)
+            if len(rows)
+            else np.empty((0, 2), np.int64)
+        )
         return np.bincount(pairs[:, 0], minlength=requests).astype(np.int64), np.ones(requests, np.int64)
     if function == "user":
         return _user(aggregation.parameters[0], codec, requests, request, rows, weight, value)
@@ -101,7 +105,9 @@ def _quantile(
     if pa.types.is_floating(type_):
         values = np.ascontiguousarray(column_codes).view(np.float64)
     elif pa.types.is_decimal(type_):
-        values = np.array([float(v) for v in decode_column(column_codes, None, type_, codec.pool).to_pylist()], np.float64)
+        values = np.array(
+            [float(v) for v in decode_column(column_codes, None, type_, codec.pool).to_pylist()], np.float64
+        )
     else:
         values = column_codes.astype(np.float64)
     high = np.minimum(starts + low + 1, ends - 1)[some]
@@ -114,7 +120,13 @@ def _quantile(
 
 
 def _user(
-    user: UserAggregate, codec: RowCodec, requests: int, request: np.ndarray, rows: np.ndarray, weight: np.ndarray, column: int
+    user: UserAggregate,
+    codec: RowCodec,
+    requests: int,
+    request: np.ndarray,
+    rows: np.ndarray,
+    weight: np.ndarray,
+    column: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     type_ = codec.schema.types[column]
     values = decode_column(rows[:, codec.words + column], None, type_, codec.pool).to_pylist()

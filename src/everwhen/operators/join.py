@@ -2,9 +2,9 @@
 
     out = Δ1 ⋈ (S2 + Δ2)  +  S1 ⋈ Δ2
 
-The sweep area is chosen by the predicate: equal keys give a region per key; a comparison of two numeric columns (band or
-inequality) a list sorted by value; anything else, and the product, a plain list.  What an area cannot decide is checked on
-the candidate pairs, by columns and in bounded chunks.
+The sweep area is chosen by the predicate: equal keys give a region per key; a comparison of two numeric columns
+(band or inequality) a list sorted by value; anything else, and the product, a plain list.  What an area cannot
+decide is checked on the candidate pairs, by columns and in bounded chunks.
 
 Kept: side 1 until `ve ≤ c2`, side 2 until `ve ≤ c1`.
 """
@@ -58,7 +58,11 @@ class JoinOperator(Operator):
         self._key_codec = keys
         self._null_safe = null_safe
         self._residual = residual
-        self._band = Band.of(residual, left.schema, right.schema, codec.schema) if not left_keys and residual is not None else None
+        self._band = (
+            Band.of(residual, left.schema, right.schema, codec.schema)
+            if not left_keys and residual is not None
+            else None
+        )
         self._keys = KeyTable(keys.width, keys.pooled)
         left.pool.register(self._keys)
         self._live = tuple(LiveRows(side.width, side.pooled, side.pool) for side in self._sides)
@@ -95,7 +99,7 @@ class JoinOperator(Operator):
         else:
             keys = codec.select(batch.rows, at, self._key_codec)
             if not self._null_safe and keys[:, : self._key_codec.words].any():
-                known = ~keys[:, : self._key_codec.words].any(axis=1)
+                known = np.logical_not(keys[:, : self._key_codec.words].any(axis=1))
                 batch, keys = batch.take(known), keys[known]
             ids = self._keys.intern(keys)
         for live in self._live:
@@ -157,7 +161,9 @@ class JoinOperator(Operator):
         values = values[order]
         low, high = self._band.bounds(port, self._sides[port], batch.rows)
         while at < n:
-            mine, record, at = kernel.probe_band(batch.lo, batch.hi, low, high, at, n, start, order, values, regions.pool, CHUNK)
+            mine, record, at = kernel.probe_band(
+                batch.lo, batch.hi, low, high, at, n, start, order, values, regions.pool, CHUNK
+            )
             yield mine, record
 
     def _forget(self, candidates: Sequence[np.ndarray]) -> None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.errors import EverwhenError
-from everwhen.model.pool import Pool, is_pooled
+from everwhen.model.pool import is_pooled
 from everwhen.model.rows import RowCodec, float_codes
 
 ROWS: Final = ("rows", -1)
@@ -239,7 +239,13 @@ class LanePlan:
     def _extreme(self, column: int, type_: pa.DataType, function: str) -> Result | None:
         if is_pooled(type_) or pa.types.is_null(type_):
             return None
-        kind = 1 if pa.types.is_floating(type_) else 2 if pa.types.is_unsigned_integer(type_) and type_.bit_width == 64 else 0
+        kind = (
+            1
+            if pa.types.is_floating(type_)
+            else 2
+            if pa.types.is_unsigned_integer(type_) and type_.bit_width == 64
+            else 0
+        )
         if function == "min":
             kind = ~kind
         if (column, kind) not in self.extremes:
@@ -265,8 +271,14 @@ class LanePlan:
 
     def _limbs(self, code: np.ndarray, valid: np.ndarray | None, column: int) -> np.ndarray:
         type_ = self.arguments.schema.types[column]
-        array = self.arguments.pool.dictionary(type_).decode(np.ascontiguousarray(code), valid).cast(pa.decimal128(38, type_.scale))
-        words = np.frombuffer(array.buffers()[1], np.uint32, 4 * (len(array) + array.offset)).reshape(-1, 4)[array.offset :]
+        array = (
+            self.arguments.pool.dictionary(type_)
+            .decode(np.ascontiguousarray(code), valid)
+            .cast(pa.decimal128(38, type_.scale))
+        )
+        words = np.frombuffer(array.buffers()[1], np.uint32, 4 * (len(array) + array.offset)).reshape(-1, 4)[
+            array.offset :
+        ]
         limbs = words.astype(np.int64)
         limbs[:, 3] = words[:, 3].view(np.int32)
         if valid is not None:

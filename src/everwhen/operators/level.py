@@ -1,9 +1,14 @@
 """Coalesce: the canonical level form, in which a row's events are the maximal intervals of each multiplicity.
 
-The output is in event form: a changed interval is taken back whole and said again.  With `current` every change is said at
-once (the promise is the input's).  With `ended` and `final` an interval is held until nothing in order can prolong it, and in
-`final` until all earlier ones are out as well; then the promise is held at the oldest held start, and `longest` bounds how
-long that can take.  Kept are intervals until `ve < c`, strictly, because one that ends at the CTI may still grow.
+The output is in event form: a changed interval is taken back whole and said again.  With `current` every change is
+said at once (the promise is the input's).  With `ended` and `final` an interval is held until nothing in order can
+prolong it, and in `final` until all earlier ones are out as well; then the promise is held at the oldest held start,
+and `longest` bounds how long that can take.  Kept are intervals until `ve < c`, strictly, because one that ends at
+the CTI may still grow.
+
+With `longest`, an interval is said in pieces anchored at its start; kept is the whole interval, because which levels
+a later change prolongs depends on where they started.  Whether a piece has been said follows from the promise and
+the present, so it is not kept.
 """
 
 from __future__ import annotations
@@ -17,19 +22,22 @@ from everwhen.errors import QueryError
 from everwhen.model.changes import Changes, no_changes
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
-from everwhen.model.time import INF
+from everwhen.model.time import INF, MAX_TIME, NEVER
 from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.kernels import events as kernel
 from everwhen.operators.kernels.live import group_rows
 from everwhen.operators.kernels.tables import Calendar, KeyTable, Regions, grown
+from everwhen.operators.linear import MOST_LEVELS
 from everwhen.operators.net import cancelled
 
-SAID = 2
-"""The record's third column: whether the interval has been said."""
+Pieces = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Key ids, starts and ends."""
+
+_NO_KEYS = np.empty(0, np.int64)
 
 
 class CoalesceOperator(Operator):
-    """Level form of the input; records are `[lo, hi, said]` per row."""
+    """Level form of the input; records are whole intervals `[lo, hi]` per row."""
 
     keeps = "per row the intervals until ve < c, and those held back"
 
@@ -38,75 +46,117 @@ class CoalesceOperator(Operator):
         self._longest = longest or 0
         self._held = policy.emit in (Emit.ENDED, Emit.FINAL)
         self._ordered = policy.emit is Emit.FINAL
+        self._promise = NEVER
+        self._bound = NEVER
         self._keys = KeyTable(codec.width, codec.pooled)
         codec.pool.register(self._keys)
-        self._kept = Regions(3)
+        self._kept = Regions(2)
         self._ends = Calendar()
         self._slot = np.full(64, -1, np.int64)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
         cti = frontiers[0].time
-        out = self._apply(batch) if len(batch) else no_changes(self.codec)
+        bound = max(cti, tau) if self._held and not self._ordered else cti
+        touched, parts = self._apply(batch) if len(batch) else (_NO_KEYS, [])
         promise = cti
         if self._held:
-            released, oldest = self._release(cti if self._ordered else max(cti, tau))
-            out = cancelled(self.codec, [out, released])
-            promise = min(cti, oldest)
+            pieces = self._pieces(self._keys.ids())
+            key, lo, hi = pieces
+            # what starts before the promise is out; if it grows again, it is adjusted at once
+            held = self._growing(lo, hi, bound) & (lo >= self._promise)
+            if held.any():
+                promise = min(cti, int(lo[held].min()))
+            said = self._is_said(pieces, promise, bound)
+            fresh = np.ones(self._keys.capacity, np.bool_)
+            fresh[touched] = False
+            said &= ~(fresh[key] & self._is_said(pieces, self._promise, self._bound))
+            parts.append(self._changes(pieces, said, 1))
+        elif len(touched):
+            pieces = self._pieces(touched)
+            parts.append(self._changes(pieces, np.ones(len(pieces[0]), np.bool_), 1))
+        self._promise, self._bound = promise, bound
         self._forget(cti)
-        return Output(out, Frontier(promise))
+        return Output(cancelled(self.codec, parts) if parts else no_changes(self.codec), Frontier(promise))
 
-    def _apply(self, batch: Changes) -> Changes:
-        """New intervals of the touched rows; those that had been said are taken back if they changed."""
+    def _apply(self, batch: Changes) -> tuple[np.ndarray, list[Changes]]:
+        """New intervals of the touched rows; returns the rows' ids and all that had been said of them, taken back."""
         ids = self._keys.intern(batch.rows)
         capacity = self._keys.capacity
         self._kept.grow(capacity)
         self._ends.grow(capacity)
         self._slot = grown(self._slot, capacity, -1)
         keys, offsets, order = group_rows(ids, self._slot)
+        pieces = self._pieces(keys)
+        taken = self._changes(pieces, self._is_said(pieces, self._promise, self._bound), -1)
         old, old_offsets = self._kept.gather(keys)
         group = np.repeat(np.arange(len(keys)), np.diff(old_offsets))
         changes = np.stack([batch.lo, batch.hi, batch.weight], axis=1)[order]
-        both = np.concatenate([np.concatenate([old[:, :2], np.ones((len(old), 1), np.int64)], axis=1), changes])
+        both = np.concatenate([np.concatenate([old, np.ones((len(old), 1), np.int64)], axis=1), changes])
         both_group = np.concatenate([group, np.repeat(np.arange(len(keys)), np.diff(offsets))])
         by_group = np.argsort(both_group, kind="stable")
         all_offsets = np.searchsorted(both_group[by_group], np.arange(len(keys) + 1))
         new_offsets = np.empty(len(keys) + 1, np.int64)
-        new = kernel.levels(keys, all_offsets, both[by_group], new_offsets, self._longest)
+        new = kernel.levels(keys, all_offsets, both[by_group], new_offsets, 0)
         if self._longest and (new[:, 1] == INF).any():
-            raise QueryError("an infinite lifetime cannot be cut to a longest length; coalesce without one, or end it first")
-        new_group = np.repeat(np.arange(len(keys)), np.diff(new_offsets))
-        new[:, SAID] = 0 if self._held else 1
-        if self._held:
-            new[:, SAID] = _still_said(old, group, new, new_group)
-        self._kept.put(keys, new_offsets, new)
-        low = np.full(len(keys), INF, np.int64)
-        np.minimum.at(low, new_group, new[:, 1])
-        self._ends.schedule(keys, low)
-        rows = self._keys.codes
-        said, again = old[:, SAID] == 1, new[:, SAID] == 1
-        taken = _changes(self.codec, old[said], rows[keys[group[said]]], -1)
-        return cancelled(self.codec, [taken, _changes(self.codec, new[again], rows[keys[new_group[again]]], 1)])
+            raise QueryError(
+                "an infinite lifetime cannot be cut to a longest length; coalesce without one, or end it first"
+            )
+        self._put(keys, new_offsets, new[:, :2])
+        return keys, [taken]
 
-    def _release(self, bound: int) -> tuple[Changes, int]:
-        """Say the intervals that ended before `bound`; also the oldest start still held."""
-        ids = self._keys.ids()
-        records, offsets = self._kept.gather(ids)
-        group = np.repeat(np.arange(len(ids)), np.diff(offsets))
-        waiting = records[:, SAID] == 0
-        growing = waiting & (records[:, 1] >= bound) & (bound < INF)
+    def _pieces(self, keys: np.ndarray) -> Pieces:
+        """The intervals of keys, cut to the longest length; pieces that ended before the promise are left out."""
+        records, offsets = self._kept.gather(keys)
+        key = np.repeat(keys, np.diff(offsets))
+        lo, hi = records[:, 0].copy(), records[:, 1].copy()
+        if not self._longest:
+            return key, lo, hi
+        if self._promise > NEVER:
+            past = (min(self._promise, MAX_TIME) - lo) // self._longest - 1
+            lo = np.minimum(lo + np.maximum(past, 0) * self._longest, self._last_start(lo, hi))
+        n = -((lo - hi) // self._longest)
+        if len(n) and int(n.astype(np.float64).sum()) > MOST_LEVELS:
+            raise QueryError(f"cutting lifetimes to {self._longest} would make {n.sum():.3g} pieces in one step")
+        at = np.repeat(np.arange(len(n)), n)
+        k = np.arange(len(at)) - np.repeat(np.cumsum(n) - n, n)
+        start = lo[at] + k * self._longest
+        return key[at], start, np.minimum(start + self._longest, hi[at])
+
+    def _last_start(self, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
+        """Where the last piece of each interval starts."""
+        return hi - 1 - (hi - 1 - lo) % self._longest if self._longest else lo
+
+    def _growing(self, lo: np.ndarray, hi: np.ndarray, bound: int) -> np.ndarray:
+        """Which pieces something in order may still prolong, or has not reached yet."""
+        if bound == INF:
+            return np.zeros(len(lo), np.bool_)
+        growing = hi >= bound
         if self._longest:
             # a piece of full length does not grow: it is settled as soon as its end is reached
-            growing &= (records[:, 1] > bound) | (records[:, 1] - records[:, 0] < self._longest)
-        oldest = int(records[growing, 0].min()) if growing.any() else INF
-        free = waiting & ~growing
-        if self._ordered:
-            free &= records[:, 0] < oldest
-        held = waiting & ~free
-        oldest = int(records[held, 0].min()) if held.any() else INF
-        records[free, SAID] = 1
-        self._kept.put(ids, offsets, records)
-        return _changes(self.codec, records[free], self._keys.codes[ids[group[free]]], 1), oldest
+            growing &= (hi > bound) | (hi - lo < self._longest)
+        return growing
+
+    def _is_said(self, pieces: Pieces, promise: int, bound: int) -> np.ndarray:
+        """Which pieces are out, by the promise and the present: all that the promise covers, and what has ended."""
+        _, lo, hi = pieces
+        if not self._held:
+            return np.ones(len(lo), np.bool_)
+        said = (lo < promise) | (promise == INF)
+        return said if self._ordered or bound == NEVER else said | ~self._growing(lo, hi, bound)
+
+    def _changes(self, pieces: Pieces, picked: np.ndarray, weight: int) -> Changes:
+        key, lo, hi = (column[picked] for column in pieces)
+        return Changes(self.codec, lo, hi, np.full(len(lo), weight, np.int64), self._keys.codes[key])
+
+    def _put(self, keys: np.ndarray, offsets: np.ndarray, records: np.ndarray) -> None:
+        self._kept.put(keys, offsets, records)
+        low = np.full(len(keys), INF, np.int64)
+        np.minimum.at(low, np.repeat(np.arange(len(keys)), np.diff(offsets)), records[:, 1])
+        self._ends.schedule(keys, low)
+        gone = keys[self._kept.length[keys] == 0]
+        if len(gone):
+            self._keys.remove(gone)  # the codes stay readable until the next batch
 
     def _forget(self, cti: int) -> None:
         due = self._ends.before(cti)
@@ -114,13 +164,10 @@ class CoalesceOperator(Operator):
             return
         records, offsets = self._kept.gather(due)
         group = np.repeat(np.arange(len(due)), np.diff(offsets))
-        stay = (records[:, 1] >= cti) | (records[:, SAID] == 0)
-        records, group = records[stay], group[stay]
-        self._kept.put(due, np.searchsorted(group, np.arange(len(due) + 1)), records)
-        low = np.full(len(due), INF, np.int64)
-        np.minimum.at(low, group, records[:, 1])
-        self._ends.schedule(due, low)
-        self._keys.remove(due[self._kept.length[due] == 0])
+        stay = records[:, 1] >= cti
+        if self._ordered and self._promise < INF:  # held back for the sake of order
+            stay |= self._last_start(records[:, 0], records[:, 1]) >= self._promise
+        self._put(due, np.searchsorted(group[stay], np.arange(len(due) + 1)), records[stay])
 
     def state_size(self) -> StateSize:
         return StateSize(self._kept.rows, self._kept.nbytes + self._keys.nbytes + self._ends.nbytes)
@@ -128,31 +175,14 @@ class CoalesceOperator(Operator):
     def snapshot(self) -> dict[str, Any]:
         ids = self._keys.ids()
         records, offsets = self._kept.gather(ids)
-        return {"rows": self.codec.decode(self._keys.codes[ids]), "records": records, "offsets": offsets, "due": self._ends.due[ids]}
+        return {
+            "rows": self.codec.decode(self._keys.codes[ids]), "records": records, "offsets": offsets, "n": len(ids),
+            "promise": self._promise, "bound": self._bound,
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        ids = self._keys.intern(self.codec.encode(state["rows"], len(state["due"])))
+        self._promise, self._bound = state["promise"], state["bound"]
+        ids = self._keys.intern(self.codec.encode(state["rows"], state["n"]))
         self._kept.grow(self._keys.capacity)
         self._ends.grow(self._keys.capacity)
-        self._kept.put(ids, state["offsets"], state["records"])
-        self._ends.schedule(ids, state["due"])
-
-
-def _changes(codec: RowCodec, records: np.ndarray, rows: np.ndarray, weight: int) -> Changes:
-    return Changes(codec, records[:, 0].copy(), records[:, 1].copy(), np.full(len(records), weight, np.int64), rows)
-
-
-def _still_said(old: np.ndarray, group: np.ndarray, new: np.ndarray, new_group: np.ndarray) -> np.ndarray:
-    """Which new intervals had been said just so."""
-    table = KeyTable(3)
-    said = old[:, SAID] == 1
-    ids = table.intern(np.stack([group[said], old[said, 0], old[said, 1]], axis=1))
-    count = np.bincount(ids, minlength=table.capacity)
-    found = table.find(np.stack([new_group, new[:, 0], new[:, 1]], axis=1))
-    # equal intervals of one row: as many as were said
-    nth = np.zeros(len(new), np.int64)
-    order = np.argsort(found, kind="stable")
-    ranked = found[order]
-    starts = np.searchsorted(ranked, ranked)
-    nth[order] = np.arange(len(new)) - starts
-    return ((found >= 0) & (nth < count[np.maximum(found, 0)])).astype(np.int64)
+        self._put(ids, state["offsets"], state["records"])

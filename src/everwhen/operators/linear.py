@@ -1,7 +1,7 @@
 """Operators that are linear in segments: what they do to a sum of segments is the sum of what they do to each.
 
-They keep nothing, so a correction is treated like any other segment.  Filter, map and union leave lifetimes alone; windows,
-granularity and AlterLifetime map them, and map promises in the same way.
+They keep nothing, so a correction is treated like any other segment.  Filter, map and union leave lifetimes alone;
+windows, granularity and AlterLifetime map them, and map promises in the same way.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
 from everwhen.algebra.expr import Column, Expr
 from everwhen.errors import QueryError, TimeRangeError
@@ -23,7 +24,7 @@ MOST_LEVELS = 20_000_000
 """A window over long lifetimes has a level per instant; beyond so many per step it is surely not meant."""
 
 
-def evaluate(expr: Expr, codec: RowCodec, rows: np.ndarray):  # type: ignore[no-untyped-def]
+def evaluate(expr: Expr, codec: RowCodec, rows: np.ndarray) -> pa.Array:
     """An expression over coded rows, as an Arrow array; only the columns it reads are decoded."""
     columns = {name: codec.column(rows, codec.schema.index(name)) for name in expr.columns()}
     return expr.evaluate(columns, len(rows))
@@ -133,7 +134,7 @@ class TimeWindowOperator(Operator):
             if total > MOST_LEVELS:
                 raise QueryError(
                     f"a window over lifetimes counts every instant of them: this batch would need {total:.3g} levels. "
-                    "Put .istream() before the window to count each event once, or use .lifetime(length=...) on a source"
+                    "Put .istream() before the window to count each event once, or use .lifetime(length=…) on a source"
                 )
             at = np.repeat(np.arange(len(lo)), levels)
             k = np.arange(len(at)) - np.repeat(np.cumsum(levels) - levels, levels)
@@ -197,12 +198,16 @@ class ChopOperator(Operator):
         (batch,) = inputs
         if len(batch):
             if (batch.hi == INF).any():
-                raise QueryError("an infinite lifetime cannot be cut into pieces; end it first, e.g. with .lifetime(length=...)")
+                raise QueryError(
+                    "an infinite lifetime cannot be cut into pieces; end it first, e.g. with .lifetime(length=...)"
+                )
             n = -((batch.lo - batch.hi) // self._length)
             if (n > 1).any():
                 total = int(n.sum())
                 if total > MOST_LEVELS:
-                    raise QueryError(f"splitting into pieces of {self._length} would make {total:.3g} of them in one step")
+                    raise QueryError(
+                        f"splitting into pieces of {self._length} would make {total:.3g} of them in one step"
+                    )
                 at = np.repeat(np.arange(len(n)), n)
                 k = np.arange(len(at)) - np.repeat(np.cumsum(n) - n, n)
                 lo = batch.lo[at] + k * self._length

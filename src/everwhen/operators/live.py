@@ -45,7 +45,9 @@ class LiveRows:
             keys, offsets, order, records, regions.start, regions.length, regions.pool, regions.end, self.cti
         )
         if missing >= 0:
-            raise EverwhenError("a change takes back a row that is not there: the stream before this operator is not valid")
+            raise EverwhenError(
+                "a change takes back a row that is not there: the stream before this operator is not valid"
+            )
         regions.rows += int(regions.length[keys].sum()) - before
         self._ends.schedule(keys, self._soonest(keys))
         return keys

@@ -1,11 +1,11 @@
 """Count-based and partitioned windows: the last N rows, per partition (Krämer, 11.6.2, 11.6.3, 17.1.2).
 
 Rows of a partition are ranked by (instant, payload in column order, nulls first), never by arrival.  The row of rank r
-lives from the instant of rank ⌈r/A⌉·A until that of the first multiple of A which is at least r+N (A: the slide, 1 unless
-given).  A late row shifts the ends of the N rows before it; with a slide, every later rank.
+lives from the instant of rank ⌈r/A⌉·A until that of the first multiple of A which is at least r+N (A: the slide, 1
+unless given).  A late row shifts the ends of the N rows before it; with a slide, every later rank.
 
-Kept are, per partition, rows at or after the CTI and earlier ones whose end may still move: whose output end is not before
-the CTI; with a slide also how many were dropped, modulo A.  Partitions are not bounded by time.
+Kept are, per partition, rows at or after the CTI and earlier ones whose end may still move: whose output end is not
+before the CTI; with a slide also how many were dropped, modulo A.  Partitions are not bounded by time.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ class RowsOperator(Operator):
             starts = np.flatnonzero(np.concatenate([[True], ~same]))
             weight = np.add.reduceat(weight, starts)
             if (weight < 0).any():
-                raise EverwhenError("a change takes back a row that is not there: the stream before this operator is not valid")
+                raise EverwhenError(
+                    "a change takes back a row that is not there: the stream before this operator is not valid"
+                )
             starts = np.repeat(starts, weight)
             group, time, rows = group[starts], time[starts], rows[starts]
         elif len(group) == 1 and weight[0] != 1:
@@ -115,7 +117,9 @@ class RowsOperator(Operator):
         base = self._dropped[keys][group]
         rank = np.arange(len(records)) - offsets[group] + 1 + base
         enters, leaves = -(-rank // a) * a, -(-(rank + n) // a) * a
-        return self._instant(records, offsets, group, enters - base), self._instant(records, offsets, group, leaves - base)
+        return self._instant(records, offsets, group, enters - base), self._instant(
+            records, offsets, group, leaves - base
+        )
 
     def _instant(self, records: np.ndarray, offsets: np.ndarray, group: np.ndarray, rank: np.ndarray) -> np.ndarray:
         """The instant at which a partition reaches a rank among its kept rows (not yet: infinity)."""
@@ -131,7 +135,8 @@ class RowsOperator(Operator):
         self._ends.schedule(keys, first)
 
     def _forget(self, promise: int) -> None:
-        """Drop leading rows whose output end is before the promise.  They are a prefix: ends never decrease with rank."""
+        """Drop leading rows whose output end is before the promise.  They are a prefix: ends never decrease with
+        rank."""
         keys = self._ends.before(promise)
         if not len(keys):
             return
@@ -159,7 +164,11 @@ class RowsOperator(Operator):
 
     def restore(self, state: dict[str, Any]) -> None:
         n = len(state["offsets"]) - 1
-        ids = self._keys.intern(self._key_codec.encode(state["keys"], n) if self._partition_at else np.zeros((n, self._key_codec.width), np.int64))
+        ids = self._keys.intern(
+            self._key_codec.encode(state["keys"], n)
+            if self._partition_at
+            else np.zeros((n, self._key_codec.width), np.int64)
+        )
         capacity = self._keys.capacity
         self._kept.grow(capacity)
         self._ends.grow(capacity)

@@ -1,11 +1,11 @@
 """A keyed sweep: per key a piecewise constant state over time, changed by segments, emitted by policy.
 
 This is the one mechanism behind aggregation, duplicate elimination, difference and its relatives, and behind the clip
-at the output: they differ in what a lane counts and in what a piece means.  Kept are, per key, the lanes in force at the
-CTI and the edges after it; a key is gone when nothing of it is alive and no edge is left.
+at the output: they differ in what a lane counts and in what a piece means.  Kept are, per key, the lanes in force at
+the CTI and the edges after it; a key is gone when nothing of it is alive and no edge is left.
 
-Due keys are found by a calendar (new pieces to say because τ or θ moved on, cuts because a promise moved on, edges to fold),
-so a step costs what it changes, not what there is.
+Due keys are found by a calendar (new pieces to say because τ or θ moved on, cuts because a promise moved on, edges
+to fold), so a step costs what it changes, not what there is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _NO_INTS = np.empty(0, np.int64)
 class Pieces:
     """Where the answer changed, per key in the order of time.
 
-    `head`: key id, lo, hi, 1 if something had been said + 2 if something is to be said; and the lanes of both (zeros: nothing).
+    `head`: key id, lo, hi, 1 if something had been said + 2 if something is to be said; and the lanes of both
+    (zeros: nothing).
     """
 
     head: np.ndarray
@@ -142,7 +143,18 @@ class Sweep:
         if len(due):
             self.edges -= int(self._length[due].sum())
         dead = kernel.fold(
-            keys, new_start, new_length, promise, mode, now, promise, ni, self._start, self._length, self._pool, next_visit
+            keys,
+            new_start,
+            new_length,
+            promise,
+            mode,
+            now,
+            promise,
+            ni,
+            self._start,
+            self._length,
+            self._pool,
+            next_visit,
         )
         self._calendar.schedule(keys, next_visit)
         self.edges += int(self._length[keys].sum())
@@ -164,7 +176,14 @@ class Sweep:
         return due
 
     def _evaluate(
-        self, evaluate: Evaluate, keys: np.ndarray, start: np.ndarray, length: np.ndarray, mode: int, now: int, promise: int
+        self,
+        evaluate: Evaluate,
+        keys: np.ndarray,
+        start: np.ndarray,
+        length: np.ndarray,
+        mode: int,
+        now: int,
+        promise: int,
     ) -> None:
         found = kernel.pending(keys, start, length, mode, now, promise, self.cti, self._pool, self._known)
         if len(found):
@@ -201,7 +220,9 @@ class Sweep:
         """Everything by key, in the order of `keys.ids()`; key rows are the caller's to decode."""
         ids = self.keys.ids()
         length = self._length[ids]
-        at = np.repeat(self._start[ids] - np.concatenate([[0], np.cumsum(length)[:-1]]) if len(ids) else _NO_INTS, length)
+        at = np.repeat(
+            self._start[ids] - np.concatenate([[0], np.cumsum(length)[:-1]]) if len(ids) else _NO_INTS, length
+        )
         at = at + np.arange(len(at))
         return {
             "cti": self.cti, "tau": self.tau, "length": length, "edges": self._pool[at], "known": self._known[at],

@@ -1,8 +1,8 @@
 """Lowering: logical nodes to a graph of operators, shared nodes once.
 
-A node can be asked for in two forms.  *Segments* are what almost all operators take.  *Events* (whole events, taken back
-and said again) are what AlterLifetime, Deletes and the sink of a plan that only filters and maps take, because there the
-boundaries of events matter.  `Net` leads from the second to the first.
+A node can be asked for in two forms.  *Segments* are what almost all operators take.  *Events* (whole events, taken
+back and said again) are what AlterLifetime, Deletes and the sink of a plan that only filters and maps take, because
+there the boundaries of events matter.  `Net` leads from the second to the first.
 
 Derived operators are composed here from basic ones, as in the thesis (8.1.9): a semi-join is a join with the distinct
 partners, an anti-join what the semi-join leaves, an outer join both sides' rest padded with nulls; Istream and Dstream
@@ -88,9 +88,7 @@ def lower(queries: Mapping[str, n.Node], emit: Emit, pool: Pool | None = None) -
     """Operators for named queries; nodes that queries share are computed once."""
     lowering = _Lowering(emit, pool or Pool())
     sinks = tuple(lowering.sink(name, node) for name, node in queries.items())
-    return PhysicalPlan(
-        lowering.pool, lowering.sources, lowering.codecs, tuple(lowering.operators), sinks
-    )
+    return PhysicalPlan(lowering.pool, lowering.sources, lowering.codecs, tuple(lowering.operators), sinks)
 
 
 @dataclass
@@ -128,7 +126,8 @@ class _Lowering:
         return Port(operator=len(self.operators) - 1)
 
     def policy(self, top: bool) -> Policy:
-        """Only what faces the sink says an open piece without an end: operators above need to know how far it reaches."""
+        """Only what faces the sink says an open piece without an end: operators above need to know how far it
+        reaches."""
         return Policy(self.emit, open_end=top)
 
     def lower(self, node: n.Node, form: Form, top: bool = False) -> Port:
@@ -151,15 +150,17 @@ class _Lowering:
                 operator = MapOperator(columns, self.codec(input.schema), codec)
                 return self.place("map", operator, self.lower(input, "events"))
             case n.Union(left, right):
-                return self.place("union", UnionOperator(codec), self.lower(left, "events"), self.lower(right, "events"))
+                return self.place(
+                    "union", UnionOperator(codec), self.lower(left, "events"), self.lower(right, "events")
+                )
             case n.AlterLifetime(input, hop, shift, length):
-                operator = AlterLifetimeOperator(hop, shift, length, codec)
-                return self.place("alter lifetime", operator, self.lower(input, "events"))
+                altered = AlterLifetimeOperator(hop, shift, length, codec)
+                return self.place("alter lifetime", altered, self.lower(input, "events"))
             case n.Deletes(input):
                 return self.place("deletes", DeletesOperator(codec), self.lower(input, "events"))
             case n.Coalesce(input, longest):
-                operator = CoalesceOperator(longest, codec, self.policy(False))
-                return self.place("coalesce", operator, self.lower(input, "segments"))
+                levels = CoalesceOperator(longest, codec, self.policy(False))
+                return self.place("coalesce", levels, self.lower(input, "segments"))
         raise AssertionError(f"{type(node).__name__} has no event form")
 
     def _source(self, node: n.Source, form: Form) -> Port:
@@ -198,8 +199,8 @@ class _Lowering:
                 ports = self.lower(left, "segments"), self.lower(right, "segments")
                 return self.place(kind.replace("_", " "), CountsOperator(kind, codec, policy), *ports)
             case n.Aggregate(input, keys, aggregations):
-                operator = AggregateOperator(keys, aggregations, self.codec(input.schema), codec, policy)
-                return self.place("aggregate", operator, self.lower(input, "segments"))
+                groups = AggregateOperator(keys, aggregations, self.codec(input.schema), codec, policy)
+                return self.place("aggregate", groups, self.lower(input, "segments"))
             case n.RelationToStream(input, kind):
                 return self._relation_to_stream(self.lower(input, "segments"), kind, codec, policy)
             case n.Split(input, length):

@@ -96,7 +96,9 @@ class LocalRuntime:
             raise QueryError("the runtime is closed: no more input is possible")
         unknown = set(batches) - set(self._guards)
         if unknown:
-            raise QueryError(f"there is no input {', '.join(sorted(unknown))}; there is {', '.join(sorted(self._guards))}")
+            raise QueryError(
+                f"there is no input {', '.join(sorted(unknown))}; there is {', '.join(sorted(self._guards))}"
+            )
         return self._epoch({name: self._guards[name].step(batch) for name, batch in batches.items()})
 
     def close(self) -> dict[str, ElementBatch]:
@@ -186,10 +188,18 @@ class LocalRuntime:
             waits = placed.operator.waits_for(self._frontiers[at])
             found.append(
                 OperatorMetadata(
-                    f"{at} {placed.name}", rows_in, rows_out, rows_in / elapsed, rows_out / elapsed,
-                    rows_out / rows_in if rows_in else 0.0, size.rows, size.bytes, self._outputs[at].frontier.time,
-                    placed.operator.keeps, tuple(self._port_name(placed.inputs[p]) for p in waits),
-                )  # fmt: skip
+                    f"{at} {placed.name}",
+                    rows_in,
+                    rows_out,
+                    rows_in / elapsed,
+                    rows_out / elapsed,
+                    rows_out / rows_in if rows_in else 0.0,
+                    size.rows,
+                    size.bytes,
+                    self._outputs[at].frontier.time,
+                    placed.operator.keeps,
+                    tuple(self._port_name(placed.inputs[p]) for p in waits),
+                )
             )
         return found
 
@@ -234,5 +244,3 @@ def _emit(text: str) -> Emit:
     if found is Emit.ALL:
         raise QueryError(f"the emission policy 'all' comes with the consistency levels; there are {names}")
     return found
-
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -33,7 +33,8 @@ STRONG = Consistency("strong", Emit.FINAL)
 MIDDLE = Consistency("middle", Emit.CURRENT)
 """Answer at once, correct later."""
 
-Input = Iterable[Element] | ElementBatch | Iterable[ElementBatch] | pa.Table | pa.RecordBatch | str | Path
+Input = Any
+"""Elements, element batches, an Arrow table, or the path of a file of elements."""
 
 
 def run(
@@ -48,8 +49,8 @@ def run(
     """The elements of the query's answer, as they come.
 
     Inputs are read round-robin, `batch` elements of each in turn: elements, element batches, Arrow tables, or paths of
-    JSON lines or Parquet files.  The end of an input means CTI(∞) on it, unless `open`: then the output is what a query that
-    is still running would have said by now.
+    JSON lines or Parquet files.  The end of an input means CTI(∞) on it, unless `open`: then the output is what a
+    query that is still running would have said by now.
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"x": "int64"})
@@ -81,10 +82,14 @@ def run_batches(
     runtime = LocalRuntime(query, consistency.emit if emit is None else emit)
     missing = set(runtime.inputs) - set(inputs)
     if missing:
-        raise QueryError(f"no input for {', '.join(sorted(missing))}; the query reads {', '.join(sorted(runtime.inputs))}")
+        raise QueryError(
+            f"no input for {', '.join(sorted(missing))}; the query reads {', '.join(sorted(runtime.inputs))}"
+        )
     unknown = set(inputs) - set(runtime.inputs)
     if unknown:
-        raise QueryError(f"the query does not read {', '.join(sorted(unknown))}; it reads {', '.join(sorted(runtime.inputs))}")
+        raise QueryError(
+            f"the query does not read {', '.join(sorted(unknown))}; it reads {', '.join(sorted(runtime.inputs))}"
+        )
     readers = {name: _batches(inputs[name], runtime.schema_of(name), batch, name) for name in runtime.inputs}
     while readers:
         epoch: dict[str, ElementBatch] = {}

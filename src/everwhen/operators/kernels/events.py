@@ -13,7 +13,7 @@ _INF: Final = np.int64(INF)
 
 
 @njit(cache=True)
-def net(keys, offsets, order, lo, hi, weight):  # type: ignore[no-untyped-def]
+def net(keys, offsets, order, lo, hi, weight):
     """The sum of signed segments per key as disjoint segments: key, lo, hi, weight (never zero)."""
     total = 2 * len(order)
     out = np.empty((total + 1, 4), np.int64)
@@ -61,12 +61,12 @@ def net(keys, offsets, order, lo, hi, weight):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def chain(keys, offsets, order, lo, hi, weight, start, length, pool, end, c):  # type: ignore[no-untyped-def]
+def chain(keys, offsets, order, lo, hi, weight, start, length, pool, end, c):
     """Turn signed segments of rows into inserts and adjusts of the events said before.
 
     Regions hold the events said, `[vs, ve]` a record.  The new regions are written behind `end`.  Output records are
-    key, vs, ve, vnew (-1 in the last column: an insert, 1: an adjust).  The position of a segment that takes back what was
-    never said is returned as the last value (-1: none).
+    key, vs, ve, vnew (-1 in the last column: an insert, 1: an adjust).  The position of a segment that takes back
+    what was never said is returned as the last value (-1: none).
     """
     cap = 2 * len(order) + 64
     out = np.empty((cap, 5), np.int64)
@@ -161,7 +161,7 @@ def chain(keys, offsets, order, lo, hi, weight, start, length, pool, end, c):  #
 
 
 @njit(cache=True)
-def assemble(records, codes, over, lo, hi, rows, size):  # type: ignore[no-untyped-def]
+def assemble(records, codes, over, lo, hi, rows, size):
     """What the chain said and what needs no chain, as one: records op, vs, ve, vnew, and rows."""
     width = rows.shape[1]
     head = np.empty((size, 4), np.int64)
@@ -188,7 +188,7 @@ def assemble(records, codes, over, lo, hi, rows, size):  # type: ignore[no-untyp
 
 
 @njit(cache=True)
-def drop_ended(keys, start, length, pool, end_column, c, soonest):  # type: ignore[no-untyped-def]
+def drop_ended(keys, start, length, pool, end_column, c, soonest):
     """Drop records whose end is at or before `c`, in place; per key the soonest end left (INF: none)."""
     width = pool.shape[1]
     dropped = 0
@@ -211,7 +211,7 @@ def drop_ended(keys, start, length, pool, end_column, c, soonest):  # type: igno
 
 
 @njit(cache=True)
-def levels(keys, offsets, records, out_offsets, longest):  # type: ignore[no-untyped-def]
+def levels(keys, offsets, records, out_offsets, longest):
     """The level form of signed records `[lo, hi, weight]` per key: maximal intervals, level k where the sum is ≥ k.
 
     Level k opens where the sum rises to k and closes where it falls below: last opened, first closed.  Intervals longer

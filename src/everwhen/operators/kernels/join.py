@@ -7,7 +7,7 @@ from numba import njit
 
 
 @njit(cache=True)
-def probe(ids, lo, hi, first, last, start, length, pool, cap):  # type: ignore[no-untyped-def]
+def probe(ids, lo, hi, first, last, start, length, pool, cap):
     """Pairs (change, record) of one key whose lifetimes overlap, for changes `first`…`last`.
 
     Stops after the change with which `cap` pairs are reached; returns the pairs and where to go on.
@@ -41,7 +41,7 @@ def probe(ids, lo, hi, first, last, start, length, pool, cap):  # type: ignore[n
 
 
 @njit(cache=True)
-def probe_band(lo, hi, low, high, first, last, s, order, values, pool, cap):  # type: ignore[no-untyped-def]
+def probe_band(lo, hi, low, high, first, last, s, order, values, pool, cap):
     """Pairs whose lifetimes overlap and whose record's value (sorted in `values`) lies in `[low, high]`."""
     left = np.empty(1024, np.int64)
     right = np.empty(1024, np.int64)

@@ -21,7 +21,7 @@ VALUES: Final = 3
 
 
 @njit(cache=True)
-def group_rows(kid, slot):  # type: ignore[no-untyped-def]
+def group_rows(kid, slot):
     """Positions of a batch grouped by key, in batch order: keys, offsets, positions.  `slot` is scratch (-1)."""
     n = len(kid)
     keys = np.empty(n, np.int64)
@@ -50,7 +50,7 @@ def group_rows(kid, slot):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _same(pool, at, batch, i, width):  # type: ignore[no-untyped-def]
+def _same(pool, at, batch, i, width):
     for c in range(VALUES, width):
         if pool[at, c] != batch[i, c]:
             return False
@@ -58,7 +58,7 @@ def _same(pool, at, batch, i, width):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def apply(keys, offsets, order, batch, start, length, pool, end, c):  # type: ignore[no-untyped-def]
+def apply(keys, offsets, order, batch, start, length, pool, end, c):
     """Write the new regions of keys behind `end`: what is alive after `c`, plus the batch.
 
     Returns the new end and the position of a negative segment that nothing covers (-1: none).
@@ -141,7 +141,7 @@ def apply(keys, offsets, order, batch, start, length, pool, end, c):  # type: ig
 
 
 @njit(cache=True)
-def expire(keys, start, length, pool, c, soonest):  # type: ignore[no-untyped-def]
+def expire(keys, start, length, pool, c, soonest):
     """Drop records that end at or before `c`, in place; per key the soonest end that is left (INF: none)."""
     width = pool.shape[1]
     dropped = 0
@@ -164,8 +164,9 @@ def expire(keys, start, length, pool, c, soonest):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, inline="always")
-def _order_code(code, kind):  # type: ignore[no-untyped-def]
-    """Codes so that their integer order is the values' order: kind 1 floats, 2 unsigned, 0 as they are; negative: reversed."""
+def _order_code(code, kind):
+    """Codes so that their integer order is the values' order: kind 1 floats, 2 unsigned, 0 as they are; negative:
+    reversed."""
     k = kind if kind >= 0 else ~kind
     if k == 1 and code < 0:
         code ^= np.int64(0x7FFFFFFFFFFFFFFF)
@@ -175,8 +176,9 @@ def _order_code(code, kind):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def extremes(keys, times, start, length, pool, columns, kinds, words, bits):  # type: ignore[no-untyped-def]
-    """Per request (grouped by key, ascending times) and column the largest order code alive (smallest possible: none)."""
+def extremes(keys, times, start, length, pool, columns, kinds, words, bits):
+    """Per request (grouped by key, ascending times) and column the largest order code alive (smallest possible:
+    none)."""
     n = len(keys)
     nc = len(columns)
     none = np.int64(-0x8000000000000000)
@@ -219,7 +221,7 @@ def extremes(keys, times, start, length, pool, columns, kinds, words, bits):  # 
 
 
 @njit(cache=True)
-def _heap_sweep(i, j, times, s, order, pool, column, kind, word, bit, out, c):  # type: ignore[no-untyped-def]
+def _heap_sweep(i, j, times, s, order, pool, column, kind, word, bit, out, c):
     """One pass over records by start, with a heap of (order code, end) from which the ended fall lazily."""
     heap_v = np.empty(len(order), np.int64)
     heap_e = np.empty(len(order), np.int64)
@@ -265,7 +267,7 @@ def _heap_sweep(i, j, times, s, order, pool, column, kind, word, bit, out, c):  
 
 
 @njit(cache=True)
-def pairs(keys, times, start, length, pool):  # type: ignore[no-untyped-def]
+def pairs(keys, times, start, length, pool):
     """All (request, record) with the record alive at the request's instant."""
     total = 0
     for r in range(len(keys)):

@@ -1,7 +1,7 @@
 """The guard's log of events: appended in arrival order, found again by hash, forgotten in bulk.
 
-An event is an entry (vs, ve, row); entries with the same hash form a chain, the newest first.  An entry that is gone has
-`ve` = -∞.  Nothing is searched on insert, so an insert costs a few sequential writes and one random one.
+An event is an entry (vs, ve, row); entries with the same hash form a chain, the newest first.  An entry that is gone
+has `ve` = -∞.  Nothing is searched on insert, so an insert costs a few sequential writes and one random one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _GONE: Final = np.int64(NEVER)
 
 
 @njit(cache=True, inline="always")
-def _hash(vs, ve, row):  # type: ignore[no-untyped-def]
+def _hash(vs, ve, row):
     h = (np.uint64(vs) ^ np.uint64(0x243F6A8885A308D3)) * np.uint64(0x9E3779B97F4A7C15)
     h ^= h >> np.uint64(29)
     h = (h ^ np.uint64(ve)) * np.uint64(0x9E3779B97F4A7C15)
@@ -28,8 +28,9 @@ def _hash(vs, ve, row):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def apply(op, vs, ve, vnew, rows, heads, after, log_vs, log_ve, log_rows, count, killed):  # type: ignore[no-untyped-def]
-    """Append inserts and move adjusted events.  Returns the new count and the first adjust without its event (-1: none).
+def apply(op, vs, ve, vnew, rows, heads, after, log_vs, log_ve, log_rows, count, killed):
+    """Append inserts and move adjusted events.  Returns the new count and the first adjust without its event (-1:
+    none).
 
     On such an error everything is as it was before.  `killed` is scratch, one entry per element.
     """
@@ -83,7 +84,7 @@ def apply(op, vs, ve, vnew, rows, heads, after, log_vs, log_ve, log_rows, count,
 
 
 @njit(cache=True)
-def compact(cti, heads, after, log_vs, log_ve, log_rows, count):  # type: ignore[no-untyped-def]
+def compact(cti, heads, after, log_vs, log_ve, log_rows, count):
     """Drop what is gone or ended before `cti`, in place, and chain the rest anew.  Returns how many are left."""
     mask = np.uint64(len(heads) - 1)
     heads[:] = -1

@@ -7,7 +7,7 @@ from numba import njit
 
 
 @njit(cache=True)
-def said_and_to_say(head, old, new):  # type: ignore[no-untyped-def]
+def said_and_to_say(head, old, new):
     """What is taken back, then what is said: records key, lo, hi, weight, and the lanes of each."""
     n = len(head)
     width = old.shape[1]
@@ -42,7 +42,7 @@ def said_and_to_say(head, old, new):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def weighted(head, weight):  # type: ignore[no-untyped-def]
+def weighted(head, weight):
     """Pieces with the change of a multiplicity: records key, lo, hi, weight (never zero)."""
     out = np.empty((len(head), 4), np.int64)
     count = 0

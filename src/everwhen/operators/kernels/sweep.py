@@ -1,10 +1,10 @@
 """The sweep over edges: piecewise constant state per key, changed by signed segments, emitted by policy.
 
-Per key the state is a sorted run of *edges*: a time and the accumulated lanes that hold from then to the next edge.  The
-first is the *base*: the last edge at or before the CTI (nothing, at -∞, to begin with).  An edge is one row of 64-bit words:
-the time, then integers (exact), then floats in twice the precision (a high and a low part each, so that sums hardly depend
-on batching), then *evaluated* lanes that someone else fills in (min, max, quantiles …).  Integers and floats are two views
-of the same memory.
+Per key the state is a sorted run of *edges*: a time and the accumulated lanes that hold from then to the next edge.
+The first is the *base*: the last edge at or before the CTI (nothing, at -∞, to begin with).  An edge is one row of
+64-bit words: the time, then integers (exact), then floats in twice the precision (a high and a low part each, so
+that sums hardly depend on batching), then *evaluated* lanes that someone else fills in (min, max, quantiles …).
+Integers and floats are two views of the same memory.
 
 A step is two passes.  `merge` writes the new edges of each touched key beside the old ones.  `emit` then compares what
 had been said with what is to be said now, clipped by the emission policy on both sides, and reports only the pieces
@@ -36,7 +36,7 @@ _NEVER: Final = np.int64(NEVER)
 
 
 @njit(cache=True, inline="always")
-def _add(hi, lo, dh, dl):  # type: ignore[no-untyped-def]
+def _add(hi, lo, dh, dl):
     """(hi, lo) + (dh, dl) in twice the precision."""
     s = hi + dh
     b = s - hi
@@ -46,7 +46,7 @@ def _add(hi, lo, dh, dl):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def group_edges(kid, lo, hi, values, values_f, ni, na, slot):  # type: ignore[no-untyped-def]
+def group_edges(kid, lo, hi, values, values_f, ni, na, slot):
     """Segments as consolidated edge deltas, grouped by key and sorted by time.
 
     The first `ni` of `na` added lanes are integers.  `slot` is scratch, one entry per key id, all -1 (and left so).
@@ -112,14 +112,18 @@ def group_edges(kid, lo, hi, values, values_f, ni, na, slot):  # type: ignore[no
                     for j in range(ni):
                         ed[out, j] += values[r, j]
                     for j in range(ni, na, 2):
-                        ef[out, j], ef[out, j + 1] = _add(ef[out, j], ef[out, j + 1], values_f[r, j], values_f[r, j + 1])
+                        ef[out, j], ef[out, j + 1] = _add(
+                            ef[out, j], ef[out, j + 1], values_f[r, j], values_f[r, j + 1]
+                        )
                 else:
                     refs -= 1
                     r = ~r
                     for j in range(ni):
                         ed[out, j] -= values[r, j]
                     for j in range(ni, na, 2):
-                        ef[out, j], ef[out, j + 1] = _add(ef[out, j], ef[out, j + 1], -values_f[r, j], -values_f[r, j + 1])
+                        ef[out, j], ef[out, j + 1] = _add(
+                            ef[out, j], ef[out, j + 1], -values_f[r, j], -values_f[r, j + 1]
+                        )
                 x += 1
             er[out] = refs
             open_ += refs
@@ -131,7 +135,7 @@ def group_edges(kid, lo, hi, values, values_f, ni, na, slot):  # type: ignore[no
 
 
 @njit(cache=True)
-def _sort(time, ref, a, b):  # type: ignore[no-untyped-def]
+def _sort(time, ref, a, b):
     """Sort a run by time: by insertion if it is short."""
     if b - a <= 48:
         for x in range(a + 1, b):
@@ -151,7 +155,7 @@ def _sort(time, ref, a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def merge(keys, offsets, et, ed, ef, er, ni, na, start, length, pool, pool_f, known, end, new_start, new_length, prune):  # type: ignore[no-untyped-def]
+def merge(keys, offsets, et, ed, ef, er, ni, na, start, length, pool, pool_f, known, end, new_start, new_length, prune):
     """Write the new edges of each key behind `end`; the old ones stay where they are.  Returns the new end."""
     width = pool.shape[1]
     delta = np.empty(na, np.int64)
@@ -229,7 +233,7 @@ def merge(keys, offsets, et, ed, ef, er, ni, na, start, length, pool, pool_f, kn
 
 
 @njit(cache=True, inline="always")
-def _after(pool, s, n, t):  # type: ignore[no-untyped-def]
+def _after(pool, s, n, t):
     """The position of the first of the sorted edges that is later than `t`; at least one is not."""
     a = s + 1
     b = s + n
@@ -243,7 +247,7 @@ def _after(pool, s, n, t):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _frontier(pool, s, n, mode, tau, m):  # type: ignore[no-untyped-def]
+def _frontier(pool, s, n, mode, tau, m):
     if mode == CUT:
         return tau
     if mode == INFINITE:
@@ -255,7 +259,7 @@ def _frontier(pool, s, n, mode, tau, m):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def pending(keys, s, n, mode, tau, m, c, pool, known):  # type: ignore[no-untyped-def]
+def pending(keys, s, n, mode, tau, m, c, pool, known):
     """The pieces to be said now whose evaluated lanes are not known: records key, edge, instant."""
     out = np.empty((64, 3), np.int64)
     count = 0
@@ -278,14 +282,14 @@ def pending(keys, s, n, mode, tau, m, c, pool, known):  # type: ignore[no-untype
 
 
 @njit(cache=True)
-def _bigger(a, size):  # type: ignore[no-untyped-def]
+def _bigger(a, size):
     b = np.empty((size, a.shape[1]), np.int64)
     b[: len(a)] = a
     return b
 
 
 @njit(cache=True, inline="always")
-def _alive(pool, at, ni):  # type: ignore[no-untyped-def]
+def _alive(pool, at, ni):
     for c in range(1, 1 + ni):
         if pool[at, c] != 0:
             return True
@@ -293,10 +297,11 @@ def _alive(pool, at, ni):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def emit(keys, os, on, ns, nn, first, last, mode, tau0, m0, tau1, m1, ni, pool, expected):  # type: ignore[no-untyped-def]
+def emit(keys, os, on, ns, nn, first, last, mode, tau0, m0, tau1, m1, ni, pool, expected):
     """The pieces in which what was said differs from what is to be said.
 
-    Per piece: `head` = key, lo, hi, 1 if something was said + 2 if something is to be said; and the old and the new lanes.
+    Per piece: `head` = key, lo, hi, 1 if something was said + 2 if something is to be said; and the old and the new
+    lanes.
     """
     width = pool.shape[1] - 1
     cap = expected
@@ -329,9 +334,9 @@ def emit(keys, os, on, ns, nn, first, last, mode, tau0, m0, tau1, m1, ni, pool, 
         mine = count
         while p < top:
             q = min(min(o_next, w_next), top)
-            if F0 > p:
+            if p < F0:
                 q = min(q, F0)
-            if F1 > p:
+            if p < F1:
                 q = min(q, F1)
             said = p < F0 and _alive(pool, o - 1, ni)
             to_say = p < F1 and _alive(pool, w - 1, ni)
@@ -346,7 +351,9 @@ def emit(keys, os, on, ns, nn, first, last, mode, tau0, m0, tau1, m1, ni, pool, 
                 extend = count > mine and head[count - 1, 2] == p and head[count - 1, 3] == flags
                 if extend:
                     for c in range(width):
-                        if (said and pool[o - 1, 1 + c] != old[count - 1, c]) or (to_say and pool[w - 1, 1 + c] != new[count - 1, c]):
+                        if (said and pool[o - 1, 1 + c] != old[count - 1, c]) or (
+                            to_say and pool[w - 1, 1 + c] != new[count - 1, c]
+                        ):
                             extend = False
                             break
                 if extend:
@@ -378,7 +385,7 @@ def emit(keys, os, on, ns, nn, first, last, mode, tau0, m0, tau1, m1, ni, pool, 
 
 
 @njit(cache=True)
-def fold(keys, ns, nn, c, mode, tau, m, ni, start, length, pool, due):  # type: ignore[no-untyped-def]
+def fold(keys, ns, nn, c, mode, tau, m, ni, start, length, pool, due):
     """Drop edges before the last one at or before `c`, and say when each key is due again.
 
     `due` gets, per key, a time to compare with τ (θ for CUT), one with the promise (ENDED only) and one with the CTI.
@@ -411,7 +418,7 @@ def fold(keys, ns, nn, c, mode, tau, m, ni, start, length, pool, due):  # type: 
 
 
 @njit(cache=True)
-def compact(ids, start, length, pool, known, new_pool, new_known):  # type: ignore[no-untyped-def]
+def compact(ids, start, length, pool, known, new_pool, new_known):
     """Copy the edges of the ids to the front of other arrays."""
     end = 0
     for i in range(len(ids)):

@@ -33,7 +33,7 @@ def _hash(row: np.ndarray) -> np.uint64:
 
 
 @njit(cache=True)
-def _intern(slots, codes, hashes, free, n_free, top, batch, ids):  # type: ignore[no-untyped-def]
+def _intern(slots, codes, hashes, free, n_free, top, batch, ids):
     mask = np.uint64(len(slots) - 1)
     width = batch.shape[1]
     for i in range(len(batch)):
@@ -71,7 +71,7 @@ def _intern(slots, codes, hashes, free, n_free, top, batch, ids):  # type: ignor
 
 
 @njit(cache=True)
-def _intern_direct(direct, codes, free, n_free, top, batch, ids):  # type: ignore[no-untyped-def]
+def _intern_direct(direct, codes, free, n_free, top, batch, ids):
     """Rows of one small code: `direct` has the id of each code, the last entry that of null."""
     for i in range(len(batch)):
         at = batch[i, 1] if batch[i, 0] == 0 else len(direct) - 1
@@ -91,7 +91,7 @@ def _intern_direct(direct, codes, free, n_free, top, batch, ids):  # type: ignor
 
 
 @njit(cache=True)
-def _find(slots, codes, hashes, batch, ids):  # type: ignore[no-untyped-def]
+def _find(slots, codes, hashes, batch, ids):
     mask = np.uint64(len(slots) - 1)
     width = batch.shape[1]
     for i in range(len(batch)):
@@ -116,7 +116,7 @@ def _find(slots, codes, hashes, batch, ids):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _remove(slots, hashes, free, n_free, ids):  # type: ignore[no-untyped-def]
+def _remove(slots, hashes, free, n_free, ids):
     mask = np.uint64(len(slots) - 1)
     for i in range(len(ids)):
         id_ = ids[i]
@@ -141,7 +141,7 @@ def _remove(slots, hashes, free, n_free, ids):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _rehash(slots, codes, hashes, ids):  # type: ignore[no-untyped-def]
+def _rehash(slots, codes, hashes, ids):
     mask = np.uint64(len(slots) - 1)
     for i in range(len(ids)):
         id_ = ids[i]
@@ -272,7 +272,7 @@ def grown(array: np.ndarray, size: int, fill: Any) -> np.ndarray:
 
 
 @njit(cache=True)
-def _gather(pool, start, length, ids, offsets):  # type: ignore[no-untyped-def]
+def _gather(pool, start, length, ids, offsets):
     total = 0
     for i in range(len(ids)):
         offsets[i] = total
@@ -289,7 +289,7 @@ def _gather(pool, start, length, ids, offsets):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _compact(pool, start, length, ids, target):  # type: ignore[no-untyped-def]
+def _compact(pool, start, length, ids, target):
     end = 0
     for i in range(len(ids)):
         k = ids[i]
@@ -358,7 +358,7 @@ class Regions:
 
 
 @njit(cache=True)
-def _due(due, block, bounds, n_blocks):  # type: ignore[no-untyped-def]
+def _due(due, block, bounds, n_blocks):
     out = np.empty(64, np.int64)
     n = 0
     reasons = len(bounds)
@@ -391,7 +391,7 @@ def _due(due, block, bounds, n_blocks):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _schedule(due, block, ids, times):  # type: ignore[no-untyped-def]
+def _schedule(due, block, ids, times):
     for i in range(len(ids)):
         k = ids[i]
         b = k // BLOCK
