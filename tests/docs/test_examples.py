@@ -1,8 +1,8 @@
 """Every example in README and docs runs as it is printed.
 
 In order, in one directory and one namespace per document: `python` blocks as doctests (or as plain code if they have no
-prompts); `console` blocks as a session of the program `everwhen`, in which `cat FILE` shows, and so makes, an input file.
-Other blocks are pictures.  A block in an unknown language is an error, so that nothing escapes by a spelling mistake.
+prompts); `console` blocks as a session of the program `everwhen`, in which `cat FILE` shows, and so makes, an input
+file.  Other blocks are pictures.  A block in an unknown language is an error, so that nothing escapes by a misspelling.
 """
 
 from __future__ import annotations

@@ -79,3 +79,11 @@ def test_the_papers_page_names_every_table_of_the_thesis() -> None:
     tables = {8: 13, 11: 15, 17: 4, 20: 2}
     named = set(re.findall(r"^\| (\d+\.\d+)\b", page, re.MULTILINE))
     assert {f"{chapter}.{n}" for chapter, last in tables.items() for n in range(1, last + 1)} <= named
+
+
+def test_the_performance_page_names_every_work_of_the_bench() -> None:
+    listed = re.search(r"^WORKS.*?^}", text_of(ROOT / "bench" / "run.py"), re.MULTILINE | re.DOTALL)
+    assert listed
+    page = text_of(ROOT / "docs" / "performance.md")
+    works = re.findall(r'^    "(\w+)":', listed[0], re.MULTILINE)
+    assert works and not [work for work in works if f"`{work}`" not in page]

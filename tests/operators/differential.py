@@ -80,6 +80,7 @@ UNARY: tuple[Plan, ...] = (
     plan("first and last", lambda: S.aggregate(f=ew.first("k", by="x"), l=ew.last("k", by="x")), ordered=True),
     plan("group by an expression", lambda: S.group_by(odd=col("x") % 2).agg(n=ew.count(), m=ew.min("k"))),
     plan("rows", lambda: S.rows(2), infinite=False, ordered=True),
+    plan("rows 4", lambda: S.rows(4), infinite=False, ordered=True),
     plan("rows slide", lambda: S.rows(3, slide=2), infinite=False, ordered=True),
     plan("partitioned rows", lambda: S.rows(2, partition_by=["k"]), infinite=False),
     plan("partitioned rows slide", lambda: S.rows(2, slide=3, partition_by=["k"]), infinite=False),

@@ -101,6 +101,14 @@ def _rehash(slots, entries, count):
 
 
 @njit(cache=True)
+def _size(codes, starts):
+    size = 0
+    for i in range(len(codes)):
+        size += starts[codes[i] + 1] - starts[codes[i]]
+    return size
+
+
+@njit(cache=True)
 def _gather(codes, starts, arena, offsets, data):
     used = 0
     for i in range(len(codes)):
@@ -133,7 +141,7 @@ class BytesTable:
 
     def decode(self, codes: np.ndarray, type_: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
         """Strings of codes as an Arrow array of a string or binary type with 32-bit offsets."""
-        size = int((self._starts[codes + 1] - self._starts[codes]).sum())
+        size = _size(codes, self._starts)
         offsets, data = np.empty(len(codes) + 1, np.int32), np.empty(size, np.uint8)
         _gather(codes, self._starts, self._arena, offsets, data)
         return pa.Array.from_buffers(type_, len(codes), [validity, pa.py_buffer(offsets), pa.py_buffer(data)])

@@ -22,7 +22,7 @@ from everwhen.operators import holistic
 from everwhen.operators.base import Operator, Output, Policy, StateSize
 from everwhen.operators.kernels import live as live_kernel
 from everwhen.operators.kernels.live import VALUES
-from everwhen.operators.kernels.pieces import said_and_to_say
+from everwhen.operators.kernels.pieces import aggregate_rows, said_and_to_say
 from everwhen.operators.lanes import Coded, LanePlan
 from everwhen.operators.live import LiveRows
 from everwhen.operators.sweep import Sweep
@@ -63,6 +63,7 @@ class AggregateOperator(Operator):
             plan.evaluated,
             self._pooled_results,
         )
+        self._plain = plan.plain()
         self._live: LiveRows | None = None
         if plan.evaluated:
             self._live = LiveRows(self._arguments.width, self._arguments.pooled, source.pool)
@@ -96,9 +97,16 @@ class AggregateOperator(Operator):
             live.expire(promise)
         if not len(pieces):
             return Output(no_changes(self.codec), Frontier(promise))
-        changed, lanes = said_and_to_say(pieces.head, pieces.old, pieces.new)
-        lo, hi, weight = changed[:, 1].copy(), changed[:, 2].copy(), changed[:, 3].copy()
-        return Output(Changes(self.codec, lo, hi, weight, self._rows(changed[:, 0], lanes)), Frontier(promise))
+        if self._plain is not None:
+            codes, n_keys = sweep.keys.codes, len(self._keys.schema)
+            lo, hi, weight, rows = aggregate_rows(
+                pieces.head, pieces.old, pieces.new, codes, self._keys.words, self.codec.words, n_keys, *self._plain
+            )
+        else:
+            changed, lanes = said_and_to_say(pieces.head, pieces.old, pieces.new)
+            lo, hi, weight = changed[:, 1].copy(), changed[:, 2].copy(), changed[:, 3].copy()
+            rows = self._rows(changed[:, 0], lanes)
+        return Output(Changes(self.codec, lo, hi, weight, rows), Frontier(promise))
 
     def _rows(self, ids: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         codec, keys = self.codec, self._keys

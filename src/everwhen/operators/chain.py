@@ -45,8 +45,10 @@ class Chain:
 
     def step(self, batch: Changes, promise: int) -> ElementBatch:
         said_cti = promise > self.cti
-        over = (batch.weight == 1) & (batch.hi <= promise) if self._disjoint else None
-        rest = batch if over is None else batch.take(~over)
+        over, rest = None, batch
+        if self._disjoint and len(batch):
+            over, times, rows = kernel.partition(batch.lo, batch.hi, batch.weight, batch.rows, promise)
+            rest = Changes(self.codec, times[0], times[1], times[2], rows)
         records = self._elements(rest, promise) if len(rest) else np.empty((0, 5), np.int64)
         if over is not None and len(rest) < len(batch):
             n = len(records) + len(batch) - len(rest)

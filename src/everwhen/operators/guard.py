@@ -23,6 +23,7 @@ from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.operators.base import StateSize
 from everwhen.operators.event_log import EventLog
+from everwhen.operators.kernels.log import first_wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +115,10 @@ class Guard:
 
     def _check_times(self, batch: ElementBatch) -> int:
         """Times in range, lifetimes not empty, nothing behind a CTI; returns the CTI after the batch."""
-        op, vs, ve, vnew = batch.op, batch.vs, batch.ve, batch.vnew
-        is_cti = op == CTI
-        data = op <= ADJUST
-        adjust = op == ADJUST
-        if is_cti.any():
-            running = np.maximum.accumulate(np.where(is_cti, vs, NEVER))
-            last = max(self.cti, int(running[-1]))
-            before = np.concatenate([[NEVER], running[:-1]])
-            before = np.maximum(before, self.cti)
-        else:
-            before, last = np.full(len(op), self.cti, np.int64), self.cti
-        sync = np.where(adjust, np.minimum(ve, vnew), vs)
-        wrong = data & (
-            (sync < before) | (vs >= ve) | (vs < MIN_TIME) | (vs > MAX_TIME) | ((ve > MAX_TIME) & (ve != INF))
-        )
-        wrong |= adjust & ((vnew < vs) | ((vnew > MAX_TIME) & (vnew != INF)))
-        wrong |= op > 4
-        if wrong.any():
-            at = int(np.flatnonzero(wrong)[0])
-            self._explain_times(batch, at, int(sync[at]), int(before[at]))
-        return last
+        at, sync, cti = first_wrong(batch.op, batch.vs, batch.ve, batch.vnew, self.cti, MIN_TIME, MAX_TIME, INF)
+        if at >= 0:
+            self._explain_times(batch, int(at), int(sync), int(cti))
+        return int(cti)
 
     def _explain_times(self, batch: ElementBatch, at: int, sync: int, cti: int) -> None:
         op, vs, ve, vnew = int(batch.op[at]), int(batch.vs[at]), int(batch.ve[at]), int(batch.vnew[at])

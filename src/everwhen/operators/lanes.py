@@ -69,8 +69,10 @@ class LanePlan:
         self.holistic: list[Aggregation] = []
         """Evaluated from the live multiset; two evaluated lanes each (code, valid)."""
         self._results: list[Result] = []
+        self._lane_of: list[tuple[Lane, Lane | None] | None] = []
         deferred: list[tuple[int, Aggregation]] = []
         for position, aggregation in enumerate(aggregations):
+            self._lane_of.append(None)
             result = self._plan(aggregation)
             self._results.append(result if result is not None else _unset)
             if result is None:
@@ -79,6 +81,15 @@ class LanePlan:
             at = len(self.extremes) + 2 * len(self.holistic)
             self.holistic.append(aggregation)
             self._results[position] = _holistic_result(at)
+
+    def plain(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """If every aggregation is just a lane: the value lanes, and the lanes that must not be zero (-1: none)."""
+        if len(self._lane_of) < len(self._results) or None in self._lane_of:
+            return None
+        found = [pair for pair in self._lane_of if pair is not None]
+        values = [self.int_at[value] for value, _ in found]
+        valid = [-1 if needed is None else self.int_at[needed] for _, needed in found]
+        return np.array(values, np.int64), np.array(valid, np.int64)
 
     @property
     def evaluated(self) -> int:
@@ -136,6 +147,7 @@ class LanePlan:
         if aggregation.function == "count":
             lane = ROWS if not aggregation.columns else ("valid", self._column(aggregation, 0))
             self._int(lane)
+            self._lane_of[-1] = (lane, None)
             return lambda lanes: (lanes.int_(*lane), None)
         if aggregation.function not in ("sum", "avg", "min", "max", "stddev", "stddev_pop", "variance", "variance_pop"):
             return None
@@ -144,7 +156,10 @@ class LanePlan:
         if aggregation.function in ("min", "max"):
             return self._extreme(column, type_, aggregation.function)
         if aggregation.function == "sum" and not pa.types.is_floating(type_):
-            return self._decimal_sum(column, type_) if pa.types.is_decimal(type_) else self._integer_sum(column)
+            if pa.types.is_decimal(type_):
+                return self._decimal_sum(column, type_)
+            self._lane_of[-1] = (("sum", column), ("valid", column))
+            return self._integer_sum(column)
         if aggregation.function == "avg" and pa.types.is_integer(type_):
             return self._integer_average(column)
         if aggregation.function in ("sum", "avg"):

@@ -6,6 +6,9 @@ unless given).  A late row shifts the ends of the N rows before it; with a slide
 
 Kept are, per partition, rows at or after the CTI and earlier ones whose end may still move: whose output end is not
 before the CTI; with a slide also how many were dropped, modulo A.  Partitions are not bounded by time.
+
+With `ended` a row is said when it has left the window, or up to the CTI, because an open end would be taken back by the N-th
+successor even in perfect input.  Rows leave in the order in which they came, so they are said in order.
 """
 
 from __future__ import annotations
@@ -16,15 +19,17 @@ from typing import Any
 import numpy as np
 
 from everwhen.errors import EverwhenError
-from everwhen.model.changes import Changes, no_changes
+from everwhen.model.changes import Changes, concat, no_changes
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
-from everwhen.model.time import INF
-from everwhen.operators.base import Operator, Output, StateSize
+from everwhen.model.time import INF, NEVER
+from everwhen.operators.base import EVERYTHING, Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.holistic import order_ranks
 from everwhen.operators.kernels.live import group_rows
 from everwhen.operators.kernels.tables import Calendar, KeyTable, Regions, grown
 from everwhen.operators.net import netted
+
+_NO_KEYS = np.empty(0, np.int64)
 
 
 class RowsOperator(Operator):
@@ -32,8 +37,12 @@ class RowsOperator(Operator):
 
     keeps = "per partition the rows at or after the CTI and earlier ones whose output end is at or after it"
 
-    def __init__(self, rows: int, slide: int, partition: Sequence[str], codec: RowCodec) -> None:
+    def __init__(
+        self, rows: int, slide: int, partition: Sequence[str], codec: RowCodec, policy: Policy = EVERYTHING
+    ) -> None:
         self.codec = codec
+        self._ended = policy.emit is Emit.ENDED
+        self._promise = NEVER
         self._n = rows
         self._slide = slide
         self._partition_at = [codec.schema.index(name) for name in partition]
@@ -49,11 +58,31 @@ class RowsOperator(Operator):
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
         promise = frontiers[0].time
-        out = self._apply(batch) if len(batch) else no_changes(self.codec)
+        touched, out = self._apply(batch, promise) if len(batch) else (_NO_KEYS, no_changes(self.codec))
+        if self._ended and promise > self._promise:
+            out = concat(out, self._cut(touched, promise))
+        self._promise = promise
         self._forget(promise)
         return Output(out, Frontier(promise))
 
-    def _apply(self, batch: Changes) -> Changes:
+    def _cut(self, touched: np.ndarray, promise: int) -> Changes:
+        """Rows of all other partitions that are still in the window, from the last promise to this one."""
+        others = np.ones(self._keys.capacity, np.bool_)
+        others[touched] = False
+        keys = self._keys.ids()
+        keys = keys[others[keys]]
+        records, offsets = self._kept.gather(keys)
+        lo, hi = self._windowed(records, np.repeat(np.arange(len(keys)), np.diff(offsets)), offsets, keys)
+        inside = (hi == INF) & (lo < promise)
+        lo = np.maximum(lo[inside], self._promise)
+        ones = np.ones(len(lo), np.int64)
+        return Changes(self.codec, lo, np.full(len(lo), promise, np.int64), ones, records[inside, 1:])
+
+    def _clipped(self, hi: np.ndarray, promise: int) -> np.ndarray:
+        """How far rows are said: those that have not left the window up to the promise."""
+        return np.where(hi == INF, promise, hi) if self._ended else hi
+
+    def _apply(self, batch: Changes, promise: int) -> tuple[np.ndarray, Changes]:
         ids = self._keys.intern(self.codec.select(batch.rows, self._partition_at, self._key_codec))
         capacity = self._keys.capacity
         self._kept.grow(capacity)
@@ -66,42 +95,54 @@ class RowsOperator(Operator):
         old, offsets = self._kept.gather(keys)
         old_group = np.repeat(np.arange(len(keys)), np.diff(offsets))
         before = self._windowed(old, old_group, offsets, keys)
-        group, time, rows = self._merged(old, old_group, batch, local[ids])
+        group, time, rows, was = self._merged(old, old_group, batch, local[ids])
         new = np.concatenate([time[:, None], rows], axis=1)
         new_offsets = np.searchsorted(group, np.arange(len(keys) + 1))
         after = self._windowed(new, group, new_offsets, keys)
         self._kept.put(keys, new_offsets, new)
         self._schedule(keys, new_offsets, after[1])
-        lo, hi = np.concatenate([before[0], after[0]]), np.concatenate([before[1], after[1]])
-        weight = np.concatenate([np.full(len(old), -1, np.int64), np.ones(len(new), np.int64)])
-        rows = np.concatenate([old[:, 1:], new[:, 1:]])
-        keep = lo < hi
-        return netted(Changes(self.codec, lo[keep], hi[keep], weight[keep], rows[keep]))
+        # a row that is still there changes by the difference at its end; only else by the whole of it
+        old_lo, old_hi = before[0], self._clipped(before[1], self._promise)
+        lo, hi = after[0], self._clipped(after[1], promise)
+        stays = (was >= 0) & (lo == old_lo[np.maximum(was, 0)]) if len(old) else np.zeros(len(new), np.bool_)
+        said = np.where(stays, np.maximum(old_hi[was], lo), lo) if len(old) else lo
+        hi = np.maximum(hi, lo)
+        left = np.ones(len(old), np.bool_)
+        left[was[stays]] = False
+        changed = Changes(
+            self.codec,
+            np.concatenate([np.minimum(said, hi), old_lo[left]]),
+            np.concatenate([np.maximum(said, hi), old_hi[left]]),
+            np.concatenate([np.where(said > hi, -1, 1), np.full(int(left.sum()), -1, np.int64)]),
+            np.concatenate([rows, old[left, 1:]]),
+        )
+        return keys, netted(changed.take(changed.lo < changed.hi))
 
     def _merged(
         self, old: np.ndarray, old_group: np.ndarray, batch: Changes, batch_group: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Kept rows and the batch's, in rank order; a row taken back cancels one that is there."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Kept rows and the batch's, in rank order, and which kept row each was (-1: none).
+
+        A row taken back cancels one that is there.
+        """
         group = np.concatenate([old_group, batch_group])
         time = np.concatenate([old[:, 0], batch.lo])
         rows = np.concatenate([old[:, 1:], batch.rows])
         weight = np.concatenate([np.ones(len(old), np.int64), batch.weight])
+        was = np.concatenate([np.arange(len(old)), np.full(len(batch), -1, np.int64)])
         order = np.lexsort((*self._tie_breakers(rows), time, group))
-        group, time, rows, weight = group[order], time[order], rows[order], weight[order]
-        if len(group) > 1 and ((weight < 0).any() or (weight > 1).any()):
-            same = (group[1:] == group[:-1]) & (time[1:] == time[:-1]) & (rows[1:] == rows[:-1]).all(axis=1)
-            starts = np.flatnonzero(np.concatenate([[True], ~same]))
-            weight = np.add.reduceat(weight, starts)
-            if (weight < 0).any():
-                raise EverwhenError(
-                    "a change takes back a row that is not there: the stream before this operator is not valid"
-                )
-            starts = np.repeat(starts, weight)
-            group, time, rows = group[starts], time[starts], rows[starts]
-        elif len(group) == 1 and weight[0] != 1:
-            at = np.zeros(max(int(weight[0]), 0), np.int64)
-            group, time, rows = group[at], time[at], rows[at]
-        return group, time, rows
+        group, time, rows, weight, was = group[order], time[order], rows[order], weight[order], was[order]
+        same = (group[1:] == group[:-1]) & (time[1:] == time[:-1]) & (rows[1:] == rows[:-1]).all(axis=1)
+        starts = np.flatnonzero(np.concatenate([[True], ~same]))
+        total = np.add.reduceat(weight, starts)
+        if (total < 0).any():
+            raise EverwhenError("a change takes back a row that is not there: the stream before this operator is not valid")
+        at = np.repeat(starts, total)
+        # of equal rows the kept ones come first (the sort is stable)
+        nth = np.arange(len(at)) - np.repeat(np.cumsum(total) - total, total)
+        kept = np.add.reduceat((was >= 0).astype(np.int64), starts)
+        found = np.where(nth < np.repeat(kept, total), was[np.minimum(at + nth, len(was) - 1)], -1)
+        return group[at], time[at], rows[at], found
 
     def _tie_breakers(self, rows: np.ndarray) -> list[np.ndarray]:
         """Sort keys of the payload, last column first, as lexsort wants them."""
@@ -160,9 +201,11 @@ class RowsOperator(Operator):
         return {
             "keys": self._key_codec.decode(self._keys.codes[ids]), "time": records[:, 0].copy(), "offsets": offsets,
             "rows": self.codec.decode(records[:, 1:]), "dropped": self._dropped[ids], "due": self._ends.due[ids],
+            "promise": self._promise,
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
+        self._promise = state["promise"]
         n = len(state["offsets"]) - 1
         ids = self._keys.intern(
             self._key_codec.encode(state["keys"], n)

@@ -208,9 +208,7 @@ class _Lowering:
             case n.RowsWindow(input, rows, slide, partition):
                 instants = ChrononsOperator(codec, policy)
                 port = self.place("chronons", instants, self.lower(input, "segments"))
-                port = self.place("rows window", RowsOperator(rows, slide, partition, codec), port)
-                # an open end would be taken back by the N-th successor, even in perfect input
-                return self._clipped(port, codec, policy) if self.emit is Emit.ENDED else port
+                return self.place("rows window", RowsOperator(rows, slide, partition, codec, policy), port)
             case n.Join():
                 return self._join(node, policy)
         raise AssertionError(f"no operator for {type(node).__name__}")

@@ -161,6 +161,31 @@ def chain(keys, offsets, order, lo, hi, weight, start, length, pool, end, c):
 
 
 @njit(cache=True)
+def partition(lo, hi, weight, rows, promise):
+    """Which segments need no memory (one copy said that ends by the promise), and the rest."""
+    n = len(lo)
+    width = rows.shape[1]
+    over = np.empty(n, np.bool_)
+    m = 0
+    for i in range(n):
+        over[i] = weight[i] == 1 and hi[i] <= promise
+        if not over[i]:
+            m += 1
+    times = np.empty((3, m), np.int64)
+    rest = np.empty((m, width), np.int64)
+    m = 0
+    for i in range(n):
+        if not over[i]:
+            times[0, m] = lo[i]
+            times[1, m] = hi[i]
+            times[2, m] = weight[i]
+            for j in range(width):
+                rest[m, j] = rows[i, j]
+            m += 1
+    return over, times, rest
+
+
+@njit(cache=True)
 def assemble(records, codes, over, lo, hi, rows, size):
     """What the chain said and what needs no chain, as one: records op, vs, ve, vnew, and rows."""
     width = rows.shape[1]

@@ -100,3 +100,27 @@ def compact(cti, heads, after, log_vs, log_ve, log_rows, count):
             heads[slot] = n
             n += 1
     return n
+
+
+@njit(cache=True)
+def first_wrong(op, vs, ve, vnew, cti, lowest, highest, inf):
+    """Times in range, lifetimes not empty, nothing behind a CTI: the first element that is wrong (-1: none).
+
+    Also its sync time and the CTI in force, and the CTI after the batch.
+    """
+    for i in range(len(op)):
+        o = op[i]
+        if o == 2:
+            if vs[i] > cti:
+                cti = vs[i]
+        elif o <= 1:
+            sync = vs[i] if o == 0 else min(ve[i], vnew[i])
+            bad = sync < cti or vs[i] >= ve[i] or vs[i] < lowest or vs[i] > highest
+            bad = bad or (ve[i] > highest and ve[i] != inf)
+            if o == 1:
+                bad = bad or vnew[i] < vs[i] or (vnew[i] > highest and vnew[i] != inf)
+            if bad:
+                return i, sync, cti
+        elif o > 4:
+            return i, np.int64(0), cti
+    return np.int64(-1), np.int64(0), cti
