@@ -135,7 +135,12 @@ class Chain:
 
     def _forget(self, promise: int) -> None:
         self.cti = promise
-        due = self._ends.before(promise if promise == INF else promise + 1)
+        if promise == INF:  # nothing can be taken back any more, however long it lives
+            self._keys.remove(self._keys.ids())
+            self._said.length[:] = 0
+            self._said.rows = self._said.end = 0
+            return
+        due = self._ends.before(promise + 1)
         if len(due):
             self._ends.schedule(due, self._soonest(due, promise))
             self._keys.remove(due[self._said.length[due] == 0])

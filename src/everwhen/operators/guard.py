@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from everwhen.errors import InputError
 from everwhen.model.changes import Changes
 from everwhen.model.element import Punct
-from everwhen.model.elements import ADJUST, CTI, INSERT, PUNCT, ElementBatch
+from everwhen.model.elements import ADJUST, INSERT, PUNCT, ElementBatch
 from everwhen.model.punctuation import Frontier, Nothing, OneOf, Promise, Range
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show

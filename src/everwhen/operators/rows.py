@@ -136,7 +136,9 @@ class RowsOperator(Operator):
         starts = np.flatnonzero(np.concatenate([[True], ~same]))
         total = np.add.reduceat(weight, starts)
         if (total < 0).any():
-            raise EverwhenError("a change takes back a row that is not there: the stream before this operator is not valid")
+            raise EverwhenError(
+                "a change takes back a row that is not there: the stream before this operator is not valid"
+            )
         at = np.repeat(starts, total)
         # of equal rows the kept ones come first (the sort is stable)
         nth = np.arange(len(at)) - np.repeat(np.cumsum(total) - total, total)

@@ -158,9 +158,12 @@ class Sweep:
         )
         self._calendar.schedule(keys, next_visit)
         self.edges += int(self._length[keys].sum())
-        gone = keys[dead]
+        gone = keys[dead] if promise < INF else self.keys.ids()  # after CTI(∞) nothing can change: all of it is over
         if len(gone):
             self.keys.remove(gone)
+            if promise == INF:
+                self._length[:] = 0
+                self.edges = self._end = 0
         self.tau, self.cti = tau, promise
         return Pieces(head, old, new), gone
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.expr import Column, Expr, col, lit
+from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.expr import Call, Column, Expr, col, lit
 from everwhen.errors import QueryError
 from everwhen.model.pool import Pool
 from everwhen.model.rows import RowCodec
@@ -44,6 +45,7 @@ from everwhen.operators.net import NetOperator
 from everwhen.operators.rows import RowsOperator
 
 Form = Literal["segments", "events"]
+_MIRROR: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +256,14 @@ class _Lowering:
         return self.place(f"join ({operator.area})", operator, left, right)
 
     def _semi(self, node: n.Join, left: Port, right: Port) -> Port:
-        """Left rows with a partner: S1 ⋈ δ(π(S2)) on the keys, or on whole rows S1 ⋈ δ(π1(S1 ⋈ S2))."""
+        """Left rows with a partner: S1 ⋈ δ(π(S2)) on the keys, or on whole rows S1 ⋈ δ(π1(S1 ⋈ S2)).
+
+        Where the condition is one inequality, S1 is compared with the largest (or smallest) partner alone.
+        """
         mine = self.codec(node.left.schema)
+        comparison = _comparison(node)
+        if comparison is not None:
+            return self._semi_extreme(node, comparison, left, right)
         if node.left_keys and node.residual is None:
             keys = self.codec(node.right.schema.select(node.right_keys))
             port = self._project(self.codec(node.right.schema), keys, node.right_keys, right)
@@ -270,6 +278,24 @@ class _Lowering:
             names = node.left.schema.names
             operator = JoinOperator(mine, mine, pairs, names, names, null_safe=True)
         port = self.place("semi-join", operator, left, partners)
+        return self._project(pairs, mine, mine.schema.names, port)
+
+    def _semi_extreme(self, node: n.Join, comparison: tuple[str, str, str], left: Port, right: Port) -> Port:
+        """`a < b` holds for some b exactly if it holds for the largest one, which is one row per key and instant."""
+        mine, theirs = self.codec(node.left.schema), self.codec(node.right.schema)
+        column, operator, other = comparison
+        name = "extreme"
+        while name in node.right_keys:
+            name += "_"
+        extreme = Aggregation(name, "max" if operator in ("<", "<=") else "min", (other,))
+        schema = n.Aggregate(node.right, node.right_keys, (extreme,)).schema
+        best = self.codec(schema)
+        groups = AggregateOperator(node.right_keys, (extreme,), theirs, best, EVERYTHING)
+        partners = self.place(extreme.function, groups, right)
+        pairs = self.codec(n.Join.pair_names(mine.schema, schema))
+        condition = Call(operator, (col(column), col(pairs.schema.names[-1])))
+        join = JoinOperator(mine, best, pairs, node.left_keys, node.right_keys, condition)
+        port = self.place(f"semi-join ({join.area})", join, left, partners)
         return self._project(pairs, mine, mine.schema.names, port)
 
     def _anti(self, node: n.Join, left: Port, right: Port, policy: Policy) -> Port:
@@ -291,6 +317,24 @@ class _Lowering:
             mine = first <= j < first + len(own)
             columns.append((target.name, col(own.names[j - first]) if mine else lit(None, target.type)))
         return self.place("pad", MapOperator(columns, self.codec(own), self.codec(node.pair_schema)), port)
+
+
+def _comparison(node: n.Join) -> tuple[str, str, str] | None:
+    """The condition as `left column < right column` (or > <= >=), if it is just that; the right one by its own name."""
+    condition = node.residual
+    if not (isinstance(condition, Call) and condition.name in _MIRROR):
+        return None
+    first, second = condition.operands
+    if not (isinstance(first, Column) and isinstance(second, Column)):
+        return None
+    names = node.pair_schema.names
+    n_left = len(node.left.schema)
+    a, b, operator = names.index(first.name), names.index(second.name), condition.name
+    if b < n_left <= a:
+        a, b, operator = b, a, _MIRROR[operator]
+    if not a < n_left <= b:
+        return None
+    return names[a], operator, node.right.schema.names[b - n_left]
 
 
 def _mirrored(node: n.Join) -> n.Join:
