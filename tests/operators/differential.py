@@ -88,7 +88,7 @@ UNARY: tuple[Plan, ...] = (
     plan("dstream", lambda: S.dstream(), ordered=True),
     plan("rstream", lambda: S.rstream(), infinite=False, ordered=True),
     plan("split", lambda: S.split(1), infinite=False, ordered=True),
-    plan("split 3", lambda: S.split(3), infinite=False),
+    plan("split 3", lambda: S.split(3), infinite=False, ordered=True),
     plan("coalesce", lambda: S.coalesce()),
     plan("coalesce longest", lambda: S.coalesce(4), infinite=False),
     plan("lifetime", lambda: S.lifetime(length=4), ordered=True),

@@ -137,8 +137,7 @@ class Chain:
         self.cti = promise
         if promise == INF:  # nothing can be taken back any more, however long it lives
             self._keys.remove(self._keys.ids())
-            self._said.length[:] = 0
-            self._said.rows = self._said.end = 0
+            self._said.clear()
             return
         due = self._ends.before(promise + 1)
         if len(due):

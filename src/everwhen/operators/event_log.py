@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.model.rows import RowCodec
-from everwhen.model.time import NEVER
+from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import StateSize
 from everwhen.operators.kernels import log as kernel
 from everwhen.operators.kernels.tables import grown
@@ -46,6 +46,9 @@ class EventLog:
     def forget(self, cti: int) -> None:
         """Events that ended before `cti` can no longer be named."""
         self._cti = cti
+        if cti == INF:  # nothing may be named any more, whenever it ends
+            self._count = 0
+            self._heads[:] = -1
 
     def _tidy(self, more: int) -> None:
         """Drop what is forgotten; the next time comes when as much again has been added."""

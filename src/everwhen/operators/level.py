@@ -159,6 +159,10 @@ class CoalesceOperator(Operator):
             self._keys.remove(gone)  # the codes stay readable until the next batch
 
     def _forget(self, cti: int) -> None:
+        if cti == INF:
+            self._kept.clear()
+            self._keys.remove(self._keys.ids())
+            return
         due = self._ends.before(cti)
         if not len(due):
             return

@@ -55,7 +55,11 @@ class LiveRows:
     def expire(self, cti: int) -> np.ndarray:
         """Drop what ended at or before `cti`; returns the keys that lost something."""
         self.cti = cti
-        keys = self._ends.before(cti if cti == INF else cti + 1)
+        if cti == INF:
+            keys = np.flatnonzero(self.regions.length)
+            self.regions.clear()
+            return keys
+        keys = self._ends.before(cti + 1)
         if len(keys):
             self._ends.schedule(keys, self._soonest(keys))
         return keys

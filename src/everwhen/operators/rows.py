@@ -180,6 +180,10 @@ class RowsOperator(Operator):
     def _forget(self, promise: int) -> None:
         """Drop leading rows whose output end is before the promise.  They are a prefix: ends never decrease with
         rank."""
+        if promise == INF:
+            self._kept.clear()
+            self._keys.remove(self._keys.ids())
+            return
         keys = self._ends.before(promise)
         if not len(keys):
             return

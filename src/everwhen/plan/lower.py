@@ -27,7 +27,7 @@ from everwhen.operators.base import EVERYTHING, Emit, Operator, Policy
 from everwhen.operators.chain import Chain, EventChain
 from everwhen.operators.chronons import ChrononsOperator
 from everwhen.operators.counts import CountsOperator
-from everwhen.operators.hold import HoldOperator
+from everwhen.operators.hold import HoldOperator, InOrderOperator
 from everwhen.operators.join import JoinOperator
 from everwhen.operators.level import CoalesceOperator
 from everwhen.operators.linear import (
@@ -118,7 +118,10 @@ class _Lowering:
             return Sink(name, self.lower(node, "events"), EventChain(codec))
         # groups end at different times, so only a single one can be said in order
         chain = Chain(codec, _disjoint(node), ordered=not _grouped(node))
-        return Sink(name, self.lower(node, "segments", top=True), chain)
+        port = self.lower(node, "segments", top=True)
+        if self.emit is Emit.ENDED and _ahead(node):
+            port = self.place("in order", InOrderOperator(codec), port)
+        return Sink(name, port, chain)
 
     def codec(self, schema: Schema) -> RowCodec:
         return RowCodec(schema, self.pool)
@@ -379,6 +382,18 @@ def _grouped(node: n.Node) -> bool:
             return True
         case n.Filter(input):
             return _grouped(input)
+    return False
+
+
+def _ahead(node: n.Node) -> bool:
+    """Whether an event has pieces that start later than itself, so that saying them at once would break the order."""
+    match node:
+        case n.TimeWindow(_, size, _):
+            return size > 1
+        case n.Split(_, length):
+            return length > 1
+        case n.Filter(input) | n.Map(input) | n.Granularity(input):
+            return _ahead(input)
     return False
 
 

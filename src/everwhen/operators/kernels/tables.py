@@ -345,6 +345,11 @@ class Regions:
         self.length[ids] = np.diff(offsets)
         self.end += n
 
+    def clear(self) -> None:
+        """Forget all records of all ids."""
+        self.length[:] = 0
+        self.rows = self.end = 0
+
     @property
     def nbytes(self) -> int:
         return self.pool.nbytes + self.start.nbytes + self.length.nbytes
