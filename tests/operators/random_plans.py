@@ -19,13 +19,14 @@ from operators.differential import S, T, col
 
 @dataclass(frozen=True)
 class Grown:
-    """A stream, and whether some of its lifetimes may have no end."""
+    """A stream, and whether some of its lifetimes, or of the sources', may have no end."""
 
     stream: ew.Stream
     infinite: bool
+    sources: bool
 
     def then(self, stream: ew.Stream, infinite: bool | None = None) -> Grown:
-        return Grown(stream, self.infinite if infinite is None else infinite)
+        return Grown(stream, self.infinite if infinite is None else infinite, self.sources)
 
     def columns(self, test: Callable[[pa.DataType], bool]) -> list[str]:
         return [field.name for field in self.stream.schema if test(field.type)]
@@ -66,7 +67,7 @@ def _select(draw: st.DrawFn, g: Grown) -> Grown:
 def _other(draw: st.DrawFn, g: Grown) -> Grown:
     """A stream with the same column types, for set operations: a part of the stream itself, or the other source."""
     if g.stream.schema.types == T.schema.types and draw(st.booleans()):
-        return Grown(draw(st.sampled_from([T, S, T.where(col("x") >= 1), T.range(2)])), g.infinite)
+        return g.then(draw(st.sampled_from([T, S, T.where(col("x") >= 1), T.range(2)])), g.sources)
     changed = draw(st.sampled_from([_where, _distinct, _granularity, _range]))(draw, g)
     return g.then(g.stream, changed.infinite) if changed.stream.schema != g.stream.schema else changed
 
@@ -80,14 +81,15 @@ def _set(draw: st.DrawFn, g: Grown) -> Grown:
 def _join(draw: st.DrawFn, g: Grown) -> Grown:
     right = draw(st.sampled_from([T, S, T.distinct(), T.range(2), T.group_by("k").agg(x=ew.max("x"))]))
     how = draw(st.sampled_from(["inner", "inner", "semi", "anti", "left", "right", "full"]))
+    infinite = g.infinite or g.sources
     columns = [(mine, "k") for mine in g.texts] + [(mine, "x") for mine in g.numbers]
     if not columns:
-        return g.then(g.stream.product(right))
+        return g.then(g.stream.product(right), infinite)
     mine, theirs = draw(st.sampled_from(columns))
     if theirs == "x" and draw(st.booleans()):
         right = right.rename(k="tk", x="tx")
-        return g.then(g.stream.join(right, where=col(mine) < col("tx"), how=how))
-    return g.then(g.stream.join(right, on={mine: theirs}, how=how))
+        return g.then(g.stream.join(right, where=col(mine) < col("tx"), how=how), infinite)
+    return g.then(g.stream.join(right, on={mine: theirs}, how=how), infinite)
 
 
 def _distinct(draw: st.DrawFn, g: Grown) -> Grown:
@@ -154,10 +156,10 @@ FINITE: tuple[Step, ...] = (_rows, _cut, _unbounded)
 
 @st.composite
 def plans(draw: st.DrawFn, least: int = 2, most: int = 5) -> Grown:
-    """A plan of `least` to `most` operators; `infinite` says whether its *sources* may have lifetimes without end."""
+    """A plan of `least` to `most` operators."""
     infinite = draw(st.booleans())
-    grown = Grown(draw(st.sampled_from([S, T])), infinite)
+    grown = Grown(draw(st.sampled_from([S, T])), infinite, infinite)
     for _ in range(draw(st.integers(least, most))):
         steps = ANYWHERE if grown.infinite else (*ANYWHERE, *FINITE)
         grown = draw(st.sampled_from(steps))(draw, grown)
-    return Grown(grown.stream, infinite)
+    return grown

@@ -20,10 +20,10 @@ MANY = settings(max_examples=2 * settings().max_examples, suppress_health_check=
 @given(data=st.data(), grown=plans(), seed=st.integers(0, 2**32))
 def test_any_plan_gives_the_oracle_s_snapshots(emit: str, data: st.DataObject, grown: Grown, seed: int) -> None:
     rng = random.Random(seed)
-    some = histories(SCHEMA, max_events=5, max_time=8, allow_infinite=grown.infinite)
+    some = histories(SCHEMA, max_events=5, max_time=8, allow_infinite=grown.sources)
     given_ = {name: data.draw(some, label=name) for name in sources(grown.stream)}
     trial = Trial(grown.stream, emit, given_)
-    for epoch in epochs(streams_of(given_, rng, grown.infinite), rng):
+    for epoch in epochs(streams_of(given_, rng, grown.sources), rng):
         trial.push(epoch)
         if rng.random() < 0.15:
             trial.restart()

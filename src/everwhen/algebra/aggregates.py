@@ -51,8 +51,9 @@ AGGREGATE_FUNCTIONS: Final = (
 class UserAggregate:
     """An aggregate function of the user's: `eval(merge(… merge(init(v1), v2) …, vn))`, for values in any order.
 
-    `inverse`, if given, takes a value out again: `inverse(merge(s, v), v)` must equal `s`.  Then state per group is one
-    accumulator; without it the group's values are kept.
+    `inverse`, if given, takes a value out again: `inverse(merge(s, v), v)` must equal `s`.  Then a piece is
+    evaluated from the one before it where that is less work.  States must be values: a function that changes its
+    argument is wrong.
     """
 
     init: Callable[[Any], Any]

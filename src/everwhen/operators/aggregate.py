@@ -81,6 +81,8 @@ class AggregateOperator(Operator):
         ids = sweep.intern(self._source.select(batch.rows, self._key_at, self._keys))
         arguments = self._source.select(batch.rows, self._argument_at, self._arguments)
         values = self._plan.fill(arguments, batch.weight)
+        if len(batch):
+            self._plan.measure(arguments)
         if live is not None and len(batch):
             live.grow(sweep.keys.capacity)
             records = np.empty((len(batch), VALUES + self._arguments.width), np.int64)
@@ -97,6 +99,7 @@ class AggregateOperator(Operator):
             live.expire(promise)
         if not len(pieces):
             return Output(no_changes(self.codec), Frontier(promise))
+        self._plan.check(pieces.new)
         if self._plain is not None:
             codes, n_keys = sweep.keys.codes, len(self._keys.schema)
             lo, hi, weight, rows = aggregate_rows(
@@ -140,7 +143,7 @@ class AggregateOperator(Operator):
             request, record = live_kernel.pairs(keys, times, regions.start, regions.length, regions.pool)
             rows, weight = regions.pool[record, VALUES:], regions.pool[record, live_kernel.WEIGHT]
             for i, aggregation in enumerate(plan.holistic):
-                codes, valid = holistic.evaluate(aggregation, self._arguments, len(keys), request, rows, weight)
+                codes, valid = holistic.evaluate(aggregation, self._arguments, keys, request, rows, weight)
                 lanes[:, n + 2 * i], lanes[:, n + 2 * i + 1] = codes, valid
         return lanes
 
@@ -152,6 +155,7 @@ class AggregateOperator(Operator):
         keys = self._sweep.keys
         ids = keys.ids()
         state: dict[str, Any] = {"keys": self._keys.decode(keys.codes[ids]), "sweep": self._sweep.snapshot()}
+        state["largest"] = dict(self._plan.integer_sums)
         if self._live is not None:
             live = self._live.snapshot(ids)
             state["arguments"] = self._arguments.decode(live["records"][:, VALUES:])
@@ -164,6 +168,7 @@ class AggregateOperator(Operator):
 
     def restore(self, state: dict[str, Any]) -> None:
         sweep = state["sweep"]
+        self._plan.integer_sums.update(state["largest"])
         for lane, type_ in self._pooled_results:
             codes = encode_column(state[f"results{lane}"], type_, self.codec.pool)
             sweep["edges"][:, 1 + self._plan.added + lane] = codes

@@ -40,8 +40,7 @@ class Emit(Enum):
     """How much of the answer is said: what stands before θ (design: answer the present, correct the past).
 
     FINAL: what promises have settled.  ENDED: also pieces that ended by τ, the largest start seen.  CURRENT: also the
-    piece open at τ.  ALL: everything known, the future too (inside composed operators).  PRESENT: every instant
-    up to the one that CURRENT, ENDED or FINAL have reached, cut there (for operators that must not see an open end).
+    piece open at τ.  ALL: everything known, the future too (inside composed operators).
     """
 
     FINAL = "final"

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from everwhen.errors import InputError
 from everwhen.model.changes import Changes
 from everwhen.model.element import Punct
-from everwhen.model.elements import ADJUST, INSERT, PUNCT, ElementBatch
+from everwhen.model.elements import ADJUST, CTI, INSERT, PUNCT, ElementBatch
 from everwhen.model.punctuation import Frontier, Nothing, OneOf, Promise, Range
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
@@ -80,6 +80,7 @@ class Guard:
     def step(self, batch: ElementBatch) -> Guarded:
         """Check a batch; on an error nothing of it has been applied."""
         op, vs, ve, vnew = batch.op, batch.vs, batch.ve, batch.vnew
+        self._check_types(batch)
         cti = self._check_times(batch)
         promises = self._check_promises(batch)
         data = op <= ADJUST
@@ -106,12 +107,26 @@ class Guard:
         if cti > self.cti:
             self.cti = cti
             self._log.forget(cti)
+            if self.promises:
+                self.promises = [promise for promise in self.promises if promise.t > cti]
         return Guarded(self.codec, op, vs.astype(np.int64, copy=False), ve.astype(np.int64, copy=False), vnew, rows)
 
     def close(self) -> None:
         """The input has ended: everything is promised."""
         self.cti = INF
         self._log.forget(INF)
+
+    def _check_types(self, batch: ElementBatch) -> None:
+        """The batch has the source's columns: what they hold is read as what the source declares."""
+        schema = self.codec.schema
+        if batch.schema is not schema and batch.schema != schema:
+            raise self._error(
+                batch, 0, f"a batch with the columns {batch.schema}", f"the source has {schema}, in this order"
+            )
+        for field, column in zip(schema.fields, batch.columns, strict=True):
+            type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+            if type_ != field.type:
+                raise self._error(batch, 0, f"column {field.name!r} is of type {type_}, not {field.type}", "cast it")
 
     def _check_times(self, batch: ElementBatch) -> int:
         """Times in range, lifetimes not empty, nothing behind a CTI; returns the CTI after the batch."""
@@ -124,6 +139,8 @@ class Guard:
         op, vs, ve, vnew = int(batch.op[at]), int(batch.vs[at]), int(batch.ve[at]), int(batch.vnew[at])
         if op > 4:
             raise self._error(batch, at, f"unknown op {op}", "ops are insert, adjust, cti, punct, external_cti")
+        if op == CTI:
+            raise self._error(batch, at, f"the CTI {show(vs)} is out of range", f"finite times lie within ±{MAX_TIME}")
         if not MIN_TIME <= vs <= MAX_TIME or (ve > MAX_TIME and ve != INF):
             raise self._error(
                 batch,

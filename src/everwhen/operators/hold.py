@@ -82,7 +82,8 @@ class HoldOperator(Operator):
 
 
 class InOrderOperator(Operator):
-    """What has begun by τ or before the promise, in the order of its starts (`ended`, at the output of windows and splits).
+    """What has begun by τ or before the promise, in the order of its starts (`ended`, at the output of windows and
+    splits).
 
     A window over a lifetime has levels that start one after the other; saying all of them when the event arrives would
     announce the future and put later events out of order.  Kept are segments that have not begun.

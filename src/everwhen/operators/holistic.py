@@ -7,12 +7,14 @@ They are evaluated for the pieces that are to be said, and only for those whose 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from everwhen.algebra.aggregates import Aggregation, UserAggregate
+from everwhen.model.pool import freeze
 from everwhen.model.rows import RowCodec, decode_column, encode_column, float_codes
 
 
@@ -36,9 +38,18 @@ def order_ranks(codec: RowCodec, rows: np.ndarray, column: int) -> np.ndarray:
 
 
 def evaluate(
-    aggregation: Aggregation, codec: RowCodec, requests: int, request: np.ndarray, rows: np.ndarray, weight: np.ndarray
+    aggregation: Aggregation,
+    codec: RowCodec,
+    keys: np.ndarray,
+    request: np.ndarray,
+    rows: np.ndarray,
+    weight: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Codes and validity of one aggregation for each request, from pairs of requests and argument rows."""
+    """Codes and validity of one aggregation for each request, from pairs of requests and argument rows.
+
+    Requests are numbered in the order of `keys`, those of one key in the order of time.
+    """
+    requests = len(keys)
     columns = [codec.schema.index(name) for name in aggregation.columns]
     value = columns[0]
     valid = codec.valid(rows, value)
@@ -59,7 +70,7 @@ def evaluate(
         )
         return np.bincount(pairs[:, 0], minlength=requests).astype(np.int64), np.ones(requests, np.int64)
     if function == "user":
-        return _user(aggregation.parameters[0], codec, requests, request, rows, weight, value)
+        return _user(aggregation.parameters[0], codec, keys, request, rows, weight, value)
     ranks = order_ranks(codec, rows, value)
     if by is not None:
         by_ranks = order_ranks(codec, rows, by)
@@ -122,26 +133,36 @@ def _quantile(
 def _user(
     user: UserAggregate,
     codec: RowCodec,
-    requests: int,
+    keys: np.ndarray,
     request: np.ndarray,
     rows: np.ndarray,
     weight: np.ndarray,
     column: int,
 ) -> tuple[np.ndarray, np.ndarray]:
+    """A user's functions, piece by piece; with an inverse, from the piece before if that is less work."""
     type_ = codec.schema.types[column]
     values = decode_column(rows[:, codec.words + column], None, type_, codec.pool).to_pylist()
-    groups: list[list[Any]] = [[] for _ in range(requests)]
-    for r, value, times in zip(request.tolist(), values, weight.tolist(), strict=True):
-        groups[r].extend([value] * times)
+    groups: list[Counter[Any]] = [Counter() for _ in range(len(keys))]
+    for r, value, times in zip(request.tolist(), map(freeze, values), weight.tolist(), strict=True):
+        groups[r][value] += times
     results: list[Any] = []
-    for group in groups:
-        if not group:
-            results.append(None)
-            continue
-        state = user.init(group[0])
-        for value in group[1:]:
-            state = user.merge(state, value)
-        results.append(user.eval(state))
+    state, before, before_key = None, Counter[Any](), None
+    for key, group in zip(keys.tolist(), groups, strict=True):
+        left, came = before - group, group - before
+        beside = user.inverse is not None and key == before_key and before
+        if beside and group and left.total() + came.total() < group.total():
+            assert user.inverse is not None
+            for value in came.elements():
+                state = user.merge(state, value)
+            for value in left.elements():
+                state = user.inverse(state, value)
+        elif group:
+            rest = group.elements()
+            state = user.init(next(rest))
+            for value in rest:
+                state = user.merge(state, value)
+        results.append(user.eval(state) if group else None)
+        before, before_key = group, key
     array = pa.array(results, user.result)
     valid = array.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
     return np.where(valid != 0, encode_column(array, user.result, codec.pool), 0), valid

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.algebra.aggregates import Aggregation
-from everwhen.errors import EverwhenError
+from everwhen.errors import EvaluationError, EverwhenError
 from everwhen.model.pool import is_pooled
 from everwhen.model.rows import RowCodec, float_codes
 
@@ -66,6 +66,8 @@ class LanePlan:
         self.float_at: dict[Lane, int] = {}
         self.extremes: list[tuple[int, int]] = []
         """(argument column, kind of order code) of each min/max lane, which stand first among the evaluated."""
+        self.integer_sums: dict[int, int] = {}
+        """Argument columns that are added up as 64-bit integers, and the largest magnitude seen in each."""
         self.holistic: list[Aggregation] = []
         """Evaluated from the live multiset; two evaluated lanes each (code, valid)."""
         self._results: list[Result] = []
@@ -140,6 +142,26 @@ class LanePlan:
                 floats[:, at], floats[:, at + 1] = _times(values, np.zeros(n), weight)
         return ints
 
+    def measure(self, rows: np.ndarray) -> None:
+        """Note the largest magnitudes of what is added up."""
+        for column, largest in self.integer_sums.items():
+            codes = rows[:, self.arguments.words + column]
+            low, high = int(codes.min()), int(codes.max())
+            if low < 0 and pa.types.is_unsigned_integer(self.arguments.schema.types[column]):
+                high = 2**63
+            self.integer_sums[column] = max(largest, -low, high)
+
+    def check(self, words: np.ndarray) -> None:
+        """No sum of so many values of such a size can have left 64 bits."""
+        for column, largest in self.integer_sums.items():
+            count = int(words[:, self.int_at["valid", column]].max())
+            if count * largest >= 2**63:
+                name = self.arguments.schema.names[column]
+                raise EvaluationError(
+                    f"a sum of {count} values of {name!r} as large as {largest} may not fit 64 bits; "
+                    f"cast the column to decimal128(38, 0) or float64"
+                )
+
     # -- planning -----------------------------------------------------------------------------------------------
 
     def _plan(self, aggregation: Aggregation) -> Result | None:
@@ -178,6 +200,7 @@ class LanePlan:
     def _integer_sum(self, column: int) -> Result:
         self._int(("valid", column))
         self._int(("sum", column))
+        self.integer_sums.setdefault(column, 0)
         return lambda lanes: (lanes.int_("sum", column), lanes.int_("valid", column) > 0)
 
     def _integer_average(self, column: int) -> Result:

@@ -7,8 +7,8 @@ unless given).  A late row shifts the ends of the N rows before it; with a slide
 Kept are, per partition, rows at or after the CTI and earlier ones whose end may still move: whose output end is not
 before the CTI; with a slide also how many were dropped, modulo A.  Partitions are not bounded by time.
 
-With `ended` a row is said when it has left the window, or up to the CTI, because an open end would be taken back by the N-th
-successor even in perfect input.  Rows leave in the order in which they came, so they are said in order.
+With `ended` a row is said when it has left the window, or up to the CTI, because an open end would be taken back by
+the N-th successor even in perfect input.  Rows leave in the order in which they came, so they are said in order.
 """
 
 from __future__ import annotations

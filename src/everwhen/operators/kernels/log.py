@@ -111,6 +111,8 @@ def first_wrong(op, vs, ve, vnew, cti, lowest, highest, inf):
     for i in range(len(op)):
         o = op[i]
         if o == 2:
+            if vs[i] < lowest or (vs[i] > highest and vs[i] != inf):
+                return i, vs[i], cti
             if vs[i] > cti:
                 cti = vs[i]
         elif o <= 1:

@@ -43,7 +43,8 @@ def said_and_to_say(head, old, new):
 
 @njit(cache=True)
 def aggregate_rows(head, old, new, keys, key_words, words, key_columns, value_lane, valid_lane):
-    """As `said_and_to_say`, with coded rows, for aggregates that are a lane each (null where the valid lane is zero)."""
+    """As `said_and_to_say`, with coded rows, for aggregates that are a lane each (null where the valid lane is
+    zero)."""
     n = len(head)
     width = old.shape[1]
     n_values = len(value_lane)
