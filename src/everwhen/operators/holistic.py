@@ -74,7 +74,7 @@ def evaluate(
     ranks = order_ranks(codec, rows, value)
     if by is not None:
         by_ranks = order_ranks(codec, rows, by)
-        order = np.lexsort((ranks, by_ranks if function == "first" else -by_ranks, request))
+        order = np.lexsort((ranks, by_ranks if function == "first" else ~by_ranks, request))
     else:
         order = np.lexsort((ranks, request))
     request, rows, weight = request[order], rows[order], weight[order]
@@ -119,6 +119,8 @@ def _quantile(
         values = np.array(
             [float(v) for v in decode_column(column_codes, None, type_, codec.pool).to_pylist()], np.float64
         )
+    elif pa.types.is_unsigned_integer(type_):
+        values = np.ascontiguousarray(column_codes).view(np.uint64).astype(np.float64)
     else:
         values = column_codes.astype(np.float64)
     high = np.minimum(starts + low + 1, ends - 1)[some]

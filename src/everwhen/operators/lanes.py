@@ -305,6 +305,8 @@ class LanePlan:
             distinct, inverse = np.unique(code, return_inverse=True)
             values = np.array([float(dictionary.value(c)) if c < len(dictionary) else 0.0 for c in distinct.tolist()])
             return values[inverse]
+        if pa.types.is_unsigned_integer(type_):
+            return np.ascontiguousarray(code).view(np.uint64).astype(np.float64)
         return code.astype(np.float64)
 
     def _limbs(self, code: np.ndarray, valid: np.ndarray | None, column: int) -> np.ndarray:

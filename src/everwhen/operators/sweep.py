@@ -195,17 +195,22 @@ class Sweep:
             self._known[edge] = 1
 
     def _reserve(self, edges: int) -> None:
-        if self._end + edges <= len(self._pool):
-            return
-        size = max(256, 3 * (self.edges + edges))
-        pool, known = np.zeros((size, self._pool.shape[1]), np.int64), np.zeros(size, np.uint8)
-        self._end = kernel.compact(
-            np.flatnonzero(self._length), self._start, self._length, self._pool, self._known, pool, known
-        )
+        """Make room at the end of the pool: close the gaps in place while it is big enough, else take a bigger one."""
+        if self._end + edges > len(self._pool):
+            self._close_gaps(edges)
+
+    def _close_gaps(self, edges: int) -> None:
+        ids = np.flatnonzero(self._length)
+        ids = ids[np.argsort(self._start[ids])]
+        pool, known = self._pool, self._known
+        if 2 * (self.edges + edges) > len(pool):
+            size = max(256, 3 * (self.edges + edges))
+            pool, known = np.empty((size, pool.shape[1]), np.int64), np.empty(size, np.uint8)
+        self._end = kernel.compact(ids, self._start, self._length, self._pool, self._known, pool, known)
         self._pool, self._known = pool, known
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
-        self._reserve(len(self._pool))  # compact: what is left has codes in use
+        self._close_gaps(0)  # what is left has codes in use
         return [(self._pool[: self._end], [(1 + self._added + lane, type_) for lane, type_ in self._evaluated_pooled])]
 
     def recoded(self) -> None:

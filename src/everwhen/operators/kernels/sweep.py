@@ -419,7 +419,7 @@ def fold(keys, ns, nn, c, mode, tau, m, ni, start, length, pool, due):
 
 @njit(cache=True)
 def compact(ids, start, length, pool, known, new_pool, new_known):
-    """Copy the edges of the ids to the front of other arrays."""
+    """Copy the edges of ids, in the order of their places, to the front of the same or of other arrays."""
     end = 0
     for i in range(len(ids)):
         k = ids[i]

@@ -321,13 +321,18 @@ class Regions:
             self.length = grown(self.length, capacity, 0)
 
     def reserve(self, rows: int) -> None:
-        """Make room for so many records at the end of the pool."""
-        if self.end + rows <= len(self.pool):
-            return
+        """Make room for so many records at the end of the pool: close the gaps, in a bigger one if need be."""
+        if self.end + rows > len(self.pool):
+            self._close_gaps(rows)
+
+    def _close_gaps(self, rows: int) -> None:
         ids = np.flatnonzero(self.length)
-        target = np.zeros((max(256, 2 * (self.rows + rows)), self.width), np.int64)
-        self.end = _compact(self.pool, self.start, self.length, ids, target)
-        self.pool = target
+        ids = ids[np.argsort(self.start[ids])]
+        pool = self.pool
+        if 2 * (self.rows + rows) > len(pool):
+            pool = np.empty((max(256, 3 * (self.rows + rows)), self.width), np.int64)
+        self.end = _compact(self.pool, self.start, self.length, ids, pool)
+        self.pool = pool
 
     def gather(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The records of ids, one after the other, and the offsets at which each id's begin."""
@@ -355,7 +360,7 @@ class Regions:
         return self.pool.nbytes + self.start.nbytes + self.length.nbytes
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
-        self.reserve(len(self.pool))  # compact: garbage records may hold dead codes
+        self._close_gaps(0)  # garbage records may hold dead codes
         return [(self.pool[: self.end], self.pooled)]
 
     def recoded(self) -> None:
