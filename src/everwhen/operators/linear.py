@@ -17,7 +17,7 @@ from everwhen.errors import QueryError, TimeRangeError
 from everwhen.model.changes import Changes, concat, no_changes
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import BITS, RowCodec, encode_column
-from everwhen.model.time import INF, MAX_TIME, NEVER
+from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.operators.base import Operator, Output, lowest
 
 MOST_LEVELS = 20_000_000
@@ -234,6 +234,9 @@ class AlterLifetimeOperator(Operator):
             hi = np.full(len(lo), INF, np.int64)
         else:
             hi = lo + self._length
+        finite = hi[hi != INF]
+        if len(lo) and (lo.max() > MAX_TIME or lo.min() < MIN_TIME or (len(finite) and finite.max() > MAX_TIME)):
+            raise TimeRangeError(f"a new lifetime reaches beyond the largest time, {MAX_TIME}, or before its negative")
         t = frontiers[0].time
         promise = t if t in (INF, NEVER) else t // self._hop * self._hop + self._shift
         return Output(Changes(self.codec, lo, hi, batch.weight, batch.rows), Frontier(promise))
