@@ -1,7 +1,7 @@
 """What every test of operators needs: plans by name, random streams and epochs, and the comparison with the oracle.
 
-`Trial` runs a plan epoch by epoch on the local runtime and checks on the way what the operator contract promises: the output
-is valid, its CTI is the one that the table of operators gives, and everything before it is out and right.
+`Trial` runs a plan epoch by epoch on the local runtime and checks on the way what the operator contract promises: the
+output is valid, its CTI is the one that the table of operators gives, and everything before it is out and right.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ COMPOSED: tuple[Plan, ...] = (
 PLANS = (*UNARY, *BINARY, *COMPOSED)
 
 
-# --- the progress that the table gives ------------------------------------------------------------------------------------
+# --- the progress that the table gives --------------------------------------------------------------------------------
 
 
 def promised(node: n.Node, ctis: Ctis) -> int:
@@ -181,7 +181,7 @@ def holds_back(node: n.Node) -> bool:
     return any(isinstance(each, n.Coalesce) for each in n.walk(node))
 
 
-# --- snapshots ------------------------------------------------------------------------------------------------------------
+# --- snapshots --------------------------------------------------------------------------------------------------------
 
 
 def comparable(snapshot: Mapping[tuple[Any, ...], int]) -> Counter[tuple[Any, ...]]:
@@ -248,7 +248,7 @@ def sources(query: ew.Stream) -> list[str]:
     return sorted({each.name for each in n.walk(query.node) if isinstance(each, n.Source)})
 
 
-# --- a run ----------------------------------------------------------------------------------------------------------------
+# --- a run ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -334,12 +334,16 @@ def epochs(streams: Mapping[str, Sequence[Element]], rng: random.Random) -> list
     return found
 
 
-def in_turn(elements: Sequence[Element], size: int, name: str = "S", schema: Schema = SCHEMA) -> list[dict[str, ElementBatch]]:
+def in_turn(
+    elements: Sequence[Element], size: int, name: str = "S", schema: Schema = SCHEMA
+) -> list[dict[str, ElementBatch]]:
     """One stream in batches of a size."""
     return [{name: batch_of(elements[at : at + size], schema, name)} for at in range(0, len(elements), size)]
 
 
-def run_all(query: ew.Stream, emit: str, pushes: Iterable[Mapping[str, ElementBatch]], close: bool = True) -> list[Element]:
+def run_all(
+    query: ew.Stream, emit: str, pushes: Iterable[Mapping[str, ElementBatch]], close: bool = True
+) -> list[Element]:
     """The output's elements, without any check."""
     runtime = LocalRuntime(query, emit=emit)
     out = [element for epoch in pushes for element in runtime.push(epoch)["out"].elements()]

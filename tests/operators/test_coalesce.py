@@ -25,7 +25,7 @@ A = {"k": "a", "x": 1}
 @settings(max_examples=40)
 @given(history=histories(SCHEMA), seed=st.integers(0, 2**32))
 def test_the_promise_is_held_at_the_oldest_held_start(emit: str, history: History, seed: int) -> None:
-    """min(c, oldest held vs): held are intervals that something in order may still prolong and no promise has passed."""
+    """min(c, oldest held vs): held are intervals that something in order may still prolong, and not yet promised."""
     rng = random.Random(seed)
     runtime = LocalRuntime(S.coalesce(), emit=emit)
     said = Said(SCHEMA)
@@ -71,7 +71,13 @@ def test_levels_keep_their_starts_after_their_first_pieces_are_gone(emit: str) -
 def test_an_interval_that_was_said_and_grows_is_adjusted() -> None:
     """It ended at the CTI, so it may; holding it back again would break the promise."""
     runtime = LocalRuntime(S.coalesce(), emit="ended")
-    elements: list[Element] = [Insert(0, 3, A), Insert(5, 6, {"k": "b", "x": 1}), Cti(3), Insert(3, 4, A), Insert(9, 10, A)]
+    elements: list[Element] = [
+        Insert(0, 3, A),
+        Insert(5, 6, {"k": "b", "x": 1}),
+        Cti(3),
+        Insert(3, 4, A),
+        Insert(9, 10, A),
+    ]
     out = [e for element in elements for e in runtime.push({"S": batch_of([element], SCHEMA)})["out"].elements()]
     out += runtime.close()["out"].elements()
     assert_valid(out)

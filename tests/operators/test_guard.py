@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,8 +25,10 @@ GOOD: list[Element] = [Insert(0, 9, A), Insert(2, 5, B), Adjust(0, 9, 7, A), Cti
 REST: list[Element] = [Adjust(0, 7, 6, A), Insert(4, 8, B), Cti(INF)]
 
 
-def punct(t: int = INF, **match: object) -> Punct:
-    return Punct(Promise({name: pattern if isinstance(pattern, Range | OneOf | Nothing) else OneOf((pattern,)) for name, pattern in match.items()}, t))  # fmt: skip
+def punct(t: int = INF, **match: Any) -> Punct:
+    """A promise until `t`; a plain value is a constant."""
+    patterns = (Range, OneOf, Nothing)
+    return Punct(Promise({name: p if isinstance(p, patterns) else OneOf((p,)) for name, p in match.items()}, t))
 
 
 BAD: dict[str, tuple[list[Element], int, str]] = {
@@ -42,7 +45,11 @@ BAD: dict[str, tuple[list[Element], int, str]] = {
     "an adjust of a removed event": ([Insert(5, 9, A), Adjust(5, 9, 5, A), Adjust(5, 9, 6, A)], 3, "is not there"),
     "an empty lifetime": ([Insert(5, 6, A), Cti(5), Insert(6, 6, A)], 3, "the lifetime \\[6, 6\\) is empty"),
     "a lifetime that ends before it starts": ([Insert(6, 5, A)], 1, "the lifetime \\[6, 5\\) is empty"),
-    "an adjust to before the start": ([Insert(6, 9, A), Adjust(6, 9, 5, A)], 2, "an adjust to 5, before the event's start 6"),
+    "an adjust to before the start": (
+        [Insert(6, 9, A), Adjust(6, 9, 5, A)],
+        2,
+        "an adjust to 5, before the event's start 6",
+    ),
     "a start at infinity": ([Insert(INF, INF, A)], 1, "out of range"),
     "a start too late": ([Insert(MAX_TIME + 1, INF, A)], 1, "out of range"),
     "an end too late": ([Insert(5, MAX_TIME + 1, A)], 1, "out of range"),
@@ -93,19 +100,19 @@ def test_lines_count_on_over_batches() -> None:
     whole = batch_of([*GOOD, Insert(5, 6, A), Insert(3, 9, A)], SCHEMA, "file")
     runtime.push({"S": whole.slice(0, 3)})
     runtime.push({"S": whole.slice(3, 1)})
-    with pytest.raises(InputError, match="^file:6: "):
+    with pytest.raises(InputError, match=r"^file:6: "):
         runtime.push({"S": whole.slice(4, 2)})
 
 
 def test_a_source_without_a_file_is_named_by_its_name() -> None:
-    with pytest.raises(InputError, match="^S:1: "):
+    with pytest.raises(InputError, match=r"^S:1: "):
         LocalRuntime(S).push({"S": batch_of([Adjust(0, 2, 1, A)], SCHEMA)})
 
 
 def test_an_adjust_on_an_insert_only_source() -> None:
     source = ew.source("S", SCHEMA, insert_only=True)
     runtime = LocalRuntime(source)
-    with pytest.raises(InputError, match="^S:2: an adjust on a source that is declared insert-only") as caught:
+    with pytest.raises(InputError, match=r"^S:2: an adjust on a source that is declared insert-only") as caught:
         runtime.push({"S": batch_of([Insert(0, 5, A), Adjust(0, 5, 3, A)], SCHEMA)})
     assert "insert_only=False" in caught.value.remedy
     assert [str(e) for e in runtime.push({"S": batch_of([Insert(0, 5, A)], SCHEMA)})["out"].elements()] == [
@@ -128,7 +135,7 @@ def test_columns_that_do_not_fit(name: str) -> None:
     schema = WRONG_TYPES[name]
     row = {"k": "a", "x": 1, "y": 1}
     batch = batch_of([Insert(0, 5, {column: row[column] for column in schema.names})], schema, "file")
-    with pytest.raises(InputError, match="^file:1: .*the source has \\(k string, x int64\\)"):
+    with pytest.raises(InputError, match=r"^file:1: .*the source has \(k string, x int64\)"):
         LocalRuntime(S).push({"S": batch})
 
 
@@ -140,14 +147,14 @@ def test_a_column_that_is_not_what_its_schema_says() -> None:
 
 
 def test_a_value_that_does_not_fit_its_column() -> None:
-    with pytest.raises(InputError, match="^file:2: 'z' in column 'x' is not of type int64"):
+    with pytest.raises(InputError, match=r"^file:2: 'z' in column 'x' is not of type int64"):
         batch_of([Insert(0, 1, A), Insert(0, 1, {"k": "a", "x": "z"})], SCHEMA, "file")
 
 
 def test_an_unknown_op() -> None:
     good = batch_of([Insert(0, 5, A)], SCHEMA, "file")
     batch = ElementBatch(SCHEMA, good.op + 9, good.vs, good.ve, good.vnew, good.columns, source="file")
-    with pytest.raises(InputError, match="^file:1: unknown op 9"):
+    with pytest.raises(InputError, match=r"^file:1: unknown op 9"):
         LocalRuntime(S).push({"S": batch})
 
 
@@ -156,18 +163,31 @@ KEPT: dict[str, Callable[[], list[Element]]] = {
     "an event that ends at the CTI grows": lambda: [Insert(0, 5, A), Cti(5), Adjust(0, 5, 8, A)],
     "an end without limit shrinks": lambda: [Insert(0, INF, A), Cti(3), Adjust(0, INF, 4, A)],
     "a chain of adjusts in one batch": lambda: [
-        Insert(0, 5, A), Adjust(0, 5, 9, A), Adjust(0, 9, 2, A), Adjust(0, 2, 0, A), Insert(0, 5, A), Adjust(0, 5, 6, A),
+        Insert(0, 5, A),
+        Adjust(0, 5, 9, A),
+        Adjust(0, 9, 2, A),
+        Adjust(0, 2, 0, A),
+        Insert(0, 5, A),
+        Adjust(0, 5, 6, A),
     ],
     "equal events are adjusted one by one": lambda: [
-        Insert(0, 5, A), Insert(0, 5, A), Adjust(0, 5, 3, A), Adjust(0, 5, 4, A), Adjust(0, 4, 3, A),
+        Insert(0, 5, A),
+        Insert(0, 5, A),
+        Adjust(0, 5, 3, A),
+        Adjust(0, 5, 4, A),
+        Adjust(0, 4, 3, A),
     ],
     "an adjust that changes nothing": lambda: [Insert(0, 5, A), Adjust(0, 5, 5, A), Adjust(0, 5, 4, A)],
     "a CTI that says nothing new": lambda: [Cti(5), Cti(3), Cti(5), Insert(5, 6, A)],
     "a punctuation of a past time": lambda: [punct(5, k="a"), Insert(5, 6, A), Insert(0, 1, B)],
     "an empty punctuation": lambda: [punct(k=Nothing()), Insert(5, 6, A)],
-    "a null and a list of values": lambda: [punct(x=OneOf((2, 3))), Insert(0, 1, {"k": "a", "x": None}), Insert(0, 1, A)],
+    "a null and a list of values": lambda: [
+        punct(x=OneOf((2, 3))),
+        Insert(0, 1, {"k": "a", "x": None}),
+        Insert(0, 1, A),
+    ],
     "the end of time": lambda: [Insert(0, 5, A), Cti(INF)],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import given, settings
@@ -59,12 +60,15 @@ def test_regions_are_lists(seed: int) -> None:
         known.update(zip(ids, lists, strict=True))
         every = np.array(sorted(known))
         found, at = regions.gather(every)
-        assert [found[a:b].tolist() for a, b in zip(at[:-1], at[1:], strict=True)] == [known[i] for i in every.tolist()]
+        assert [found[a:b].tolist() for a, b in pairwise(at)] == [known[i] for i in every.tolist()]
         assert regions.rows == sum(map(len, known.values()))
 
 
 @SOME
-@given(times=st.lists(st.tuples(st.integers(0, 999), st.integers(-5, 5) | st.just(INF)), max_size=40), bound=st.integers(-6, 6))
+@given(
+    times=st.lists(st.tuples(st.integers(0, 999), st.integers(-5, 5) | st.just(INF)), max_size=40),
+    bound=st.integers(-6, 6),
+)
 def test_a_calendar_finds_what_is_due(times: list[tuple[int, int]], bound: int) -> None:
     calendar = Calendar()
     calendar.grow(1000)

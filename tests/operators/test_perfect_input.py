@@ -1,7 +1,7 @@
 """Perfect input (ordered, no adjusts, CTIs in order) one element at a time: nothing is taken back, and order is kept.
 
-In `ended` and `final` there is not a single adjust.  Ungrouped unary operators also keep the order of sync times (semantics,
-decision 4); with groups the pieces of different groups end at different times.
+In `ended` and `final` there is not a single adjust.  Ungrouped unary operators also keep the order of sync times
+(semantics, decision 4); with groups the pieces of different groups end at different times.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from everwhen.model.element import Cti, Element, Insert
 from everwhen.model.history import History
 from everwhen.model.time import INF, NEVER
-from everwhen.testing import assert_same_history, assert_valid
+from everwhen.testing import assert_same_history, assert_valid, reorder
 from everwhen.testing_strategies import histories
 from operators.differential import EMITS, PLANS, SCHEMA, UNARY, Plan, Trial, in_turn, run_all, sources
 
@@ -54,14 +54,25 @@ def test_perfect_input_gives_no_adjusts(plan: Plan, emit: str, data: st.DataObje
         assert report.ordered, f"{report.offences['ordered']}: {[str(e) for e in trial.said.elements]}"
 
 
+@pytest.mark.parametrize("emit", ["final", "ended"])
+@pytest.mark.parametrize("plan", UNARY, ids=str)
+@settings(max_examples=settings().max_examples // 6)
+@given(data=st.data(), seed=st.integers(0, 2**32))
+def test_perfect_chronons_give_no_adjusts(plan: Plan, emit: str, data: st.DataObject, seed: int) -> None:
+    """Many equal rows that follow each other: pieces that say the same meet exactly at the present."""
+    drawn = data.draw(st.lists(st.tuples(st.integers(0, 4), st.sampled_from("ab")), max_size=9))
+    history = History.of([Insert(t, t + 1, {"k": k, "x": 2}) for t, k in drawn], SCHEMA)
+    report = assert_valid(run_all(plan.build(), emit, in_turn(perfect(history, random.Random(seed), 0.2), 1)))
+    assert report.adjusts == 0
+    assert report.ordered or not plan.ordered
+
+
 @pytest.mark.parametrize("emit", EMITS)
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 @settings(max_examples=settings().max_examples // 12)
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_the_batch_size_does_not_matter(plan: Plan, emit: str, data: st.DataObject, seed: int) -> None:
     """Batches of 1, 3 and 1000 elements give the same history, whatever the arrival."""
-    from everwhen.testing import reorder
-
     query = plan.build()
     found = []
     names = sources(query)

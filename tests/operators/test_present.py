@@ -1,4 +1,4 @@
-"""`current` answers the present: after every epoch the output is right at all instants up to τ, for the input so far."""
+"""`current` answers the present: after every epoch the output is right up to τ, for the input so far."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """State: after a CTI an operator keeps only what the purge condition in the table of operators leaves.
 
-The expected number of rows is counted from the definition.  A sweep's unit is the edge: an instant after the promise at which
-what it counts changes, plus one row per key that has something in force at the promise.
+The expected number of rows is counted from the definition.  A sweep's unit is the edge: an instant after the promise at
+which what it counts changes, plus one row per key that has something in force at the promise.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 import everwhen as ew
 from everwhen.model.element import Cti, Insert
 from everwhen.model.elements import batch_of
-from everwhen.model.history import Event, History
+from everwhen.model.history import History, RowTuple
 from everwhen.model.time import INF
 from everwhen.runtime.local import LocalRuntime
 from everwhen.testing import reorder
 from everwhen.testing_strategies import histories
-from operators.differential import EMITS, PLANS, SCHEMA, S, T, Plan, col, epochs, sources, streams_of
+from operators.differential import EMITS, PLANS, SCHEMA, Plan, S, T, col, epochs, sources, streams_of
 
 FEW = settings(max_examples=settings().max_examples // 3)
 FINITE = histories(SCHEMA, max_events=8, allow_infinite=False)
@@ -64,7 +64,7 @@ def of_rows(history: History, lane: int = 0) -> list[tuple[Hashable, int, int, i
     return [(row, lane, vs, ve) for vs, ve, row in history.events()]
 
 
-# --- operators that keep nothing ------------------------------------------------------------------------------------------
+# --- operators that keep nothing --------------------------------------------------------------------------------------
 
 NOTHING_KEPT: dict[str, Callable[[], ew.Stream]] = {
     "filter": lambda: S.where(col("x") > 1),
@@ -87,7 +87,7 @@ def test_linear_operators_keep_nothing(name: str, s: History, c: int) -> None:
     assert [each.state_rows for each in runtime.metadata()] == [0] * len(runtime.metadata())
 
 
-# --- the guard ------------------------------------------------------------------------------------------------------------
+# --- the guard --------------------------------------------------------------------------------------------------------
 
 
 @FEW
@@ -105,7 +105,7 @@ def test_an_insert_only_guard_keeps_nothing(s: History, c: int) -> None:
     assert runtime._guards["S"].state_size().rows == 0
 
 
-# --- sweeps ---------------------------------------------------------------------------------------------------------------
+# --- sweeps -----------------------------------------------------------------------------------------------------------
 
 
 @FEW
@@ -127,7 +127,9 @@ def test_set_operations_keep_edges_after_the_lower_cti(kind: str, s: History, t:
 @given(s=FINITE, c=CUTS)
 def test_sums_keep_edges_per_group(s: History, c: int) -> None:
     runtime = fed(S.group_by("k").agg(n=ew.count(), t=ew.sum("x")), {"S": s}, {"S": c})
-    assert rows_of(runtime, "aggregate") <= edges([(row[0], i, vs, ve) for i, (vs, ve, row) in enumerate(s.events())], c)
+    assert rows_of(runtime, "aggregate") <= edges(
+        [(row[0], i, vs, ve) for i, (vs, ve, row) in enumerate(s.events())], c
+    )
 
 
 @FEW
@@ -157,7 +159,7 @@ def test_chronons_keep_the_uncut_rest(kind: str, s: History, c: int) -> None:
     assert rows_of(runtime, kind) <= edges(of_rows(s), c)
 
 
-# --- joins ----------------------------------------------------------------------------------------------------------------
+# --- joins ------------------------------------------------------------------------------------------------------------
 
 JOINS: dict[str, Callable[[], ew.Stream]] = {
     "keyed": lambda: S.join(T, on="k"),
@@ -182,9 +184,7 @@ def test_joins_keep_each_side_until_the_other_s_cti(area: str, s: History, t: Hi
 @pytest.mark.parametrize("how", ["semi", "anti", "left", "full"])
 @FEW
 @given(s=FINITE, t=FINITE, c1=CUTS, c2=CUTS)
-def test_composed_joins_stay_within_the_sum_of_their_parts(
-    how: str, s: History, t: History, c1: int, c2: int
-) -> None:
+def test_composed_joins_stay_within_the_sum_of_their_parts(how: str, s: History, t: History, c1: int, c2: int) -> None:
     """No part of a semi-, anti- or outer join keeps an event that ended before both CTIs."""
     runtime = fed(S.join(T, on="k", how=how), {"S": s, "T": t}, {"S": c1, "T": c2})  # type: ignore[arg-type]
     m = min(c1, c2)
@@ -194,24 +194,30 @@ def test_composed_joins_stay_within_the_sum_of_their_parts(
         assert sum(each.state_rows for each in runtime.metadata()) == 0
 
 
-# --- windows of rows, coalesce, the chain ---------------------------------------------------------------------------------
+# --- windows of rows, coalesce, the chain -----------------------------------------------------------------------------
 
 
-def chronons(history: History) -> list[tuple[int, tuple[bool, ...], Event]]:
+def chronons(history: History) -> list[tuple[int, RowTuple]]:
+    """Instant and row, in the order in which rows are ranked."""
     found = [(t, row) for vs, ve, row in history.events() for t in range(vs, ve)]
-    return sorted(found, key=lambda c: (c[0], [(v is not None, v) for v in c[1]]))  # type: ignore[return-value]
+    return sorted(found, key=lambda each: (each[0], [(value is not None, value) for value in each[1]]))
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
 @FEW
-@given(s=histories(SCHEMA, max_events=6, max_time=8, allow_infinite=False), c=CUTS, rows=st.integers(1, 3), a=st.integers(1, 3))
+@given(
+    s=histories(SCHEMA, max_events=6, max_time=8, allow_infinite=False),
+    c=CUTS,
+    rows=st.integers(1, 3),
+    a=st.integers(1, 3),
+)
 def test_rows_windows_keep_what_a_change_may_move(partitioned: bool, s: History, c: int, rows: int, a: int) -> None:
     """Rows at or after the CTI, and earlier ones whose output end is not before it."""
     runtime = fed(S.rows(rows, slide=a, partition_by=["k"] if partitioned else []), {"S": s}, {"S": c})
     ranked: defaultdict[object, list[int]] = defaultdict(list)
-    for t, row in chronons(s):  # type: ignore[misc]
+    for t, row in chronons(s):
         if t <= max((vs for vs, _, _ in s.events()), default=c) or t < c:  # the present
-            ranked[row[0] if partitioned else None].append(t)  # type: ignore[index]
+            ranked[row[0] if partitioned else None].append(t)
     expected = 0
     for instants in ranked.values():
         for rank in range(1, len(instants) + 1):
@@ -244,7 +250,7 @@ def test_the_chain_keeps_what_may_be_taken_back(s: History, c: int) -> None:
     assert sink.chain.state_size().rows == sum(ve > c for _, ve, _ in s.events())
 
 
-# --- the end, and the long run --------------------------------------------------------------------------------------------
+# --- the end, and the long run ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("emit", EMITS)
@@ -287,7 +293,10 @@ def test_state_stays_bounded_in_the_long_run(name: str, emit: str) -> None:
     runtime = LocalRuntime(LONG[name](), emit=emit)
     rows, size, pooled = [], [], []
     for now in range(0, 1000, 5):
-        events = [Insert(t, t + rng.choice([1, 1, 3]), {"k": f"k{t // 10}", "x": rng.randrange(5)}) for t in range(now, now + 5)]
+        events = [
+            Insert(t, t + rng.choice([1, 1, 3]), {"k": f"k{t // 10}", "x": rng.randrange(5)})
+            for t in range(now, now + 5)
+        ]
         elements = reorder(events, rng, disorder=3, infinite=False, close=False, ctis=0.0)
         runtime.push({"S": batch_of([*elements, Cti(now + 2)], SCHEMA, "S")} if now else {})
         if now:

@@ -23,11 +23,13 @@ from everwhen.runtime.local import LocalRuntime
 from everwhen.testing import assert_same_history, assert_valid, reorder
 from operators.differential import EMITS, SCHEMA, UNARY, Plan, S, in_turn, run_all
 
-# --- times ----------------------------------------------------------------------------------------------------------------
+# --- times ------------------------------------------------------------------------------------------------------------
 
 OFFSETS = {"beyond 2**53": 2**53 + 1, "microseconds of 2024": 1_700_000_000_000_000, "far before zero": -(2**61) - 3}
 LINEAR_IN_TIME = [
-    plan for plan in UNARY if not any(word in plan.name for word in ("slide", "granularity", "hop", "unbounded", "split 3"))
+    plan
+    for plan in UNARY
+    if not any(word in plan.name for word in ("slide", "granularity", "hop", "unbounded", "split 3"))
 ]
 """Plans for which shifting the input shifts the output."""
 
@@ -38,7 +40,10 @@ LINEAR_IN_TIME = [
 def test_times_may_be_large_or_negative(plan: Plan, offset: int, emit: str) -> None:
     """The same stream at another time gives the same output at that time, tick by tick."""
     rng = random.Random(5)
-    events = [Insert(t, t + rng.choice([1, 2, 4]), {"k": rng.choice("ab"), "x": rng.randrange(4)}) for t in (0, 0, 1, 3, 3, 5, 8)]
+    events = [
+        Insert(t, t + rng.choice([1, 2, 4]), {"k": rng.choice("ab"), "x": rng.randrange(4)})
+        for t in (0, 0, 1, 3, 3, 5, 8)
+    ]
     elements = reorder(events, rng, infinite=False)
 
     def moved(element: Element, by: int) -> Element:
@@ -62,7 +67,13 @@ def test_times_may_be_large_or_negative(plan: Plan, offset: int, emit: str) -> N
 def test_lifetimes_from_the_first_to_the_last_instant(emit: str) -> None:
     events = [Insert(MIN_TIME, MAX_TIME, {"k": "a", "x": 1}), Insert(-1, INF, {"k": "a", "x": 2})]
     history = History.of(events, SCHEMA)
-    for query in (S, S.distinct(), S.aggregate(n=ew.count(), t=ew.sum("x")), S.group_by("k").agg(m=ew.max("x")), S.coalesce()):
+    for query in (
+        S,
+        S.distinct(),
+        S.aggregate(n=ew.count(), t=ew.sum("x")),
+        S.group_by("k").agg(m=ew.max("x")),
+        S.coalesce(),
+    ):
         out = run_all(query, emit, in_turn(events, 1))
         assert_valid(out)
         assert_same_history(History.of(out, query.schema), reference_history(query.node, {"S": history}))
@@ -78,7 +89,9 @@ def test_a_window_beyond_the_last_instant_is_an_error() -> None:
         run_all(S.lifetime(shift=100), "current", in_turn(late, 1))
 
 
-@pytest.mark.parametrize("query", [S.rows(2), S.rstream(), S.split(1), S.split(2), S.coalesce(3)], ids=lambda q: q.explain().split("\n")[0])
+@pytest.mark.parametrize(
+    "query", [S.rows(2), S.rstream(), S.split(1), S.split(2), S.coalesce(3)], ids=lambda q: q.explain().split("\n")[0]
+)
 def test_lifetimes_without_end_are_refused_where_instants_count(query: ew.Stream) -> None:
     with pytest.raises(EverwhenError):
         run_all(query, "final", in_turn([Insert(0, INF, {"k": "a", "x": 1}), Cti(INF)], 1))
@@ -89,7 +102,7 @@ def test_a_window_over_very_long_lifetimes_is_refused_with_advice() -> None:
         run_all(S.range(10**9), "current", in_turn([Insert(0, 10**10, {"k": "a", "x": 1})], 1))
 
 
-# --- floats ---------------------------------------------------------------------------------------------------------------
+# --- floats -----------------------------------------------------------------------------------------------------------
 
 FLOATS = Schema.of([("g", pa.int64()), ("v", pa.float64())])
 F = ew.source("S", FLOATS)
@@ -148,7 +161,7 @@ def test_integer_sums_that_might_not_fit_are_refused() -> None:
     """An error that names the column, never a number that wrapped around."""
     big = 2**62
     events = [Insert(0, 5, {"k": "a", "x": big}), Insert(1, 4, {"k": "a", "x": big})]
-    with pytest.raises(EverwhenError, match="'x'.*64 bits"):
+    with pytest.raises(EverwhenError, match=r"'x'.*64 bits"):
         run_all(S.aggregate(t=ew.sum("x")), "final", in_turn(events, 1))
 
 
@@ -158,7 +171,7 @@ def test_an_integer_sum_at_the_limits() -> None:
     assert [(e.vs, e.row["t"]) for e in out if isinstance(e, Insert)] == [(0, 2**63 - 1), (5, 1 - 2**63)]
 
 
-# --- user-defined aggregates ----------------------------------------------------------------------------------------------
+# --- user-defined aggregates ------------------------------------------------------------------------------------------
 
 PRODUCT = ew.UserAggregate(lambda v: v, lambda s, v: s * v, lambda s: s, pa.int64(), name="product")
 MEAN = ew.UserAggregate(

@@ -1,8 +1,8 @@
 """Every table of the thesis's chapters 8, 11, 17 and 20, for the physical operators.
 
 The data, and where it deviates from what is printed, stand in `thesis_tables.py`; the oracle's tests are in
-`test_thesis_reference_tables.py`.  Operators are run in two ways: all at once with one closing CTI (`final`), and one event at a
-time as in the thesis (`ended`, `current`).
+`test_thesis_reference_tables.py`.  Operators are run in two ways: all at once with one closing CTI (`final`), and
+one event at a time as in the thesis (`ended`, `current`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def at_once(case: Case) -> Iterator[dict[str, ElementBatch]]:
 
 
 def one_by_one(case: Case, ctis: bool) -> Iterator[dict[str, ElementBatch]]:
-    """Event by event in the order of their starts, over all inputs; with CTIs: time never goes back, as in the thesis."""
+    """Event by event in the order of their starts, over all inputs; with CTIs, as in the thesis."""
     arriving = sorted(
         chain.from_iterable([(e, name) for e in elements_of(events)] for name, events in case.inputs.items()),
         key=lambda arrival: arrival[0].sync,  # type: ignore[union-attr]

@@ -26,8 +26,7 @@ from operators.differential import COMPOSED, EMITS, SCHEMA, Plan, S, T, Trial, c
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
 
 
-
-# --- several queries ------------------------------------------------------------------------------------------------------
+# --- several queries --------------------------------------------------------------------------------------------------
 
 
 def several() -> dict[str, ew.Stream]:
@@ -99,7 +98,7 @@ def test_a_diamond_says_nothing_that_it_takes_back() -> None:
         assert [e for e in runtime.push(epoch)["out"].elements() if not isinstance(e, Cti)] == []
 
 
-# --- looking --------------------------------------------------------------------------------------------------------------
+# --- looking ----------------------------------------------------------------------------------------------------------
 
 
 def test_metadata() -> None:
@@ -146,7 +145,7 @@ def test_a_quiet_input_holds_only_its_own_outputs_back() -> None:
     assert len(found["mine"]) == 0
 
 
-# --- progress without data ------------------------------------------------------------------------------------------------
+# --- progress without data --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("emit", EMITS)
@@ -162,7 +161,10 @@ def test_empty_epochs_and_batches_say_nothing(emit: str) -> None:
 def test_a_cti_alone_settles_what_came_before() -> None:
     runtime = LocalRuntime(S.aggregate(n=ew.count()), emit="final")
     assert len(runtime.push({"S": batch_of([Insert(0, 9, A)], SCHEMA)})["out"]) == 0
-    assert [str(e) for e in runtime.push({"S": batch_of([Cti(4)], SCHEMA)})["out"].elements()] == ["insert [0, 4) n=1", "cti 4"]
+    assert [str(e) for e in runtime.push({"S": batch_of([Cti(4)], SCHEMA)})["out"].elements()] == [
+        "insert [0, 4) n=1",
+        "cti 4",
+    ]
     assert [str(e) for e in runtime.close()["out"].elements()] == ["insert [4, 9) n=1", "cti ∞"]
 
 
@@ -171,7 +173,7 @@ def test_a_run_without_any_input() -> None:
     assert [str(e) for e in runtime.close()["out"].elements()] == ["cti ∞"]
 
 
-# --- snapshot and restore -------------------------------------------------------------------------------------------------
+# --- snapshot and restore ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("emit", EMITS)
@@ -218,7 +220,7 @@ def test_a_snapshot_is_not_changed_by_going_on() -> None:
     assert pickle.dumps(third.snapshot()) == before or third.snapshot()["tau"] == pickle.loads(before)["tau"]
 
 
-# --- errors ---------------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 def test_unknown_inputs_are_named() -> None:
