@@ -1,7 +1,7 @@
 """Random plans of a few operators over the sources `S` and `T`, with the schema tracked so that every step is legal.
 
 A plan is grown step by step.  Each step is offered only where it is defined: over lifetimes without end there are no
-windows of rows and no splits; AlterLifetime stands on sources or on a level form; set operations need equal column types.
+windows of rows and no splits; AlterLifetime stands on sources or on a level form; set operations need equal types.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The thesis's transformation rules for the physical operators: both plans of a pair have the same output history.
 
-The same physical stream goes to both plans, in every emission policy (CEDR's theorem 9 needs the same one on both sides).
+The same physical stream goes to both plans, in every emission policy (CEDR's theorem 9 needs the same one twice).
 """
 
 from __future__ import annotations

@@ -26,12 +26,25 @@ SMALL: Final = 16
 
 
 def freeze(value: Any) -> Any:
-    """A hashable stand-in for a nested value."""
+    """A hashable stand-in for a nested value, equal exactly for equal values: one NaN, one zero."""
     if isinstance(value, list):
         return tuple(freeze(v) for v in value)
     if isinstance(value, dict):
         return tuple((k, freeze(v)) for k, v in value.items())
+    if isinstance(value, float):
+        return "NaN" if value != value else value + 0.0
     return value
+
+
+def sort_key(value: Any) -> tuple[Any, ...]:
+    """Orders values of one type, nested ones too: nulls first, NaN last."""
+    if value is None:
+        return (0,)
+    if isinstance(value, list):
+        return (1, tuple(sort_key(v) for v in value))
+    if isinstance(value, dict):
+        return (1, tuple(sort_key(v) for v in value.values()))
+    return (2,) if isinstance(value, float) and value != value else (1, value)
 
 
 class Dictionary:
@@ -108,7 +121,7 @@ class Dictionary:
         """For each code the position of its value among the values of `codes`, in their natural order."""
         distinct, inverse = np.unique(codes, return_inverse=True)
         values = [self.value(c) for c in distinct.tolist()]
-        order = sorted(range(len(values)), key=lambda i: freeze(values[i]))
+        order = sorted(range(len(values)), key=lambda i: sort_key(values[i]))
         rank = np.empty(len(values), np.int64)
         rank[order] = np.arange(len(values))
         return rank[inverse]

@@ -24,6 +24,7 @@ class EventLog:
         self._cti = NEVER
         self._count = 0
         self._tidy_at = 1024
+        self._last: tuple[Any, ...] | None = None
         self._vs = np.zeros(1024, np.int64)
         self._ve = np.zeros(1024, np.int64)
         self._rows = np.zeros((1024, codec.width), np.int64)
@@ -37,11 +38,20 @@ class EventLog:
         n = len(op)
         if self._count + n > self._tidy_at:
             self._tidy(n)
+        killed = np.empty(n, np.int64)
+        before = self._count
         self._count, wrong = kernel.apply(
-            op, vs, ve, vnew, rows, self._heads, self._after, self._vs, self._ve, self._rows, self._count,
-            np.empty(n, np.int64),
-        )  # fmt: skip
+            op, vs, ve, vnew, rows, self._heads, self._after, self._vs, self._ve, self._rows, before, killed
+        )
+        self._last = (op, vs, ve, vnew, rows, before, killed) if wrong < 0 else None
         return int(wrong)
+
+    def undo(self) -> None:
+        """Take back what the last `apply` took."""
+        if self._last is not None:
+            op, vs, ve, vnew, rows, before, killed = self._last
+            kernel.undo(op, vs, ve, vnew, rows, self._heads, self._after, self._ve, self._count, killed)
+            self._count, self._last = before, None
 
     def forget(self, cti: int) -> None:
         """Events that ended before `cti` can no longer be named."""
@@ -52,6 +62,7 @@ class EventLog:
 
     def _tidy(self, more: int) -> None:
         """Drop what is forgotten; the next time comes when as much again has been added."""
+        self._last = None
         self._count = kernel.compact(self._cti, self._heads, self._after, self._vs, self._ve, self._rows, self._count)
         self._tidy_at = max(1024, 2 * (self._count + more))
         if self._tidy_at > len(self._vs):

@@ -72,13 +72,18 @@ class Guard:
         self.tau = NEVER
         self.promises: list[Promise] = []
         self._log = EventLog(codec)
+        self._before: tuple[int, int, list[Promise]] = (NEVER, NEVER, [])
 
     @property
     def frontier(self) -> Frontier:
         return Frontier(self.cti, tuple(self.promises))
 
     def step(self, batch: ElementBatch) -> Guarded:
-        """Check a batch; on an error nothing of it has been applied."""
+        """Check and take a batch; on an error nothing of it has been taken.
+
+        Either `settle` or `undo` must follow: an epoch is taken by all inputs or by none.
+        """
+        self._before = (self.cti, self.tau, self.promises)
         op, vs, ve, vnew = batch.op, batch.vs, batch.ve, batch.vnew
         self._check_types(batch)
         cti = self._check_times(batch)
@@ -103,13 +108,20 @@ class Guard:
         inserted = vs[op == INSERT]
         if len(inserted):
             self.tau = max(self.tau, int(inserted.max()))
-        self.promises.extend(promises)
-        if cti > self.cti:
-            self.cti = cti
-            self._log.forget(cti)
-            if self.promises:
-                self.promises = [promise for promise in self.promises if promise.t > cti]
+        if promises or cti > self.cti:
+            self.promises = [promise for promise in (*self.promises, *promises) if promise.t > cti]
+        self.cti = cti
         return Guarded(self.codec, op, vs.astype(np.int64, copy=False), ve.astype(np.int64, copy=False), vnew, rows)
+
+    def settle(self) -> None:
+        """The batch stays: forget what its CTI allows to forget."""
+        if self.cti > self._before[0]:
+            self._log.forget(self.cti)
+
+    def undo(self) -> None:
+        """Be as before the last batch."""
+        self.cti, self.tau, self.promises = self._before
+        self._log.undo()
 
     def close(self) -> None:
         """The input has ended: everything is promised."""

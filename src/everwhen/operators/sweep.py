@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from everwhen.model.pool import Pool
 from everwhen.model.time import INF, NEVER
-from everwhen.operators.base import Policy, StateSize
+from everwhen.operators.base import Emit, Policy, StateSize
 from everwhen.operators.kernels import sweep as kernel
 from everwhen.operators.kernels.tables import Calendar, KeyTable, grown
 
@@ -66,7 +66,8 @@ class Sweep:
         if evaluated_pooled:
             pool.register(self)
         self.policy = policy
-        self.prune = evaluated == 0
+        # in `ended` an edge at which nothing changes still ends a piece, which may have been said already
+        self.prune = evaluated == 0 and policy.emit is not Emit.ENDED
         self.cti = NEVER
         self.tau = NEVER
         self._ints = ints

@@ -29,7 +29,7 @@ from typing import Any
 
 from everwhen.algebra.nodes import Node
 from everwhen.api import Stream
-from everwhen.errors import QueryError
+from everwhen.errors import InputError, QueryError
 from everwhen.model.changes import no_changes
 from everwhen.model.elements import ElementBatch, empty_elements
 from everwhen.model.punctuation import NO_PROGRESS, Frontier
@@ -91,7 +91,10 @@ class LocalRuntime:
     # -- running ------------------------------------------------------------------------------------------------
 
     def push(self, batches: Mapping[str, ElementBatch]) -> dict[str, ElementBatch]:
-        """One epoch: batches by input name; returns the elements of each output."""
+        """One epoch: batches by input name; returns the elements of each output.
+
+        If a batch is wrong (`InputError`), none of the epoch's batches has been taken.
+        """
         if self._closed:
             raise QueryError("the runtime is closed: no more input is possible")
         unknown = set(batches) - set(self._guards)
@@ -99,7 +102,17 @@ class LocalRuntime:
             raise QueryError(
                 f"there is no input {', '.join(sorted(unknown))}; there is {', '.join(sorted(self._guards))}"
             )
-        return self._epoch({name: self._guards[name].step(batch) for name, batch in batches.items()})
+        taken: dict[str, Guarded] = {}
+        try:
+            for name, batch in batches.items():
+                taken[name] = self._guards[name].step(batch)
+        except InputError:
+            for name in taken:
+                self._guards[name].undo()
+            raise
+        for name in taken:
+            self._guards[name].settle()
+        return self._epoch(taken)
 
     def close(self) -> dict[str, ElementBatch]:
         """The end of all inputs: CTI(∞) on each."""
@@ -112,7 +125,7 @@ class LocalRuntime:
 
     def close_input(self, name: str) -> dict[str, ElementBatch]:
         """The end of one input."""
-        self._guards[name].close()
+        self._guard(name).close()
         return self._epoch({})
 
     def _epoch(self, guarded: Mapping[str, Guarded]) -> dict[str, ElementBatch]:
@@ -159,7 +172,12 @@ class LocalRuntime:
 
     def schema_of(self, name: str) -> Schema:
         """The payload columns that an input must have."""
-        return self._guards[name].codec.schema
+        return self._guard(name).codec.schema
+
+    def _guard(self, name: str) -> Guard:
+        if name not in self._guards:
+            raise QueryError(f"there is no input {name}; there is {', '.join(sorted(self._guards))}")
+        return self._guards[name]
 
     @property
     def progress(self) -> dict[str, int]:

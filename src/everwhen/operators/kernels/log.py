@@ -28,6 +28,21 @@ def _hash(vs, ve, row):
 
 
 @njit(cache=True)
+def undo(op, vs, ve, vnew, rows, heads, after, log_ve, count, killed):
+    """Take the elements out again that `apply` took, the last first."""
+    mask = np.uint64(len(heads) - 1)
+    i = len(op) - 1
+    while i >= 0:
+        if op[i] == 0 or vnew[i] > vs[i]:
+            count -= 1
+            end = ve[i] if op[i] == 0 else vnew[i]
+            heads[_hash(vs[i], end, rows[i]) & mask] = after[count]
+        if killed[i] >= 0:
+            log_ve[killed[i]] = ve[i]
+        i -= 1
+
+
+@njit(cache=True)
 def apply(op, vs, ve, vnew, rows, heads, after, log_vs, log_ve, log_rows, count, killed):
     """Append inserts and move adjusted events.  Returns the new count and the first adjust without its event (-1:
     none).
@@ -70,15 +85,7 @@ def apply(op, vs, ve, vnew, rows, heads, after, log_vs, log_ve, log_rows, count,
         heads[slot] = count
         count += 1
     if wrong >= 0:
-        i = wrong - 1
-        while i >= 0:
-            if op[i] == 0 or vnew[i] > vs[i]:
-                count -= 1
-                end = ve[i] if op[i] == 0 else vnew[i]
-                heads[_hash(vs[i], end, rows[i]) & mask] = after[count]
-            if killed[i] >= 0:
-                log_ve[killed[i]] = ve[i]
-            i -= 1
+        undo(op[:wrong], vs, ve, vnew, rows, heads, after, log_ve, count, killed)
         count = first
     return count, wrong
 
