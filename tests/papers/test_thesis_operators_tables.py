@@ -96,7 +96,12 @@ def test_table_event_by_event(case: Case, emit: str, ctis: bool) -> None:
     assert_same_history(History.of(out, node.schema), history_of(case.expected(), node.schema))
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.fixed], ids=lambda case: f"Table {case.name}")
+# A piece of a duplicate elimination ends, for `ended`, where a copy comes or goes: a [5, 11) is said as [5, 9) and
+# [9, 11), because a second copy begins at 9.  Said at once it is one piece (test_table_at_once).
+UNCUT = [case for case in CASES if case.fixed and case.name != "11.7 distinct"]
+
+
+@pytest.mark.parametrize("case", UNCUT, ids=lambda case: f"Table {case.name}")
 def test_pieces_event_by_event(case: Case) -> None:
     """Without CTIs in between, which cut pieces, `ended` says exactly the printed pieces."""
     node = case.build()
