@@ -83,9 +83,7 @@ class Chain:
         if not self._disjoint and len(keys) < len(ids) and weight.min() < 0:
             lo, hi, weight, offsets, order = self._net_corrected(keys, offsets, order, lo, hi, weight)
         before = int(said.length[keys].sum())
-        inserts = int(weight[weight > 0].sum())
-        cuts = int(-weight[weight < 0].sum())
-        said.reserve(before + inserts + 2 * cuts + (before if cuts else 0))
+        said.reserve(2 * (before + int(np.abs(weight).sum())))
         out, said.end, missing = kernel.chain(
             keys, offsets, order, lo, hi, weight, said.start, said.length, said.pool, said.end, promise
         )

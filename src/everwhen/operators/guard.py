@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from everwhen.errors import InputError
 from everwhen.model.changes import Changes
 from everwhen.model.element import Punct
-from everwhen.model.elements import ADJUST, CTI, INSERT, PUNCT, ElementBatch
+from everwhen.model.elements import ADJUST, CTI, PUNCT, ElementBatch
 from everwhen.model.punctuation import Frontier, Nothing, OneOf, Promise, Range
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.operators.base import StateSize
 from everwhen.operators.event_log import EventLog
-from everwhen.operators.kernels.log import first_wrong
+from everwhen.operators.kernels.log import look
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,11 @@ class Guarded:
     ve: np.ndarray
     vnew: np.ndarray
     rows: np.ndarray
+    adjusts: int
 
     def segments(self) -> Changes:
         """An insert is +[vs, ve); an adjust is the difference it makes."""
-        if not self.op.any():
+        if not self.adjusts:
             return Changes(self.codec, self.vs, self.ve, np.ones(len(self.op), np.int64), self.rows)
         adjust = self.op == ADJUST
         lo = np.where(adjust, np.minimum(self.ve, self.vnew), self.vs)
@@ -86,32 +87,33 @@ class Guard:
         self._before = (self.cti, self.tau, self.promises)
         op, vs, ve, vnew = batch.op, batch.vs, batch.ve, batch.vnew
         self._check_types(batch)
-        cti = self._check_times(batch)
+        at, sync, cti, tau, k, leading, adjusts = look(op, vs, ve, vnew, self.cti, self.tau, MIN_TIME, MAX_TIME, INF)
+        if at >= 0:
+            self._explain_times(batch, int(at), int(sync), int(cti))
         promises = self._check_promises(batch)
-        data = op <= ADJUST
-        n = len(op)
-        k = int(data.sum())
-        columns = batch.columns
-        if k < n:
-            tail = bool(data[:k].all())
-            keep = None if tail else pa.array(data)
-            columns = tuple(c.slice(0, k) if keep is None else c.filter(keep) for c in columns)
-            op, vs, ve, vnew = op[data], vs[data], ve[data], vnew[data]
+        columns, data = batch.columns, None
+        if k < len(op):
+            if leading == k:  # promises stand behind the data: no need to copy
+                columns = tuple(column.slice(0, k) for column in columns)
+                op, vs, ve, vnew = op[:k], vs[:k], ve[:k], vnew[:k]
+            else:
+                data = op <= ADJUST
+                keep = pa.array(data)
+                columns = tuple(column.filter(keep) for column in columns)
+                op, vs, ve, vnew = op[data], vs[data], ve[data], vnew[data]
         rows = self.codec.encode(columns, k)
         if not self.insert_only:
             self._check_events(batch, op, vs, ve, vnew, rows, data)
-        elif (op == ADJUST).any():
+        elif adjusts:
             at = int(np.flatnonzero(batch.op == ADJUST)[0])
             raise self._error(
                 batch, at, "an adjust on a source that is declared insert-only", "declare it with insert_only=False"
             )
-        inserted = vs[op == INSERT]
-        if len(inserted):
-            self.tau = max(self.tau, int(inserted.max()))
+        self.tau = int(tau)
         if promises or cti > self.cti:
             self.promises = [promise for promise in (*self.promises, *promises) if promise.t > cti]
-        self.cti = cti
-        return Guarded(self.codec, op, vs.astype(np.int64, copy=False), ve.astype(np.int64, copy=False), vnew, rows)
+        self.cti = int(cti)
+        return Guarded(self.codec, op, vs, ve, vnew, rows, int(adjusts))
 
     def settle(self) -> None:
         """The batch stays: forget what its CTI allows to forget."""
@@ -139,13 +141,6 @@ class Guard:
             type_ = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
             if type_ != field.type:
                 raise self._error(batch, 0, f"column {field.name!r} is of type {type_}, not {field.type}", "cast it")
-
-    def _check_times(self, batch: ElementBatch) -> int:
-        """Times in range, lifetimes not empty, nothing behind a CTI; returns the CTI after the batch."""
-        at, sync, cti = first_wrong(batch.op, batch.vs, batch.ve, batch.vnew, self.cti, MIN_TIME, MAX_TIME, INF)
-        if at >= 0:
-            self._explain_times(batch, int(at), int(sync), int(cti))
-        return int(cti)
 
     def _explain_times(self, batch: ElementBatch, at: int, sync: int, cti: int) -> None:
         op, vs, ve, vnew = int(batch.op[at]), int(batch.vs[at]), int(batch.ve[at]), int(batch.vnew[at])
@@ -209,12 +204,12 @@ class Guard:
         ve: np.ndarray,
         vnew: np.ndarray,
         rows: np.ndarray,
-        data: np.ndarray,
+        data: np.ndarray | None,
     ) -> None:
         """Every adjust finds its event."""
         missing = self._log.apply(op, vs, ve, vnew, rows)
         if missing >= 0:
-            at = int(np.flatnonzero(data)[missing])
+            at = missing if data is None else int(np.flatnonzero(data)[missing])
             row = dict(zip(self.codec.schema.names, (c[at].as_py() for c in batch.columns), strict=True))
             lifetime = f"[{show(int(vs[missing]))}, {show(int(ve[missing]))})"
             raise self._error(

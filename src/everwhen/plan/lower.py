@@ -380,7 +380,9 @@ def _grouped(node: n.Node) -> bool:
             return bool(keys)
         case n.Distinct() | n.SetOperation():
             return True
-        case n.Filter(input):
+        case n.Join(kind="inner"):
+            return True
+        case n.Filter(input) | n.Map(input):
             return _grouped(input)
     return False
 

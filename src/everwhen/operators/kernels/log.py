@@ -110,26 +110,35 @@ def compact(cti, heads, after, log_vs, log_ve, log_rows, count):
 
 
 @njit(cache=True)
-def first_wrong(op, vs, ve, vnew, cti, lowest, highest, inf):
+def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
     """Times in range, lifetimes not empty, nothing behind a CTI: the first element that is wrong (-1: none).
 
-    Also its sync time and the CTI in force, and the CTI after the batch.
+    Also its sync time and the CTI in force; else the CTI and the largest start after the batch, how many elements carry
+    data, how many of these come before the first that does not, and how many are adjusts.
     """
+    data = 0
+    leading = 0
+    adjusts = 0
     for i in range(len(op)):
         o = op[i]
-        if o == 2:
-            if vs[i] < lowest or (vs[i] > highest and vs[i] != inf):
-                return i, vs[i], cti
-            if vs[i] > cti:
-                cti = vs[i]
-        elif o <= 1:
+        if o <= 1:
             sync = vs[i] if o == 0 else min(ve[i], vnew[i])
             bad = sync < cti or vs[i] >= ve[i] or vs[i] < lowest or vs[i] > highest
             bad = bad or (ve[i] > highest and ve[i] != inf)
             if o == 1:
                 bad = bad or vnew[i] < vs[i] or (vnew[i] > highest and vnew[i] != inf)
+                adjusts += 1
+            elif vs[i] > tau:
+                tau = vs[i]
             if bad:
-                return i, sync, cti
+                return i, sync, cti, tau, data, leading, adjusts
+            if leading == data and data == i:
+                leading += 1
+            data += 1
+        elif o == 2:
+            if vs[i] != inf and (vs[i] < lowest or vs[i] > highest):
+                return i, vs[i], cti, tau, data, leading, adjusts
+            cti = max(cti, vs[i])
         elif o > 4:
-            return i, np.int64(0), cti
-    return np.int64(-1), np.int64(0), cti
+            return i, np.int64(0), cti, tau, data, leading, adjusts
+    return np.int64(-1), np.int64(0), cti, tau, data, leading, adjusts
