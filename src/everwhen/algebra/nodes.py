@@ -34,7 +34,7 @@ class Node:
 
     @cached_property
     def schema(self) -> Schema:
-        raise NotImplementedError  # pragma: no cover - every node defines it
+        raise AssertionError(f"{type(self).__name__} does not say what its columns are")
 
     @property
     def keeps_events(self) -> bool:
