@@ -15,6 +15,7 @@ from everwhen.errors import EverwhenError
 from everwhen.model.pool import Pool
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels import live as kernel
+from everwhen.operators.kernels.events import drop_ended
 from everwhen.operators.kernels.tables import Calendar, Regions, grown
 
 
@@ -67,7 +68,7 @@ class LiveRows:
     def _soonest(self, keys: np.ndarray) -> np.ndarray:
         soonest = np.empty(len(keys), np.int64)
         regions = self.regions
-        regions.rows -= kernel.expire(keys, regions.start, regions.length, regions.pool, self.cti, soonest)
+        regions.rows -= drop_ended(keys, regions.start, regions.length, regions.pool, kernel.HI, self.cti, soonest)
         return soonest
 
     def empty(self, keys: np.ndarray) -> np.ndarray:

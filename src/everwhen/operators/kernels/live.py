@@ -140,29 +140,6 @@ def apply(keys, offsets, order, batch, start, length, pool, end, c):
     return end, np.int64(-1)
 
 
-@njit(cache=True)
-def expire(keys, start, length, pool, c, soonest):
-    """Drop records that end at or before `c`, in place; per key the soonest end that is left (INF: none)."""
-    width = pool.shape[1]
-    dropped = 0
-    for g in range(len(keys)):
-        k = keys[g]
-        s = start[k]
-        to = s
-        low = _INF
-        for at in range(s, s + length[k]):
-            if pool[at, HI] > c:
-                if to != at:
-                    for j in range(width):
-                        pool[to, j] = pool[at, j]
-                low = min(low, pool[to, HI])
-                to += 1
-        dropped += length[k] - (to - s)
-        length[k] = to - s
-        soonest[g] = low
-    return dropped
-
-
 @njit(cache=True, inline="always")
 def _order_code(code, kind):
     """Codes so that their integer order is the values' order: kind 1 floats, 2 unsigned, 0 as they are; negative:

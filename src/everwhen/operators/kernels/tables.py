@@ -32,29 +32,32 @@ def _hash(row: np.ndarray) -> np.uint64:
     return h ^ (h >> np.uint64(32))
 
 
+@njit(cache=True, inline="always")
+def _probe(slots, codes, hashes, row, h):
+    """Where a row stands among the slots, or where it would stand; and its id (-1: it is not there)."""
+    mask = np.uint64(len(slots) - 1)
+    at = h & mask
+    while True:
+        id_ = slots[at]
+        if id_ < 0:
+            return at, id_
+        if hashes[id_] == h:
+            same = True
+            for j in range(len(row)):
+                if codes[id_, j] != row[j]:
+                    same = False
+                    break
+            if same:
+                return at, id_
+        at = (at + np.uint64(1)) & mask
+
+
 @njit(cache=True)
 def _intern(slots, codes, hashes, free, n_free, top, batch, ids):
-    mask = np.uint64(len(slots) - 1)
-    width = batch.shape[1]
     for i in range(len(batch)):
         row = batch[i]
         h = _hash(row)
-        at = h & mask
-        found = np.int64(-1)
-        while True:
-            id_ = slots[at]
-            if id_ < 0:
-                break
-            if hashes[id_] == h:
-                same = True
-                for j in range(width):
-                    if codes[id_, j] != row[j]:
-                        same = False
-                        break
-                if same:
-                    found = id_
-                    break
-            at = (at + np.uint64(1)) & mask
+        at, found = _probe(slots, codes, hashes, row, h)
         if found < 0:
             if n_free > 0:
                 n_free -= 1
@@ -64,7 +67,7 @@ def _intern(slots, codes, hashes, free, n_free, top, batch, ids):
                 top += 1
             slots[at] = found
             hashes[found] = h
-            for j in range(width):
+            for j in range(len(row)):
                 codes[found, j] = row[j]
         ids[i] = found
     return n_free, top
@@ -92,27 +95,8 @@ def _intern_direct(direct, codes, free, n_free, top, batch, ids):
 
 @njit(cache=True)
 def _find(slots, codes, hashes, batch, ids):
-    mask = np.uint64(len(slots) - 1)
-    width = batch.shape[1]
     for i in range(len(batch)):
-        row = batch[i]
-        h = _hash(row)
-        at = h & mask
-        ids[i] = -1
-        while True:
-            id_ = slots[at]
-            if id_ < 0:
-                break
-            if hashes[id_] == h:
-                same = True
-                for j in range(width):
-                    if codes[id_, j] != row[j]:
-                        same = False
-                        break
-                if same:
-                    ids[i] = id_
-                    break
-            at = (at + np.uint64(1)) & mask
+        _, ids[i] = _probe(slots, codes, hashes, batch[i], _hash(batch[i]))
 
 
 @njit(cache=True)
