@@ -8,6 +8,9 @@ of progress and the summary instead.  The demo ends by itself, or cleanly on Ctr
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
+from types import FrameType
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -329,12 +333,32 @@ def _positive(kind: type[int] | type[float]) -> Callable[[str], float]:
 @contextmanager
 def _preparing(console: Console, plain: bool) -> Iterator[None]:
     words = "Preparing: at the first start the kernels are compiled, which takes a while ..."
-    if plain:
-        console.print(words, soft_wrap=True)
-        yield
-    else:
-        with console.status(words):
+    with _interruptible(console):
+        if plain:
+            console.print(words, soft_wrap=True)
             yield
+        else:
+            with console.status(words):
+                yield
+
+
+@contextmanager
+def _interruptible(console: Console) -> Iterator[None]:
+    """Let Ctrl-C end the program at once: the compiler would swallow it, and there is nothing to tidy up yet."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        console.show_cursor(True)
+        console.print("\ninterrupted while preparing")
+        os._exit(130)
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _draw(live: Live, console: Console, view: DemoView) -> None:
