@@ -79,4 +79,3 @@ class Frontier:
 
 
 NO_PROGRESS = Frontier()
-CLOSED = Frontier(INF)

@@ -30,7 +30,7 @@ from enum import Enum
 from typing import Any
 
 from everwhen.model.changes import Changes
-from everwhen.model.punctuation import NO_PROGRESS, Frontier
+from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels.sweep import CUT, ENDED, INFINITE, KNOWN
@@ -133,7 +133,3 @@ class Operator(ABC):
 def lowest(frontiers: Sequence[Frontier]) -> int:
     """What all ports have promised."""
     return min(frontier.time for frontier in frontiers)
-
-
-def fresh_frontiers(ports: int) -> list[Frontier]:
-    return [NO_PROGRESS] * ports

@@ -2,7 +2,8 @@
 and min and max of values that are not 64-bit numbers.
 
 They are evaluated for the pieces that are to be said, and only for those whose multiset changed, from pairs
-(piece, live row).  All but the user-defined are columnar; a user's functions are called once per pair.
+(piece, live row).  They are columnar, but for the lists of top-k (one per piece)
+and for a user's functions, which are called once per pair at most.
 """
 
 from __future__ import annotations

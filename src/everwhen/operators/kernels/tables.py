@@ -33,6 +33,14 @@ def _hash(row: np.ndarray) -> np.uint64:
 
 
 @njit(cache=True, inline="always")
+def _new_id(free, n_free, top):
+    """An id that was given back, or the next one."""
+    if n_free > 0:
+        return free[n_free - 1], n_free - 1, top
+    return top, n_free, top + 1
+
+
+@njit(cache=True, inline="always")
 def _probe(slots, codes, hashes, row, h):
     """Where a row stands among the slots, or where it would stand; and its id (-1: it is not there)."""
     mask = np.uint64(len(slots) - 1)
@@ -59,12 +67,7 @@ def _intern(slots, codes, hashes, free, n_free, top, batch, ids):
         h = _hash(row)
         at, found = _probe(slots, codes, hashes, row, h)
         if found < 0:
-            if n_free > 0:
-                n_free -= 1
-                found = free[n_free]
-            else:
-                found = top
-                top += 1
+            found, n_free, top = _new_id(free, n_free, top)
             slots[at] = found
             hashes[found] = h
             for j in range(len(row)):
@@ -80,12 +83,7 @@ def _intern_direct(direct, codes, free, n_free, top, batch, ids):
         at = batch[i, 1] if batch[i, 0] == 0 else len(direct) - 1
         found = direct[at]
         if found < 0:
-            if n_free > 0:
-                n_free -= 1
-                found = free[n_free]
-            else:
-                found = top
-                top += 1
+            found, n_free, top = _new_id(free, n_free, top)
             direct[at] = found
             codes[found, 0] = batch[i, 0]
             codes[found, 1] = batch[i, 1]
