@@ -42,6 +42,8 @@ def describe(node: Node) -> str:
     match node:
         case nodes.Source(name, columns, insert_only):
             return f"Source {name} {columns}" + (", inserts only" if insert_only else "")
+        case nodes.Exchange(name, columns, _):
+            return f"Exchange {name} {columns}"
         case nodes.Filter(_, predicate):
             return f"Filter {predicate}"
         case nodes.Map(_, columns):

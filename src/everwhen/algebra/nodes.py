@@ -60,6 +60,26 @@ class Source(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Exchange(Node):
+    """What another stage of the same plan hands over, already checked: `whole` events, or segments.
+
+    Plans that users build have none; cutting a plan into stages puts them in.
+    """
+
+    name: str
+    columns: Schema
+    whole: bool = False
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.columns
+
+    @property
+    def keeps_events(self) -> bool:
+        return self.whole
+
+
+@dataclass(frozen=True, eq=False)
 class Filter(Node):
     """σ: rows for which the predicate is true (neither false nor null)."""
 

@@ -76,6 +76,15 @@ class Sink:
 
 
 @dataclass(frozen=True, slots=True)
+class Handed:
+    """What is handed to another stage as it is, without a chain."""
+
+    name: str
+    port: Port
+    codec: RowCodec
+
+
+@dataclass(frozen=True, slots=True)
 class PhysicalPlan:
     """The graph: sources by name, operators in an order in which they can be run, sinks."""
 
@@ -84,13 +93,23 @@ class PhysicalPlan:
     codecs: Mapping[str, RowCodec]
     operators: tuple[PlacedOperator, ...]
     sinks: tuple[Sink, ...]
+    handed: tuple[Handed, ...] = ()
 
 
-def lower(queries: Mapping[str, n.Node], emit: Emit, pool: Pool | None = None) -> PhysicalPlan:
-    """Operators for named queries; nodes that queries share are computed once."""
+def lower(
+    queries: Mapping[str, n.Node],
+    emit: Emit,
+    pool: Pool | None = None,
+    handed: Mapping[str, n.Node] | None = None,
+) -> PhysicalPlan:
+    """Operators for named queries; nodes that queries share are computed once.
+
+    `handed` are nodes whose changes another stage takes: whole events where the node keeps them, else segments.
+    """
     lowering = _Lowering(emit, pool or Pool())
     sinks = tuple(lowering.sink(name, node) for name, node in queries.items())
-    return PhysicalPlan(lowering.pool, lowering.sources, lowering.codecs, tuple(lowering.operators), sinks)
+    given = tuple(lowering.hand(name, node) for name, node in (handed or {}).items())
+    return PhysicalPlan(lowering.pool, lowering.sources, lowering.codecs, tuple(lowering.operators), sinks, given)
 
 
 @dataclass
@@ -123,6 +142,9 @@ class _Lowering:
             port = self.place("in order", InOrderOperator(codec), port)
         return Sink(name, port, chain)
 
+    def hand(self, name: str, node: n.Node) -> Handed:
+        return Handed(name, self.lower(node, "events" if node.keeps_events else "segments"), self.codec(node.schema))
+
     def codec(self, schema: Schema) -> RowCodec:
         return RowCodec(schema, self.pool)
 
@@ -149,6 +171,8 @@ class _Lowering:
         match node:
             case n.Source():
                 return self._source(node, "events")
+            case n.Exchange():
+                return self._exchange(node, "events")
             case n.Filter(input, predicate):
                 return self.place("filter", FilterOperator(predicate, codec), self.lower(input, "events"))
             case n.Map(input, columns):
@@ -176,6 +200,10 @@ class _Lowering:
             self.codecs[node.name] = self.codec(node.schema)
         return Port(source=node.name, form=form)
 
+    def _exchange(self, node: n.Exchange, form: Form) -> Port:
+        self.codecs.setdefault(node.name, self.codec(node.schema))
+        return Port(source=node.name, form=form)
+
     # -- segments -----------------------------------------------------------------------------------------------
 
     def _segments(self, node: n.Node, top: bool) -> Port:
@@ -184,7 +212,9 @@ class _Lowering:
         match node:
             case n.Source():
                 return self._source(node, "segments")
-            case n.AlterLifetime() | n.Deletes() | n.Coalesce():
+            case n.Exchange(whole=False):
+                return self._exchange(node, "segments")
+            case n.Exchange() | n.AlterLifetime() | n.Deletes() | n.Coalesce():
                 return self.place("net", NetOperator(codec), self.lower(node, "events"))
             case n.Filter(input, predicate):
                 return self.place("filter", FilterOperator(predicate, codec), self.lower(input, "segments", top))

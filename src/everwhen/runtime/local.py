@@ -1,8 +1,7 @@
 """The local runtime: a push graph in this process.
 
-One `push` is one epoch: at most one batch per input, a consistent cut.  Every operator is stepped once, in an order in
-which its inputs come first, so a diamond (S - S, a self-join) sees both its sides at once and says nothing it would
-have to take back.  Any cutting of the inputs into epochs gives the same histories.
+One `push` is one epoch: at most one batch per input, a consistent cut, through the guards and the graph of operators
+(`graph.py`).  Any cutting of the inputs into epochs gives the same histories.
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"k": "string", "x": "int64"})
@@ -31,13 +30,13 @@ from everwhen.algebra.nodes import Node
 from everwhen.api import Stream
 from everwhen.errors import InputError, QueryError
 from everwhen.model.changes import no_changes
-from everwhen.model.elements import ElementBatch, empty_elements
-from everwhen.model.punctuation import NO_PROGRESS, Frontier
+from everwhen.model.elements import ElementBatch
+from everwhen.model.punctuation import Frontier
 from everwhen.model.schema import Schema
-from everwhen.model.time import NEVER
 from everwhen.operators.base import Emit, Output, StateSize
 from everwhen.operators.guard import Guard, Guarded
-from everwhen.plan.lower import Port, lower
+from everwhen.plan.lower import Form, lower
+from everwhen.runtime.graph import Graph
 
 Query = Stream | Node
 
@@ -77,13 +76,7 @@ class LocalRuntime:
         self._guards = {
             name: Guard(name, plan.codecs[name], source.insert_only) for name, source in plan.sources.items()
         }
-        self._forms = {(port.source, port.form) for placed in plan.operators for port in placed.inputs if port.source}
-        self._forms |= {(sink.port.source, sink.port.form) for sink in plan.sinks if sink.port.source}
-        self._outputs = [Output(no_changes(p.operator.codec), NO_PROGRESS) for p in plan.operators]
-        self._frontiers: list[list[Frontier]] = [[NO_PROGRESS] * len(p.inputs) for p in plan.operators]
-        self._rows_in = [0] * len(plan.operators)
-        self._rows_out = [0] * len(plan.operators)
-        self._tau = NEVER
+        self._graph = Graph(plan)
         self._clock = clock
         self._since = clock()
         self._closed = False
@@ -117,7 +110,7 @@ class LocalRuntime:
     def close(self) -> dict[str, ElementBatch]:
         """The end of all inputs: CTI(∞) on each."""
         if self._closed:
-            return {sink.name: empty_elements(sink.chain.codec.schema) for sink in self._plan.sinks}
+            return self._graph.silence()
         self._closed = True
         for guard in self._guards.values():
             guard.close()
@@ -129,40 +122,15 @@ class LocalRuntime:
         return self._epoch({})
 
     def _epoch(self, guarded: Mapping[str, Guarded]) -> dict[str, ElementBatch]:
-        inputs: dict[tuple[str | None, str], Output] = {}
-        for name, form in self._forms:
-            assert name is not None
+        inputs: dict[tuple[str, Form], Output] = {}
+        for name, form in self._graph.forms:
             changes = no_changes(self._guards[name].codec)
             if name in guarded:
                 changes = guarded[name].segments() if form == "segments" else guarded[name].events()
             inputs[name, form] = Output(changes, Frontier(self._guards[name].cti))
-        tau = max(guard.tau for guard in self._guards.values())
-        moved = tau > self._tau
-        self._tau = tau
-        for at, placed in enumerate(self._plan.operators):
-            given = [self._given(port, inputs) for port in placed.inputs]
-            frontiers = [output.frontier for output in given]
-            changes_in = [output.changes for output in given]
-            rows = sum(map(len, changes_in))
-            if not rows and not moved and frontiers == self._frontiers[at]:
-                previous = self._outputs[at]
-                if len(previous.changes):
-                    self._outputs[at] = Output(no_changes(placed.operator.codec), previous.frontier)
-                continue
-            output = placed.operator.step(changes_in, frontiers, tau)
-            self._outputs[at] = output
-            self._frontiers[at] = frontiers
-            self._rows_in[at] += rows
-            self._rows_out[at] += len(output.changes)
-        results = {}
-        for sink in self._plan.sinks:
-            output = self._given(sink.port, inputs)
-            results[sink.name] = sink.chain.step(output.changes, output.frontier.time)
+        results = self._graph.step(inputs, max(guard.tau for guard in self._guards.values()))
         self._plan.pool.collect()
         return results
-
-    def _given(self, port: Port, inputs: Mapping[tuple[str | None, str], Output]) -> Output:
-        return inputs[port.source, port.form] if port.source else self._outputs[port.operator]
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -187,14 +155,11 @@ class LocalRuntime:
     @property
     def tau(self) -> int:
         """The largest start seen on any input."""
-        return self._tau
+        return self._graph.tau
 
     def state_size(self) -> StateSize:
         """All that is kept: guards, operators and chains."""
-        parts = [placed.operator.state_size() for placed in self._plan.operators]
-        parts += [guard.state_size() for guard in self._guards.values()]
-        parts += [sink.chain.state_size() for sink in self._plan.sinks]
-        return sum(parts, StateSize())
+        return sum((guard.state_size() for guard in self._guards.values()), self._graph.state_size())
 
     def metadata(self) -> list[OperatorMetadata]:
         """Per operator: rates, selectivity, state, progress, what it waits for."""
@@ -202,8 +167,8 @@ class LocalRuntime:
         found = []
         for at, placed in enumerate(self._plan.operators):
             size = placed.operator.state_size()
-            rows_in, rows_out = self._rows_in[at], self._rows_out[at]
-            waits = placed.operator.waits_for(self._frontiers[at])
+            rows_in, rows_out = self._graph.rows_in[at], self._graph.rows_out[at]
+            waits = placed.operator.waits_for(self._graph.frontiers[at])
             found.append(
                 OperatorMetadata(
                     f"{at} {placed.name}",
@@ -214,43 +179,24 @@ class LocalRuntime:
                     rows_out / rows_in if rows_in else 0.0,
                     size.rows,
                     size.bytes,
-                    self._outputs[at].frontier.time,
+                    self._graph.outputs[at].frontier.time,
                     placed.operator.keeps,
-                    tuple(self._port_name(placed.inputs[p]) for p in waits),
+                    tuple(self._graph.port_name(placed.inputs[p]) for p in waits),
                 )
             )
         return found
-
-    def _port_name(self, port: Port) -> str:
-        return port.source or f"{port.operator} {self._plan.operators[port.operator].name}"
 
     # -- state --------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to go on elsewhere, as plain data."""
-        return {
-            "tau": self._tau,
-            "guards": {name: guard.snapshot() for name, guard in self._guards.items()},
-            "operators": [placed.operator.snapshot() for placed in self._plan.operators],
-            "frontiers": [list(frontiers) for frontiers in self._frontiers],
-            "promises": [output.frontier for output in self._outputs],
-            "chains": {sink.name: sink.chain.snapshot() for sink in self._plan.sinks},
-        }
+        return {"guards": {name: g.snapshot() for name, g in self._guards.items()}, "graph": self._graph.snapshot()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot of a runtime with the same queries."""
-        self._tau = state["tau"]
         for name, guard in self._guards.items():
             guard.restore(state["guards"][name])
-        for placed, part in zip(self._plan.operators, state["operators"], strict=True):
-            placed.operator.restore(part)
-        self._frontiers = [list(frontiers) for frontiers in state["frontiers"]]
-        self._outputs = [
-            Output(no_changes(placed.operator.codec), frontier)
-            for placed, frontier in zip(self._plan.operators, state["promises"], strict=True)
-        ]
-        for sink in self._plan.sinks:
-            sink.chain.restore(state["chains"][sink.name])
+        self._graph.restore(state["graph"])
 
 
 def _emit(text: str) -> Emit:
