@@ -36,3 +36,11 @@ class TimeRangeError(EverwhenError):
 
 class EvaluationError(EverwhenError):
     """An expression has no value for a row: an integer overflow, text that is not a number, a date out of range."""
+
+
+class StateError(EverwhenError):
+    """The state of a running query cannot be written or read: a missing, damaged or unreachable file."""
+
+
+class SinkError(EverwhenError):
+    """A sink cannot be used or cannot take an epoch: a place that is not there, other columns, a refused write."""

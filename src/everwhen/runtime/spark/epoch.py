@@ -1,0 +1,311 @@
+"""An epoch: one call of `foreachBatch`, one Spark job, one commit per sink.
+
+    begun n ─▶ job: feeds ▶ exchange ▶ stage 1 ▶ exchange ▶ stage 2 … ─▶ done n ─▶ sinks commit n ─▶ Spark commits n
+
+Whatever dies on the way, Spark runs the epoch again with the same input; the published inputs of the stages make it give
+the same output, and a sink that has the epoch already leaves it alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from everwhen import errors
+from everwhen.connectors.sinks.base import EpochSink
+from everwhen.connectors.sinks.changelog import ChangelogSink
+from everwhen.errors import EverwhenError, SinkError
+from everwhen.model.elements import ADJUST, CTI, ElementBatch, empty_elements
+from everwhen.model.schema import Schema
+from everwhen.model.time import INF, NEVER
+from everwhen.operators.base import Emit
+from everwhen.plan.stages import StagePlan
+from everwhen.runtime.spark.expressions import spark_type
+from everwhen.runtime.spark.feeds import Cutoff, bucketed, progress_rows, stage_rows
+from everwhen.runtime.spark.journal import Journal, Known
+from everwhen.runtime.spark.layout import ERROR, HEAD, NOTE, Layout, slots
+from everwhen.runtime.spark.late import LateRows
+from everwhen.runtime.spark.source import ResolvedSource
+from everwhen.runtime.spark.task import StageTask
+
+_log = logging.getLogger(__name__)
+_PATIENCE: Final = (0.2, 1.0, 3.0, 10.0)
+"""Seconds to wait before a sink is tried again."""
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """What an epoch did.  `progress` is what each source has promised, `answered` what each query has."""
+
+    epoch: int
+    seconds: float
+    rows_in: int
+    rows_out: int
+    state_rows: int
+    state_bytes: int
+    progress: Mapping[str, int]
+    answered: Mapping[str, int]
+    tau: int
+    idle: frozenset[str]
+    holding: tuple[str, ...]
+    late: Mapping[str, int]
+    buckets: Sequence[Mapping[str, Any]] = field(repr=False, default=())
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows_in / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass
+class EpochRunner:
+    """The function that `foreachBatch` calls."""
+
+    plan: StagePlan
+    sources: Mapping[str, ResolvedSource]
+    schemas: Mapping[str, Schema]
+    sinks: Mapping[str, EpochSink]
+    journal: Journal
+    query: str
+    emit: Emit
+    buckets: int
+    snapshot_every: int
+    late: LateRows
+    clock: Callable[[], float] = time.time
+    patience: Sequence[float] = _PATIENCE
+    reports: list[EpochReport] = field(default_factory=list)
+    error: BaseException | None = None
+    listener: Callable[[EpochReport], None] | None = None
+
+    def __call__(self, frame: DataFrame, epoch: int) -> None:
+        try:
+            self._run(frame, epoch)
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def _run(self, frame: DataFrame, epoch: int) -> None:
+        if self.journal.has(epoch) and all(sink.committed() >= epoch for sink in self.sinks.values()):
+            return  # only Spark's own commit was missing
+        started = time.perf_counter()
+        known = self.journal.known(epoch - 1)
+        now = self.clock()
+        idle = self.journal.begun(epoch, self._idle(known, now))
+        cutoff = Cutoff(tuple(known.sources.get(source.name, NEVER) for source in self.plan.sources))
+        table = self.job(frame, epoch, idle, cutoff).toArrow()
+        notes, results = self._read(table)
+        after = self._after(known, notes, now)
+        late = self.late.keep(frame, self.plan, self.sources, cutoff, epoch, notes)
+        self.journal.done(epoch, after)
+        rows_out = sum(note["rows_out"] for note in notes if note["stage"] == len(self.plan.stages))
+        for name, sink in self.sinks.items():
+            self._commit(name, sink, epoch, results[name], _parts(notes, name), known, after)
+        self._report(epoch, time.perf_counter() - started, notes, rows_out, after, idle, late)
+
+    # -- the job ------------------------------------------------------------------------------------------------
+
+    def job(self, frame: DataFrame, epoch: int, idle: frozenset[str], cutoff: Cutoff) -> DataFrame:
+        """The epoch as one lazy frame: the answers of the last stage and the notes of all."""
+        last = len(self.plan.stages)
+        layouts = [Layout.of(stream.schema for stream in stage.inputs) for stage in self.plan.stages]
+        layouts.append(Layout.of(self.schemas.values()))
+        flowing: DataFrame | None = None
+        for at, stage in enumerate(self.plan.stages):
+            into = layouts[at]
+            frames = []
+            if flowing is not None:
+                handed = [stream for stream in stage.inputs if stream.feed is None]
+                frames.append(bucketed(flowing, handed, into, self.buckets))
+            rows = stage_rows(frame, stage, self.plan, into, self.sources, cutoff, self.buckets)
+            if rows is not None:
+                frames.append(rows)
+                frames.append(progress_rows(frame, self.plan, self.sources, cutoff, into, self.buckets))
+            whole = frames[0]
+            for more in frames[1:]:
+                whole = whole.unionByName(more)
+            parts = {n: s for n, s in self.sinks.items() if isinstance(s, ChangelogSink)} if stage.level == last else {}
+            task = StageTask(
+                self.query,
+                self.journal.state_root,
+                stage,
+                self.emit,
+                epoch,
+                self.buckets,
+                tuple(source.name for source in self.plan.sources),
+                into,
+                layouts[at + 1],
+                idle,
+                frozenset(name for name, source in self.sources.items() if source.source.late != "error"),
+                self.snapshot_every,
+                parts,
+            )
+            flowing = whole.repartitionById(self.buckets, "bucket").mapInArrow(task, _struct(layouts[at + 1]))
+        assert flowing is not None
+        return flowing
+
+    # -- what came out ------------------------------------------------------------------------------------------
+
+    def _read(self, table: pa.Table) -> tuple[list[dict[str, Any]], dict[str, ElementBatch]]:
+        table = table.combine_chunks()
+        tags = table.column("tag").to_numpy()
+        texts = table.filter(pa.array(tags <= NOTE)).select(["tag", "note"]).to_pylist()
+        for text in texts:
+            if text["tag"] == ERROR:
+                raise _error(json.loads(text["note"]))
+        notes = [json.loads(text["note"]) for text in texts]
+        results = {}
+        for at, (name, schema) in enumerate(self.schemas.items()):
+            part = table.filter(pa.array(tags == at))
+            results[name] = self._batch(part, schema)
+        return notes, results
+
+    def _batch(self, part: pa.Table, schema: Schema) -> ElementBatch:
+        if not part.num_rows:
+            return empty_elements(schema)
+        vs, ve, vnew, op = (part.column(name).to_numpy() for name in "abcw")
+        columns = [_whole(part.column(slot).cast(type_)) for slot, type_ in slots(schema)]
+        batch = ElementBatch(schema, op.astype(np.uint8), vs, ve, vnew, tuple(columns))
+        if self.emit is not Emit.FINAL:
+            return batch
+        sync = np.where(op == ADJUST, np.minimum(ve, vnew), vs)
+        return _taken(batch, np.argsort(sync, kind="stable"))
+
+    def _after(self, known: Known, notes: Sequence[Mapping[str, Any]], now: float) -> Known:
+        sources = dict(known.sources)
+        seen = {source.name: known.seen.get(source.name, now) for source in self.plan.sources}
+        for note in notes:
+            for name, cti in note["sources"].items():
+                sources[name] = max(sources.get(name, NEVER), cti)
+            for name, rows in note["fed"].items():
+                if rows:
+                    seen[name] = now
+        queries = {
+            name: max(known.queries.get(name, NEVER), min(note["progress"][name] for note in notes if name in note["progress"]))
+            for name in self.schemas
+        }
+        return Known(sources, queries, seen)
+
+    def _idle(self, known: Known, now: float) -> frozenset[str]:
+        """Sources without rows for longer than they may be; one that never had any counts from the first epoch."""
+        found = set()
+        for name, source in self.sources.items():
+            patience = source.source.idle
+            if patience is not None and now - known.seen.get(name, now) >= patience:
+                found.add(name)
+        return frozenset(found)
+
+    # -- sinks --------------------------------------------------------------------------------------------------
+
+    def _commit(
+        self,
+        name: str,
+        sink: EpochSink,
+        epoch: int,
+        batch: ElementBatch,
+        parts: Sequence[str],
+        known: Known,
+        after: Known,
+    ) -> None:
+        promise = after.queries[name]
+        tail = _cti(batch.schema, promise) if promise > known.queries.get(name, NEVER) else empty_elements(batch.schema)
+        for attempt, pause in enumerate([*self.patience, None]):
+            try:
+                if isinstance(sink, ChangelogSink):
+                    sink.commit_parts(epoch, parts, tail)
+                else:
+                    sink.commit(epoch, _concat(batch, tail))
+                return
+            except Exception as bad:
+                if pause is None:
+                    raise SinkError(
+                        f"the sink of {name!r} has not taken epoch {epoch} in {attempt + 1} attempts: {bad}. Nothing is "
+                        "lost: start the query again with the same checkpoint when the sink works"
+                    ) from bad
+                _log.warning("the sink of %r did not take epoch %d (%s); trying again in %s s", name, epoch, bad, pause)
+                time.sleep(pause)
+
+    def _report(
+        self,
+        epoch: int,
+        seconds: float,
+        notes: Sequence[Mapping[str, Any]],
+        rows_out: int,
+        after: Known,
+        idle: frozenset[str],
+        late: Mapping[str, int],
+    ) -> None:
+        fed: dict[str, int] = {}
+        for note in notes:
+            for name, rows in note["fed"].items():
+                fed[name] = max(fed.get(name, 0), rows)
+        low = min(after.sources.values(), default=INF)
+        holding = tuple(name for name, cti in after.sources.items() if cti == low) if low < INF else ()
+        report = EpochReport(
+            epoch,
+            seconds,
+            sum(fed.values()),
+            rows_out,
+            sum(note["state_rows"] for note in notes),
+            sum(note["state_bytes"] for note in notes),
+            dict(after.sources),
+            dict(after.queries),
+            max((note["tau"] for note in notes), default=NEVER),
+            idle,
+            holding,
+            late,
+            notes,
+        )
+        self.reports.append(report)
+        del self.reports[:-1000]
+        if self.listener is not None:
+            self.listener(report)
+
+
+def _struct(layout: Layout) -> StructType:
+    fixed = {"bucket": IntegerType(), "tag": IntegerType(), "note": StringType()} | {n: LongType() for n in "abcw"}
+    assert {name for name, _ in HEAD} < set(fixed)
+    return StructType([StructField(name, fixed.get(name) or spark_type(type_)) for name, type_ in layout.columns])
+
+
+def _parts(notes: Sequence[Mapping[str, Any]], name: str) -> list[str]:
+    found = [note for note in notes if note["parts"].get(name)]
+    return [part for note in sorted(found, key=lambda note: note["bucket"]) for part in note["parts"][name]]
+
+
+def _error(told: Mapping[str, Any]) -> EverwhenError:
+    kind = getattr(errors, told["kind"], EverwhenError)
+    error = EverwhenError.__new__(kind)
+    Exception.__init__(error, told["message"])
+    return error
+
+
+def _cti(schema: Schema, promise: int) -> ElementBatch:
+    t = np.array([promise], np.int64)
+    columns = tuple(pa.nulls(1, type_) for type_ in schema.types)
+    return ElementBatch(schema, np.array([CTI], np.uint8), t, t, np.zeros(1, np.int64), columns)
+
+
+def _concat(first: ElementBatch, second: ElementBatch) -> ElementBatch:
+    if not len(second):
+        return first
+    numbers = (np.concatenate([getattr(first, n), getattr(second, n)]) for n in ("op", "vs", "ve", "vnew"))
+    columns = tuple(pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True))
+    return ElementBatch(first.schema, *numbers, columns)
+
+
+def _taken(batch: ElementBatch, order: np.ndarray) -> ElementBatch:
+    picked = pa.array(order)
+    columns = tuple(column.take(picked) for column in batch.columns)
+    return ElementBatch(batch.schema, batch.op[order], batch.vs[order], batch.ve[order], batch.vnew[order], columns)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

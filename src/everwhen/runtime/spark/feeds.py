@@ -1,0 +1,295 @@
+"""The part of a plan that stays in the JVM: feeds, and the rows of an exchange.
+
+All sources are unioned into one frame, one branch per feed, so that an epoch is one consistent cut:
+
+    source  tag  lead  op  vs  ve  vnew  problem  keep  slots…
+
+`keep` is what the feed's filters say; rows are not dropped by it before the progress of their source is known, which is
+the largest start of all its rows (`lead`: one feed per source counts).  From this frame every stage that reads sources
+gets its rows (`stage_rows`) and one progress row per source and bucket (`progress_rows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from everwhen.algebra import nodes as n
+from everwhen.algebra.expr import Column as Name
+from everwhen.errors import QueryError
+from everwhen.model.elements import ADJUST, CTI, INSERT
+from everwhen.model.schema import Schema
+from everwhen.model.time import INF, NEVER
+from everwhen.plan.stages import Feed, Stage, StagePlan, StreamIn
+from everwhen.runtime.spark.expressions import spark_type, translate
+from everwhen.runtime.spark.layout import LATE, SOURCE, Layout, slots
+from everwhen.runtime.spark.source import ResolvedSource, normalise, problems
+
+
+@dataclass(frozen=True)
+class Cutoff:
+    """What a source had promised before the epoch, by position of the source."""
+
+    promised: tuple[int, ...]
+
+
+def unioned(plan: StagePlan, frames: Mapping[str, DataFrame], sources: Mapping[str, ResolvedSource]) -> DataFrame:
+    """One frame of all feeds."""
+    streams = [stream for stage in plan.stages for stream in stage.inputs if stream.feed is not None]
+    payload = Layout.of(_fed(stream) for stream in streams).payload
+    position = {source.name: at for at, source in enumerate(plan.sources)}
+    seen: set[str] = set()
+    branches = []
+    for stream in streams:
+        assert stream.feed is not None
+        name = stream.feed.source.name
+        resolved = sources[name]
+        rows = normalise(frames[name], resolved)
+        columns = _payload(stream.feed.source, resolved)
+        keep, columns = _evaluated(stream.feed.node, columns)
+        given = dict(zip([slot for slot, _ in slots(_fed(stream))], columns.values(), strict=True))
+        branches.append(
+            rows.select(
+                F.lit(position[name]).alias("source"),
+                F.lit(stream.tag).alias("tag"),
+                F.lit(name not in seen).alias("lead"),
+                "op", "vs", "ve", "vnew",
+                problems(resolved).alias("problem"),
+                keep.alias("keep"),
+                *((given[slot] if slot in given else F.lit(None)).cast(spark_type(t)).alias(slot) for slot, t in payload),
+            )  # fmt: skip
+        )
+        seen.add(name)
+    return reduce(DataFrame.unionByName, branches)
+
+
+def _payload(source: n.Source, resolved: ResolvedSource) -> dict[str, Column]:
+    """Where the columns that the query reads stand in the normalised frame."""
+    found = {}
+    for field in source.schema.fields:
+        at = resolved.schema.index(field.name, f"the frame of {source.name!r}")
+        if resolved.schema.types[at] != field.type:
+            raise QueryError(
+                f"source {source.name!r}: the query reads {field.name!r} as {field.type}, and the frame has it as "
+                f"{resolved.schema.types[at]}; cast the column, or declare it so in the query"
+            )
+        found[field.name] = F.col(f"p{at}")
+    return found
+
+
+def _fed(stream: StreamIn) -> Schema:
+    """The columns of a feed before rows are merged."""
+    assert stream.feed is not None
+    return stream.feed.node.schema
+
+
+def _evaluated(node: n.Node, columns: dict[str, Column]) -> tuple[Column, dict[str, Column]]:
+    """What a feed's filters and projections make of a row: whether it stays, and its columns."""
+    match node:
+        case n.Source():
+            return F.lit(True), columns
+        case n.Filter(input, predicate):
+            keep, columns = _evaluated(input, columns)
+            return keep & F.coalesce(_translated(predicate, input.schema, columns), F.lit(False)), columns
+        case n.Map(input, expressions):
+            keep, columns = _evaluated(input, columns)
+            return keep, {name: _translated(e, input.schema, columns) for name, e in expressions}
+    raise AssertionError(f"{type(node).__name__} is not computed by Spark")
+
+
+def _translated(expr: object, schema: Schema, columns: Mapping[str, Column]) -> Column:
+    if isinstance(expr, Name):
+        return columns[expr.name]
+    found = translate(expr, schema, columns)  # type: ignore[arg-type]
+    if found is None:
+        raise QueryError(f"{expr} cannot be computed by Spark: please report this as a defect")
+    return found
+
+
+# -- the rows of a stage ------------------------------------------------------------------------------------------
+
+
+def stage_rows(
+    frame: DataFrame, stage: Stage, plan: StagePlan, layout: Layout, sources: Mapping[str, ResolvedSource], cutoff: Cutoff, buckets: int
+) -> DataFrame | None:
+    """The rows of a stage's feeds, with their buckets; None if it has no feeds."""
+    streams = [stream for stream in stage.inputs if stream.feed is not None]
+    if not streams:
+        return None
+    moved = _on_time(frame.where(F.col("keep") & (F.col("op") < CTI)), plan, sources, cutoff)
+    plain = [stream for stream in streams if stream.feed is not None and stream.feed.partial is None]
+    merged = [stream for stream in streams if stream.feed is not None and stream.feed.partial is not None]
+    frames = []
+    if plain:
+        rows = moved.where(F.col("tag").isin([stream.tag for stream in plain]))
+        frames.append(bucketed(_windowed(rows, plain), plain, layout, buckets))
+    for stream in merged:
+        assert stream.feed is not None
+        rows = _windowed(moved.where(F.col("tag") == stream.tag), [stream])
+        frames.append(bucketed(_merged(rows, stream, stream.feed), [stream], layout, buckets))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def too_late(cutoff: Cutoff, source: ResolvedSource) -> Column:
+    """Whether a row is left out because of what its source had promised."""
+    promised = _promised(cutoff)
+    if source.source.late == "adjust":
+        return (F.col("ve") <= promised) & (F.col("ve") > F.col("vs") + 1)
+    return _sync() < promised
+
+
+def _sync() -> Column:
+    return F.when(F.col("op") == ADJUST, F.least("ve", "vnew")).otherwise(F.col("vs"))
+
+
+def _promised(cutoff: Cutoff) -> Column:
+    return F.element_at(F.array(*(F.lit(t) for t in cutoff.promised)), F.col("source") + 1)
+
+
+def _on_time(frame: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSource], cutoff: Cutoff) -> DataFrame:
+    """Late rows left out or moved, as their source's policy says (an error is raised elsewhere)."""
+    policies = [sources[source.name].source.late for source in plan.sources]
+    if all(policy == "error" for policy in policies) or all(t == NEVER for t in cutoff.promised):
+        return frame
+    promised = _promised(cutoff)
+    moving = F.col("source").isin([at for at, policy in enumerate(policies) if policy == "adjust"])
+    lateness = F.greatest(promised - F.col("vs"), F.lit(0))
+    # an event of one tick is moved as a whole; of a longer one the part that is too late is cut off
+    chronon = F.col("ve") == F.col("vs") + 1
+    end = F.when(moving & chronon, F.col("ve") + lateness).otherwise(F.col("ve"))
+    start = F.when(moving, F.col("vs") + lateness).otherwise(F.col("vs"))
+    stays = (moving & (start < end)) | (~moving & (_sync() >= promised))
+    frame = frame.withColumns({"vs_": start, "ve_": end, "stays": stays}).where("stays")
+    return frame.drop("vs", "ve", "stays").withColumnsRenamed({"vs_": "vs", "ve_": "ve"})
+
+
+def _windowed(frame: DataFrame, streams: Sequence[StreamIn]) -> DataFrame:
+    """The four numbers of each row: an element, or the segment that its window makes of it."""
+    start, end, weight = F.col("vs"), F.col("ve"), F.col("op").cast("bigint")
+    for stream in streams:
+        assert stream.feed is not None
+        if stream.form == "elements":
+            continue
+        mine = F.col("tag") == stream.tag
+        lo, hi = F.col("vs"), F.col("ve")
+        if stream.feed.window is not None:
+            size, slide = stream.feed.window
+            hi = F.lit(INF) if size == INF else F.col("vs") + F.lit(size)
+            if slide > 1:
+                lo = lo + F.pmod(F.lit(-1) - lo, F.lit(slide))
+                hi = hi if size == INF else hi + F.pmod(F.lit(-1) - hi, F.lit(slide))
+        start = F.when(mine, lo).otherwise(start)
+        end = F.when(mine, hi).otherwise(end)
+        weight = F.when(mine, F.lit(1).cast("bigint")).otherwise(weight)
+    numbers = {"a": start, "b": end, "c": F.col("vnew"), "w": weight}
+    rows = frame.withColumns(numbers).drop("vs", "ve", "vnew", "op", "source", "lead", "problem", "keep")
+    sliding = [s.tag for s in streams if s.feed is not None and s.feed.window is not None and s.feed.window[1] > 1]
+    return rows.where(~F.col("tag").isin(sliding) | (F.col("a") < F.col("b"))) if sliding else rows
+
+
+def _merged(frame: DataFrame, stream: StreamIn, feed: Feed) -> DataFrame:
+    """Rows of one group and one lifetime as a single row of partial results."""
+    assert feed.partial is not None
+    before = dict(zip(feed.node.schema.names, (slot for slot, _ in slots(feed.node.schema)), strict=True))
+    keys = [F.col(before[key]).alias(f"k{at}") for at, key in enumerate(feed.partial.keys)]
+    lanes: list[Column] = []
+    for lane in feed.partial.lanes:
+        value = F.col(before[lane.columns[0]]) if lane.columns else F.lit(1)
+        match lane.function:
+            case "count":
+                found = F.count(value)
+            case "sum":
+                wide = "double" if str(feed.node.schema.field(lane.columns[0]).type) in ("float", "double") else "bigint"
+                value = value.cast(wide)
+                found = F.sum(value) if wide == "double" else _checked_sum(value, lane.columns[0])
+            case "min":
+                found = F.min(value)
+            case _:
+                found = F.max(value)
+        lanes.append(found.alias(f"l{len(lanes)}"))
+    grouped = frame.groupBy("a", "b", *keys).agg(*lanes)
+    names = [f"k{at}" for at in range(len(keys))] + [f"l{at}" for at in range(len(lanes))]
+    payload = [
+        F.col(name).cast(spark_type(type_)).alias(slot)
+        for name, (slot, type_) in zip(names, slots(stream.schema), strict=True)
+    ]
+    head = [F.lit(stream.tag).alias("tag"), F.col("a"), F.col("b"), F.lit(0).cast("bigint").alias("c")]
+    return grouped.select(*head, F.lit(1).cast("bigint").alias("w"), *payload)
+
+
+def _checked_sum(value: Column, name: str) -> Column:
+    """A sum of integers that fails instead of wrapping around, whatever the session's settings."""
+    total = F.try_sum(value)
+    problem = F.raise_error(F.lit(f"the sum of {name!r} leaves the 64-bit range")).cast("bigint")
+    return F.when(total.isNull() & (F.count(value) > 0), problem).otherwise(total)
+
+
+# -- buckets ------------------------------------------------------------------------------------------------------
+
+
+def bucketed(frame: DataFrame, streams: Sequence[StreamIn], layout: Layout, buckets: int) -> DataFrame:
+    """Rows in the columns of a layout, each with the bucket it goes to; control rows (tag < 0) have theirs already."""
+    where = F.col("bucket") if "bucket" in frame.columns else F.lit(0)
+    for stream in streams:
+        if stream.by:
+            named = dict(zip(stream.schema.names, slots(stream.schema), strict=True))
+            hashed = F.pmod(F.xxhash64(*(_hashable(*named[name]) for name in stream.by)), F.lit(buckets)).cast("int")
+            where = F.when(F.col("tag") == stream.tag, hashed).otherwise(where)
+        elif stream.by == ():
+            where = F.when(F.col("tag") == stream.tag, F.lit(0)).otherwise(where)
+    copied = [stream.tag for stream in streams if stream.by is None]
+    if copied:
+        every = F.sequence(F.lit(0), F.lit(buckets - 1))
+        where = F.explode(F.when(F.col("tag").isin(copied), every).otherwise(F.array(where)))
+    present = set(frame.columns)
+    rest = [
+        (F.col(name) if name in present else F.lit(None).cast(spark_type(type_))).alias(name)
+        for name, type_ in layout.columns
+        if name != "bucket"
+    ]
+    return frame.select(where.cast("int").alias("bucket"), *rest)
+
+
+def _hashable(slot: str, type_: object) -> Column:
+    """Values that are equal hash alike: one zero, one NaN."""
+    column = F.col(slot)
+    if str(type_) in ("float", "double"):
+        return F.when(column == 0, F.lit(0.0)).when(F.isnan(column), F.lit(float("nan"))).otherwise(column.cast("double"))
+    return column
+
+
+def progress_rows(
+    frame: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSource], cutoff: Cutoff, layout: Layout, buckets: int
+) -> DataFrame:
+    """One row per source and bucket: how far the source has come in this epoch, and what is wrong with it."""
+    sync, op = _sync(), F.col("op")
+    is_late = (op < CTI) & (sync < _promised(cutoff))
+    found = frame.where("lead").groupBy("source").agg(
+        F.max(F.when(op == INSERT, F.col("vs"))).alias("start"),
+        F.max(F.when(op == CTI, F.col("vs"))).alias("said"),
+        F.count(F.when(op < CTI, 1)).alias("rows"),
+        F.count(F.when(is_late, 1)).alias("late"),
+        F.min(F.when(is_late, sync)).alias("earliest"),
+        F.max("problem").alias("note"),
+    )  # fmt: skip
+    cti = F.lit(NEVER)
+    for at, source in enumerate(plan.sources):
+        bound = sources[source.name].source.disorder
+        own = F.col("said") if bound is None else F.greatest(F.col("said"), F.col("start") - F.lit(bound))
+        cti = F.when(F.col("source") == at, own).otherwise(cti)
+    row = F.struct(
+        F.lit(SOURCE).alias("tag"), F.coalesce("start", F.lit(NEVER)).alias("a"), F.coalesce(cti, F.lit(NEVER)).alias("b"),
+        F.col("rows").alias("c"), F.col("source").cast("bigint").alias("w"), F.col("note"),
+    )  # fmt: skip
+    behind = F.struct(
+        F.lit(LATE).alias("tag"), F.col("late").alias("a"), F.coalesce("earliest", F.lit(0)).alias("b"),
+        F.lit(0).cast("bigint").alias("c"), F.col("source").cast("bigint").alias("w"), F.lit(None).cast("string").alias("note"),
+    )  # fmt: skip
+    marks = F.when(F.col("late") > 0, F.array(row, behind)).otherwise(F.array(row))
+    exploded = found.select(F.explode(marks).alias("mark")).select("mark.*")
+    spread = exploded.select(F.explode(F.sequence(F.lit(0), F.lit(buckets - 1))).alias("bucket"), "*")
+    return bucketed(spread, [], layout, buckets)

@@ -1,0 +1,110 @@
+"""A running query: how it is doing, what it last did, how to wait for it and how to stop it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming import StreamingQuery
+
+from everwhen.errors import EverwhenError
+from everwhen.plan.explain import explain_stages
+from everwhen.plan.stages import StagePlan
+from everwhen.runtime.spark.epoch import EpochReport, EpochRunner
+from everwhen.runtime.spark.store import BucketState, inspect
+
+
+class Handle:
+    """What `start` returns."""
+
+    def __init__(self, stream: StreamingQuery, runner: EpochRunner, plan: StagePlan) -> None:
+        self.stream = stream
+        self._runner = runner
+        self._plan = plan
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self.stream.isActive)
+
+    @property
+    def status(self) -> str:
+        """One line: running, stopped, or failed and why."""
+        if self.last_error is not None:
+            return f"failed: {self.last_error}"
+        if not self.is_active:
+            return "stopped"
+        reports = self._runner.reports
+        return f"running: epoch {reports[-1].epoch} done" if reports else f"starting: {self.stream.status['message']}"
+
+    @property
+    def progress(self) -> EpochReport | None:
+        """What the last epoch did."""
+        return self._runner.reports[-1] if self._runner.reports else None
+
+    @property
+    def recent(self) -> tuple[EpochReport, ...]:
+        """What the last epochs did, at most a thousand, the newest last."""
+        return tuple(self._runner.reports)
+
+    @property
+    def spark_progress(self) -> Mapping[str, Any] | None:
+        """Spark's own word on the last epoch: offsets, durations, rates."""
+        return self.stream.lastProgress
+
+    @property
+    def last_error(self) -> BaseException | None:
+        """Why the query stopped; None if it runs or was asked to stop."""
+        if self._runner.error is not None and not self.is_active:
+            return self._runner.error
+        return None if self.is_active else self.stream.exception()
+
+    def waiting(self) -> str:
+        """Who holds the answer back, in a sentence."""
+        report = self.progress
+        if report is None:
+            return "no epoch has been run yet: no input has come, or the first one is under way"
+        if not report.holding:
+            return "nothing is waited for: all sources have ended"
+        names = ", ".join(report.holding)
+        return f"answers are final up to what {names} has promised; a promise of {names} would bring more"
+
+    def explain(self) -> str:
+        """The stages that run."""
+        return explain_stages(self._plan)
+
+    def state(self) -> list[BucketState]:
+        """What each stage and bucket keeps."""
+        return inspect(self._runner.journal.state_root)
+
+    def late_rows(self, source: str) -> str:
+        """The folder of Parquet files with a source's rows that came too late."""
+        return self._runner.late.place(source)
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the query ends, or for so many seconds; whether it has ended.  If it failed, its error is raised."""
+        try:
+            ended = self.stream.awaitTermination(timeout) if timeout is not None else self.stream.awaitTermination()
+        except StreamingQueryException as failed:
+            error = self._runner.error
+            if isinstance(error, EverwhenError):
+                raise error from None
+            raise EverwhenError(f"the query failed: {_short(str(failed))}") from failed
+        return True if timeout is None else bool(ended)
+
+    def process_available(self) -> None:
+        """Wait until everything that is there now has been processed."""
+        self.stream.processAllAvailable()
+
+    def stop(self) -> None:
+        """Stop after the epoch under way; started again with the same checkpoint, the query goes on."""
+        self.stream.stop()
+        for sink in self._runner.sinks.values():
+            sink.close()
+
+
+def _short(text: str) -> str:
+    """The line of a failure that says what happened."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if "Error" in line or "Exception" in line]
+    return (telling or lines or ["for an unknown reason"])[-1]

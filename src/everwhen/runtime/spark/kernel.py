@@ -1,0 +1,157 @@
+"""One bucket of one stage: a deterministic state machine over epochs.
+
+It holds what the local runtime holds, guards and a graph of operators, for its share of the rows.  An epoch's input is
+what crossed the exchange: rows of streams in any order, what each source has promised, and what the buckets of the stage
+before have promised for the streams they hand over.  No clock, no files, no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.model.changes import Changes, no_changes
+from everwhen.model.elements import ElementBatch
+from everwhen.model.punctuation import Frontier
+from everwhen.model.time import NEVER
+from everwhen.operators.base import Emit, Output, StateSize
+from everwhen.operators.epoch_guard import EpochGuard
+from everwhen.operators.guard import Guarded
+from everwhen.operators.linear import rounded_up_time
+from everwhen.plan.lower import Form, lower
+from everwhen.plan.stages import Stage, StreamIn
+from everwhen.runtime.graph import Graph
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of one stream: the four numbers of the layout and the payload."""
+
+    a: np.ndarray
+    b: np.ndarray
+    c: np.ndarray
+    w: np.ndarray
+    columns: tuple[pa.Array, ...]
+
+
+@dataclass(frozen=True)
+class EpochInput:
+    """What a bucket gets in an epoch.  `sources`: (largest start, CTI) each; `idle`: those that have been silent for too
+    long to hold the others back; `handed`: the lowest promise of the buckets that hand a stream over; `tau`: the largest
+    start that they know of."""
+
+    rows: Mapping[str, Rows] = field(default_factory=dict)
+    sources: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    idle: frozenset[str] = frozenset()
+    handed: Mapping[str, int] = field(default_factory=dict)
+    tau: int = NEVER
+
+
+@dataclass(frozen=True)
+class EpochOutput:
+    """The elements of each query and the changes of each stream that is handed on."""
+
+    results: Mapping[str, ElementBatch]
+    handed: Mapping[str, Output]
+    progress: Mapping[str, int]
+    tau: int
+
+
+_NONE: Final = np.empty(0, np.int64)
+
+
+class StageKernel:
+    """The state of a bucket; call `step` once per epoch."""
+
+    def __init__(self, stage: Stage, emit: Emit, lenient: frozenset[str] = frozenset()) -> None:
+        self.stage = stage
+        self.plan = lower(stage.queries, emit, handed=stage.handed)
+        self.graph = Graph(self.plan)
+        self.tau = NEVER
+        self.cti = {s.feed.source.name: NEVER for s in stage.inputs if s.feed is not None}
+        self.promised = {s.name: NEVER for s in stage.inputs if s.feed is None}
+        self.guards: dict[str, EpochGuard] = {}
+        for stream in stage.inputs:
+            if stream.form == "elements" and stream.feed is not None and stream.name in self.plan.sources:
+                source = stream.feed.source.name
+                self.guards[stream.name] = EpochGuard(
+                    source, self.plan.codecs[stream.name], self.plan.sources[stream.name].insert_only, source in lenient
+                )
+
+    def step(self, given: EpochInput) -> EpochOutput:
+        """One epoch."""
+        for name, (start, cti) in given.sources.items():
+            self.cti[name] = max(self.cti.get(name, NEVER), cti)
+            self.tau = max(self.tau, start)
+        awake = [cti for name, cti in self.cti.items() if name not in given.idle]
+        for name in given.idle & set(self.cti):
+            self.cti[name] = max(self.cti[name], min(awake, default=NEVER))
+        for name, promise in given.handed.items():
+            self.promised[name] = max(self.promised[name], promise)
+        self.tau = max(self.tau, given.tau)
+        inputs: dict[tuple[str, Form], Output] = {}
+        for stream in self.stage.inputs:
+            wanted = [form for name, form in self.graph.forms if name == stream.name]
+            if wanted:
+                self._take(stream, given.rows.get(stream.name), wanted, inputs)
+        results = self.graph.step(inputs, self.tau)
+        handed = self.graph.handed(inputs)
+        progress = {sink.name: sink.chain.cti for sink in self.plan.sinks}
+        return EpochOutput(results, handed, progress, self.tau)
+
+    def collect(self) -> None:
+        """Let go of values that nothing holds; after this the outputs of the last step cannot be read any more."""
+        self.plan.pool.collect()
+
+    def _take(
+        self, stream: StreamIn, rows: Rows | None, wanted: list[Form], inputs: dict[tuple[str, Form], Output]
+    ) -> None:
+        frontier = Frontier(self.frontier(stream))
+        codec = self.plan.codecs[stream.name]
+        guarded: Guarded | None = None
+        if stream.name in self.guards:
+            assert stream.feed is not None
+            rows = rows or Rows(_NONE, _NONE, _NONE, _NONE, tuple(pa.array([], t) for t in stream.schema.types))
+            cti = self.cti[stream.feed.source.name]
+            guarded = self.guards[stream.name].step(rows.w, rows.a, rows.b, rows.c, rows.columns, cti)
+        for form in wanted:
+            if guarded is not None:
+                changes = guarded.segments() if form == "segments" else guarded.events()
+            elif rows is None:
+                changes = no_changes(codec)
+            else:
+                changes = Changes(codec, rows.a, rows.b, rows.w, codec.encode(rows.columns, len(rows.a)))
+            inputs[stream.name, form] = Output(changes, frontier)
+
+    def frontier(self, stream: StreamIn) -> int:
+        """What is promised for a stream."""
+        if stream.feed is None:
+            return self.promised[stream.name]
+        cti = self.cti[stream.feed.source.name]
+        if stream.feed.window is not None:
+            return rounded_up_time(cti, stream.feed.window[1], -1)
+        return cti
+
+    def state_size(self) -> StateSize:
+        return sum((guard.state_size() for guard in self.guards.values()), self.graph.state_size())
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything, as plain data."""
+        return {
+            "tau": self.tau,
+            "cti": dict(self.cti),
+            "promised": dict(self.promised),
+            "guards": {name: guard.snapshot() for name, guard in self.guards.items()},
+            "graph": self.graph.snapshot(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot of the same stage and bucket."""
+        self.tau, self.cti, self.promised = state["tau"], dict(state["cti"]), dict(state["promised"])
+        for name, guard in self.guards.items():
+            guard.restore(state["guards"][name])
+        self.graph.restore(state["graph"])

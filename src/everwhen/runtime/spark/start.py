@@ -1,0 +1,186 @@
+"""`start`: a query over streaming DataFrames, for as long as they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from everwhen.algebra.expr import Column as Name
+from everwhen.algebra.expr import Expr
+from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.api import Stream
+from everwhen.connectors.sinks.base import EpochSink
+from everwhen.connectors.sinks.callback import CallbackSink
+from everwhen.connectors.sinks.changelog import ChangelogSink
+from everwhen.errors import QueryError
+from everwhen.model.schema import Schema
+from everwhen.operators.base import Emit
+from everwhen.plan.explain import explain_stages
+from everwhen.plan.narrow import narrow
+from everwhen.plan.stages import StagePlan, Trait, cut
+from everwhen.runtime.run import MIDDLE, Consistency
+from everwhen.runtime.spark.epoch import EpochRunner
+from everwhen.runtime.spark.expressions import spark_type, translate
+from everwhen.runtime.spark.feeds import unioned
+from everwhen.runtime.spark.handle import Handle
+from everwhen.runtime.spark.journal import Identity, Journal
+from everwhen.runtime.spark.late import LateRows
+from everwhen.runtime.spark.source import ResolvedSource, SparkSource, resolve
+
+Query = Stream | Node
+Sink = EpochSink | str | os.PathLike[str] | Any
+
+
+def start(
+    query: Query | Mapping[str, Query],
+    inputs: Mapping[str, DataFrame],
+    *,
+    sink: Sink | Mapping[str, Sink],
+    checkpoint: str | os.PathLike[str],
+    sources: Mapping[str, SparkSource] | None = None,
+    trigger: str | None = None,
+    consistency: Consistency = MIDDLE,
+    emit: str | Emit | None = None,
+    buckets: int | None = None,
+    name: str | None = None,
+    snapshot_every: int = 10,
+) -> Handle:
+    """Run a query, or several by name over the same inputs, and return at once with its handle.
+
+    `inputs` are streaming DataFrames by the names of the query's sources; `sources` says what their columns mean, where
+    it is not plain (`SparkSource`).  `sink` is a sink, a path (a Parquet changelog) or a function of (epoch, elements);
+    one per query where there are several.  `checkpoint` is a directory, which belongs to this query for ever: started
+    again with it, the query goes on where it was.  `trigger`: None (as fast as it can), "5 seconds" (one epoch each), or
+    "available" (what is there now, then stop).  `buckets`: how many tasks share a stage's state, fixed when the query is
+    first started (default: the cores of the cluster).
+    """
+    queries = named(query)
+    if not inputs:
+        raise QueryError("start: there are no inputs; give the streaming DataFrames by name: {'Bid': bids}")
+    for input_name, frame in inputs.items():
+        if not frame.isStreaming:
+            raise QueryError(
+                f"input {input_name!r} is not a streaming DataFrame; read it with spark.readStream, or use "
+                "everwhen.spark.run for bounded ones"
+            )
+    sinks = _sinks(sink, queries)
+    resolved = resolved_sources(queries, inputs, sources or {})
+    plan = staged(queries, resolved)
+    policy = emission(consistency, emit)
+    session = next(iter(inputs.values())).sparkSession
+    width = buckets if buckets is not None else session.sparkContext.defaultParallelism
+    if width < 1:
+        raise QueryError(f"start: there is at least one bucket, not {width}")
+    if snapshot_every < 1:
+        raise QueryError(f"start: a snapshot is taken every epoch at the most, not every {snapshot_every}")
+    journal = Journal(os.fspath(checkpoint))
+    identity = journal.open(Identity(explain_stages(plan), width, policy.value))
+    for query_name, node in queries.items():
+        sinks[query_name].prepare(node.schema)
+    place = os.fspath(checkpoint).rstrip("/")
+    runner = EpochRunner(
+        plan,
+        resolved,
+        {query_name: node.schema for query_name, node in queries.items()},
+        sinks,
+        journal,
+        identity,
+        policy,
+        width,
+        snapshot_every,
+        LateRows(f"{place}/everwhen/late"),
+    )
+    writer = unioned(plan, inputs, resolved).writeStream.foreachBatch(runner)
+    writer = writer.option("checkpointLocation", f"{place}/spark").outputMode("append")
+    if name is not None:
+        writer = writer.queryName(name)
+    return Handle(_triggered(writer, trigger).start(), runner, plan)
+
+
+def named(query: Query | Mapping[str, Query]) -> dict[str, Node]:
+    """Queries by name, narrowed to the columns they need; a single one is called `out`."""
+    found = query if isinstance(query, Mapping) else {"out": query}
+    if not found:
+        raise QueryError("there is no query to run")
+    return {name: narrow(q.node if isinstance(q, Stream) else q) for name, q in found.items()}
+
+
+def resolved_sources(
+    queries: Mapping[str, Node], inputs: Mapping[str, DataFrame], sources: Mapping[str, SparkSource]
+) -> dict[str, ResolvedSource]:
+    """Each source of the queries with the frame's columns that carry it."""
+    reads = {node.name: node for node in walk(*queries.values()) if isinstance(node, Source)}
+    for what, given in (("input", set(inputs)), ("source description", set(sources))):
+        unknown = sorted(given - set(reads))
+        if unknown:
+            raise QueryError(f"the query does not read the {what} {unknown[0]!r}; it reads {', '.join(sorted(reads))}")
+    missing = sorted(set(reads) - set(inputs))
+    if missing:
+        raise QueryError(f"no input for {', '.join(missing)}; the query reads {', '.join(sorted(reads))}")
+    found = {name: resolve(inputs[name].schema, name, sources.get(name)) for name in reads}
+    for name, node in reads.items():
+        if node.insert_only and not found[name].source.insert_only:
+            description = replace(found[name].source)
+            found[name] = replace(found[name], source=description)
+    return found
+
+
+def staged(queries: Mapping[str, Node], resolved: Mapping[str, ResolvedSource]) -> StagePlan:
+    """The plan in stages, as far as possible in Spark SQL."""
+    traits = {name: Trait(source.source.insert_only, source.source.chronons) for name, source in resolved.items()}
+    return cut(queries, traits, is_native)
+
+
+def is_native(expr: Expr, schema: Schema) -> bool:
+    """Whether Spark computes the expression exactly as we do, over columns that it can carry."""
+    if any(spark_type(schema.field(name).type) is None for name in expr.columns()):
+        return False
+    if isinstance(expr, Name):
+        return True
+    from pyspark.sql import functions as F
+
+    return translate(expr, schema, {name: F.col(name) for name in schema.names}) is not None
+
+
+def emission(consistency: Consistency, emit: str | Emit | None) -> Emit:
+    """The emission policy that is asked for."""
+    if emit is None:
+        return consistency.emit
+    try:
+        found = Emit(emit)
+    except ValueError:
+        raise QueryError(f"unknown emission policy {emit!r}; there are final, ended, current") from None
+    if found is Emit.ALL:
+        raise QueryError("the emission policy 'all' comes with the consistency levels; there are final, ended, current")
+    return found
+
+
+def _sinks(sink: Sink | Mapping[str, Sink], queries: Mapping[str, Node]) -> dict[str, EpochSink]:
+    given = sink if isinstance(sink, Mapping) else dict.fromkeys(queries, sink)
+    if set(given) != set(queries):
+        raise QueryError(f"one sink per query: there are the queries {sorted(queries)} and sinks for {sorted(given)}")
+    if not isinstance(sink, Mapping) and len(queries) > 1:
+        raise QueryError(f"several queries cannot share one sink; give one each: {{{', '.join(map(repr, queries))}}}")
+    return {name: _sink(one) for name, one in given.items()}
+
+
+def _sink(sink: Sink) -> EpochSink:
+    if isinstance(sink, EpochSink):
+        return sink
+    if isinstance(sink, str | os.PathLike):
+        return ChangelogSink(os.fspath(sink))
+    if callable(sink):
+        return CallbackSink(sink)
+    raise QueryError(f"a sink is one of everwhen.connectors.sinks, a path, or a function, not {type(sink).__name__}")
+
+
+def _triggered(writer: Any, trigger: str | None) -> Any:
+    if trigger is None:
+        return writer
+    if trigger in ("available", "availableNow", "once"):
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=trigger)

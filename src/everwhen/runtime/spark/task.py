@@ -1,0 +1,254 @@
+"""What a Spark task does for a bucket in an epoch, exactly once in effect however often it is run.
+
+    1. if the epoch's input was published before, that is the input, whatever has come now;
+    2. take the state after the epoch before: live in this worker, or loaded and caught up from the files;
+    3. step; publish the input (the first one wins; a loser starts again from the winner's); now and then a snapshot;
+    4. give the output; keep the state, with its epoch, for the next time.
+
+Kernels are deterministic, so 1. and 2. make every attempt give the same output.  Workers are reused but buckets move
+between them, so a state that lags behind is caught up by the published inputs it has missed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from everwhen.connectors.sinks.changelog import ChangelogSink
+from everwhen.errors import EverwhenError, InputError
+from everwhen.model.elements import CTI, ElementBatch
+from everwhen.model.time import NEVER, show
+from everwhen.operators.base import Emit
+from everwhen.plan.stages import Stage
+from everwhen.runtime.spark.kernel import EpochInput, EpochOutput, Rows, StageKernel
+from everwhen.runtime.spark.layout import ERROR, HANDED, LATE, NOTE, SOURCE, Layout, control, slots
+from everwhen.runtime.spark.store import BucketStore
+
+
+@dataclass
+class _Live:
+    epoch: int
+    kernel: StageKernel
+
+
+@dataclass(frozen=True)
+class _Given:
+    """An epoch's input, and how many rows each source had, in time and late."""
+
+    epoch: EpochInput
+    fed: dict[str, int]
+    late: dict[str, int]
+
+
+_LIVE: Final[dict[tuple[str, int, int], _Live]] = {}
+"""The kernels that this worker process holds, by query, stage and bucket."""
+
+
+@dataclass(frozen=True)
+class StageTask:
+    """The function that `mapInArrow` runs.  `query` names the query's state for ever: a live kernel is only used for
+    the query it belongs to."""
+
+    query: str
+    root: str
+    stage: Stage
+    emit: Emit
+    epoch: int
+    buckets: int
+    sources: tuple[str, ...]
+    into: Layout
+    out: Layout
+    idle: frozenset[str] = frozenset()
+    lenient: frozenset[str] = frozenset()
+    snapshot_every: int = 10
+    parts: Mapping[str, ChangelogSink] = field(default_factory=dict)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        bucket = TaskContext.get().partitionId()  # type: ignore[union-attr]
+        received = pa.Table.from_batches([_typed(batch, self.into) for batch in batches], self.into.arrow)
+        tags = received.column("tag").to_numpy()
+        messages = [(int(tags[i]), str(received.column("note")[i])) for i in np.flatnonzero(tags <= NOTE).tolist()]
+        forwarded = [control(tag, 0, note=note) for tag, note in messages]
+        if any(tag == ERROR for tag, _ in messages):
+            yield self._told(forwarded)
+            return
+        try:
+            yield from self._run(bucket, received, forwarded)
+        except EverwhenError as error:
+            text = json.dumps({"kind": type(error).__name__, "message": str(error), "stage": self.stage.level})
+            yield self._told([control(ERROR, to, note=text) for to in range(self.buckets)])
+
+    def _told(self, rows: list[dict[str, object]]) -> pa.RecordBatch:
+        return self.out.controls(rows)
+
+    def _run(self, bucket: int, received: pa.Table, forwarded: list[dict[str, object]]) -> Iterator[pa.RecordBatch]:
+        started = time.perf_counter()
+        store = BucketStore(self.root, self.stage.level, bucket)
+        key = (self.query, self.stage.level, bucket)
+        meta: dict[str, Any] = {"idle": sorted(self.idle)}
+        while True:
+            published = store.log(self.epoch)
+            table, told = published if published is not None else (received, meta)
+            live, caught_up = self._state(key, store)
+            loaded = time.perf_counter()
+            given = self._input(table, told)
+            out = live.kernel.step(given.epoch)
+            stepped = time.perf_counter()
+            size = live.kernel.state_size()
+            meta |= {"state_rows": size.rows, "state_bytes": size.bytes}
+            if published is not None or store.publish_log(self.epoch, table, meta):
+                break
+        if (self.epoch + bucket) % self.snapshot_every == 0:
+            store.publish_snapshot(self.epoch, live.kernel.snapshot())
+            store.collect(self.epoch)
+        logged = time.perf_counter()
+        note: dict[str, Any] = {
+            "stage": self.stage.level,
+            "bucket": bucket,
+            "rows_in": table.num_rows,
+            "state_rows": size.rows,
+            "state_bytes": size.bytes,
+            "sources": dict(live.kernel.cti),
+            "fed": given.fed,
+            "late": given.late,
+            "tau": out.tau,
+            "caught_up": caught_up,
+            "damaged": store.damaged,
+            "seconds": {"load": loaded - started, "step": stepped - loaded, "state": logged - stepped},
+        }
+        yield from self._output(out, live.kernel, bucket, note, forwarded)
+        live.kernel.collect()
+        live.epoch = self.epoch
+        _LIVE[key] = live
+
+    # -- state --------------------------------------------------------------------------------------------------
+
+    def _state(self, key: tuple[str, int, int], store: BucketStore) -> tuple[_Live, int]:
+        """The state after the epoch before, and how many epochs had to be replayed for it (-1: none, it was live)."""
+        live = _LIVE.pop(key, None)
+        before = self.epoch - 1
+        if live is not None and live.epoch == before:
+            return live, -1
+        if live is None or live.epoch > before or live.epoch < before - 2 * self.snapshot_every:
+            live = _Live(-1, StageKernel(self.stage, self.emit, self.lenient))
+            snapshot = store.newest_snapshot(before)
+            if snapshot is not None:
+                live.epoch = snapshot[0]
+                live.kernel.restore(snapshot[1])
+        replayed = 0
+        for epoch, table, meta in store.logs_between(live.epoch, before):
+            live.kernel.step(self._input(table, meta).epoch)
+            live.kernel.collect()
+            live.epoch = epoch
+            replayed += 1
+        return live, replayed
+
+    # -- input --------------------------------------------------------------------------------------------------
+
+    def _input(self, table: pa.Table, meta: Mapping[str, Any]) -> _Given:
+        tags = table.column("tag").combine_chunks().to_numpy(zero_copy_only=False)
+        sources: dict[str, tuple[int, int]] = {}
+        fed: dict[str, int] = {}
+        late: dict[str, int] = {}
+        handed: dict[str, int] = {}
+        names = {stream.tag: stream.name for stream in self.stage.inputs}
+        tau = NEVER
+        marks = table.take(pa.array(np.flatnonzero((tags < 0) & (tags > NOTE)))).to_pylist()
+        for mark in marks:
+            match mark["tag"]:
+                case tag if tag == SOURCE:
+                    source = self.sources[mark["w"]]
+                    if mark["note"]:
+                        raise InputError(mark["note"], source=source)
+                    sources[source] = (mark["a"], mark["b"])
+                    fed[source] = mark["c"]
+                case tag if tag == HANDED:
+                    name = names[mark["w"]]
+                    handed[name] = min(handed.get(name, mark["b"]), mark["b"])
+                    tau = max(tau, mark["a"])
+                case tag if tag == LATE:
+                    late[self.sources[mark["w"]]] = self._late(mark)
+        rows = {}
+        for stream in self.stage.inputs:
+            chosen = tags == stream.tag
+            count = int(chosen.sum())
+            if count:
+                part = table if count == len(tags) else table.filter(pa.array(chosen))
+                numbers = [_numbers(part.column(name)) for name in "abcw"]
+                columns = tuple(_whole(part.column(name)) for name, _ in slots(stream.schema))
+                rows[stream.name] = Rows(*numbers, columns)
+        silent = frozenset(name for name in meta.get("idle", ()) if not fed.get(name))
+        return _Given(EpochInput(rows, sources, silent, handed, tau), fed, late)
+
+    def _late(self, mark: Mapping[str, Any]) -> int:
+        source, count = self.sources[mark["w"]], int(mark["a"])
+        if source not in self.lenient:
+            raise InputError(
+                f"{count} row{'s' if count > 1 else ''} came behind the promise of their source, the earliest at "
+                f"{show(mark['b'])}",
+                source=source,
+                remedy="widen the bound of its disorder, or choose late='drop' or late='adjust'",
+            )
+        return count
+
+    # -- output -------------------------------------------------------------------------------------------------
+
+    def _output(
+        self, out: EpochOutput, kernel: StageKernel, bucket: int, note: dict[str, Any], forwarded: list[dict[str, object]]
+    ) -> Iterator[pa.RecordBatch]:
+        rows = list(forwarded)
+        written = 0
+        for handed in kernel.plan.handed:
+            output = out.handed[handed.name]
+            tag = int(handed.name[1:])
+            changes = output.changes
+            written += len(changes)
+            if len(changes):
+                payload = handed.codec.decode(changes.rows)
+                zeros = np.zeros(len(changes), np.int64)
+                numbers = [pa.array(column) for column in (changes.lo, changes.hi, zeros, changes.weight)]
+                yield self.out.rows(tag, numbers, handed.codec.schema, payload)
+            promise = output.frontier.time
+            rows += [control(HANDED, to, a=out.tau, b=promise, w=tag) for to in range(self.buckets)]
+        parts = {}
+        for at, (name, batch) in enumerate(out.results.items()):
+            data = _data(batch)
+            written += len(data)
+            if name in self.parts:
+                parts[name] = [self.parts[name].write_part(self.epoch, bucket, data)] if len(data) else []
+            elif len(data):
+                numbers = [pa.array(column.astype(np.int64)) for column in (data.vs, data.ve, data.vnew, data.op)]
+                yield self.out.rows(at, numbers, data.schema, data.columns)
+        text = json.dumps(note | {"rows_out": written, "progress": dict(out.progress), "parts": parts})
+        yield self.out.controls([*rows, control(NOTE, 0, note=text)])
+
+
+def _data(batch: ElementBatch) -> ElementBatch:
+    """The elements without the bucket's own CTI, which says nothing about other buckets."""
+    n = len(batch)
+    return batch.slice(0, n - 1) if n and batch.op[n - 1] == CTI else batch
+
+
+def _typed(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
+    """The batch in the layout's own types: Spark names time zones and sizes of text in its own way."""
+    arrays = [
+        column if column.type == type_ else pc.cast(column, type_)
+        for column, (_, type_) in zip(batch.columns, layout.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=layout.arrow)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _numbers(column: pa.ChunkedArray) -> np.ndarray:
+    return np.ascontiguousarray(_whole(column).to_numpy(zero_copy_only=False), dtype=np.int64).copy()

@@ -1,0 +1,49 @@
+"""One small Spark session for all tests of this directory, in one worker of pytest-xdist.
+
+Starting Spark costs seconds and half a gigabyte, so the tests share a session and, with `--dist loadgroup`, a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from everwhen.runtime.spark.session import session
+
+HERE = Path(__file__).parent
+
+# Warnings are errors here.  These come out of PySpark itself, whatever the caller does.
+PYSPARK_WARNINGS = (
+    # PySpark speaks to Java and to its workers over sockets that it leaves to the garbage collector.
+    "ignore:unclosed <socket.socket:ResourceWarning",
+    "ignore:subprocess [0-9]+ is still running:ResourceWarning",
+    "ignore::DeprecationWarning:pyspark.*",
+    "ignore::DeprecationWarning:py4j.*",
+    # A version of pandas that PySpark was not released with; we hand it Arrow only.
+    "ignore:.*[pP]andas.*:UserWarning:pyspark.*",
+    "ignore:.*[pP]andas.*:FutureWarning:pyspark.*",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for line in PYSPARK_WARNINGS:
+        config.addinivalue_line("filterwarnings", line)
+    # pytest-xdist registers this mark itself; without it the mark is there all the same and says nothing.
+    config.addinivalue_line("markers", "xdist_group(name): tests that run in the same worker of pytest-xdist")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session of two threads and two shuffle partitions."""
+    running = session("local[2]", "everwhen-tests", spark_sql_shuffle_partitions=2, **{"spark.driver.memory": "1g"})
+    yield running
+    running.stop()
