@@ -16,7 +16,6 @@ import pyarrow.dataset as ds
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from model.element_strategies import VALUES, elements, plain, schemas
 from pyarrow import fs
 from rich.console import Console
 
@@ -39,6 +38,7 @@ from everwhen.model.history import History
 from everwhen.model.parquet import read_elements
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF
+from model.element_strategies import VALUES, elements, plain, schemas
 
 SCHEMA = Schema.of([("item", pa.int64()), ("name", pa.string())])
 

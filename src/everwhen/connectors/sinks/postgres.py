@@ -128,11 +128,18 @@ class PostgresSink(EpochSink):
         expected += [(name, "bigint") for name in _LIFETIME]
         self._schema = schema
         self.close()
+        try:
+            self._prepare(expected)
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self, expected: list[tuple[str, str]]) -> None:
         with self._explained("prepare the table"), self._connected() as connection, connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('everwhen'))")  # two sinks prepared at once
             create = "CREATE TABLE IF NOT EXISTS {epochs} (table_name text PRIMARY KEY, epoch bigint NOT NULL)"
             connection.execute(self._sql(create))
-            self._settle(connection, schema, expected)
+            self._settle(connection, expected)
 
     def committed(self) -> int:
         with self._explained("read the last epoch"), self._connected() as connection:
@@ -189,7 +196,7 @@ class PostgresSink(EpochSink):
         """The epoch of this sink as the database has it; None if it does not know the sink."""
         return connection.execute(self._sql("SELECT epoch FROM {epochs} WHERE table_name = {name}")).fetchone()
 
-    def _settle(self, connection: psycopg.Connection[Any], schema: Schema, expected: list[tuple[str, str]]) -> None:
+    def _settle(self, connection: psycopg.Connection[Any], expected: list[tuple[str, str]]) -> None:
         """Creates the table and the view, or checks that those which are there are ours."""
         kinds = dict(connection.execute(self._sql(_RELATIONS)).fetchall())
         history = f"{self.table}_history"

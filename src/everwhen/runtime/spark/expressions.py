@@ -16,10 +16,10 @@ Not translated:
 
 * `exp`, `ln`, `log10`, `power`: Java's last bits differ from C's;
 * `regexp_matches`, `regexp_extract`: Java's regular expressions are another language; `strftime`: so are its formats;
-* `like` with a computed pattern or a backslash before anything but % and _; `substr`, `left`, `right`, `split_part` with
-  computed positions: Spark counts in 32 bits and takes other values for errors;
-* decimals whose result may have more than 38 digits (Spark then cuts the scale), `//` and `%` of decimals (Spark divides
-  them into 64 bits), `round` of integers to tens and hundreds;
+* `like` with a computed pattern or a backslash before anything but % and _; `substr`, `left`, `right`, `split_part`
+  with computed positions: Spark counts in 32 bits and takes other values for errors;
+* decimals whose result may have more than 38 digits (Spark then cuts the scale), `//` and `%` of decimals (Spark
+  divides them into 64 bits), `round` of integers to tens and hundreds;
 * types that Spark does not carry unchanged, also in between: unsigned integers, durations that are not constant,
   timestamps in other units than microseconds, large strings, lists and structs;
 * Python functions; null tests of an operand that may fail, and other places where Spark would drop a failing operand
@@ -41,7 +41,6 @@ from everwhen.algebra import expression as algebra
 from everwhen.algebra.compute import unify
 from everwhen.algebra.expression import Call, Cast, Expr
 from everwhen.algebra.functions import FUNCTIONS
-from everwhen.algebra.kinds import common_of
 from everwhen.model.schema import Schema
 from everwhen.runtime.spark.cast_rules import cast
 from everwhen.runtime.spark.number_rules import NUMBER_RULES, compared
@@ -75,7 +74,7 @@ def translate(expr: Expr, schema: Schema, columns: Mapping[str, Column]) -> Colu
     there cannot be read.  QueryError if the expression does not fit the schema.
     """
     type_ = expr.bind(schema)
-    if spark_type(type_) is None:
+    if spark_type(type_) is None or not expr.columns() <= columns.keys():
         return None
     translation = _Translation(expr, schema, columns)
     found = translation.term(expr)
@@ -100,8 +99,7 @@ class _Translation:
             return constant_term(compiled.constant)
         match expr:
             case algebra.Column(name):
-                known = name in self.columns and spark_type(compiled.type) is not None
-                return Term(self.columns[name], compiled.type) if known else None
+                return None if spark_type(compiled.type) is None else Term(self.columns[name], compiled.type)
             case Cast(operand, target):
                 found = self.term(operand)
                 return None if found is None else self._bounded(cast(found, target))
@@ -117,7 +115,7 @@ class _Translation:
         failed = reduce(lambda a, b: a | b, term.failures)
         error = as_type(F.when(failed, F.raise_error(self._message())), term.type)
         size = term.size + term.checks
-        return None if size > _LARGEST else _raising(F.coalesce(term.column, error), term.type, size)
+        return None if size > _LARGEST else Term(F.coalesce(term.column, error), term.type, size=size, raises=True)
 
     def _type(self, name: str) -> pa.DataType:
         return self.schema.field(name, str(self.whole)).type
@@ -150,6 +148,8 @@ class _Translation:
         if FUNCTIONS[name].strict:
             if any(term.is_null for term in found):
                 return _null(type_, found)
+            if any(term.raises for term in found) and sum(term.constant is None for term in found) > 1:
+                return None  # Spark does not look at an operand once another is null
             rule = _RULES.get(name)
             return None if rule is None else rule(found, type_)
         lazily = _NOT_STRICT.get(name)
@@ -165,15 +165,15 @@ class _Translation:
             return None
         columns, either = columns_of(found), name == "or"
         plain = reduce(lambda a, b: a | b if either else a & b, columns)
-        if not any(map(_may_raise, found)):
+        if not any(term.raises for term in found):
             return strict(pa.bool_(), plain, found)
         if any(term.constant is not None for term in found):
             return None  # Spark simplifies `x AND false` without a look at x
         decided = [column if either else ~column for column in columns]
         chosen = F.when(decided[0], F.lit(either))
-        for each in decided[1:]:
-            chosen = chosen.when(each, F.lit(either))
-        return _raising(chosen.otherwise(plain), pa.bool_(), 1 + 2 * sum(term.size for term in found))
+        for column in decided[1:]:
+            chosen = chosen.when(column, F.lit(either))
+        return strict(pa.bool_(), chosen.otherwise(plain), found, copies=2)
 
     def _condition(self, term: Term) -> Term | None:
         found = coerce(term, pa.bool_())
@@ -195,7 +195,7 @@ class _Translation:
     def _member(self, args: Sequence[Expr]) -> Term | None:
         """`x IN (…)` in the common type of all."""
         operand = self.term(args[0])
-        if operand is None or (len(args) == 1 and operand.failures):
+        if operand is None or (len(args) == 1 and (operand.failures or operand.raises)):
             return None
         if len(args) == 1:
             return Term(F.lit(False), pa.bool_())
@@ -217,4 +217,56 @@ def _chain(name: str, expr: Expr) -> list[Expr]:
 
 def _null(type_: pa.DataType, args: Sequence[Term]) -> Term | None:
     """A strict function of a constant null is null, unless another argument has an error to report."""
-    return None if any(arg.failures or _may_raise(arg) for arg in args) else constant_term(pa.scalar(None, type_))
+    return None if any(arg.failures or arg.raises for arg in args) else constant_term(pa.scalar(None, type_))
+
+
+# -- functions that decide themselves which operands count; their arguments are settled --------------------------------
+
+
+def _null_test(test: Callable[[Column], Column]) -> Rule:
+    def rule(args: Sequence[Term], type_: pa.DataType) -> Term | None:
+        return None if args[0].raises else strict(type_, test(args[0].column), args)
+
+    return rule
+
+
+def _case(args: Sequence[Term], type_: pa.DataType) -> Term | None:
+    conditions = coerced(args[:-1:2], pa.bool_())
+    values = coerced([*args[1:-1:2], args[-1]], type_)
+    if conditions is None or values is None:
+        return None
+    if any(each.raises for each in conditions) and len({str(each.column) for each in values}) == 1:
+        return None  # Spark takes the value without a look at the conditions
+    chosen: Any = F
+    for condition, value in zip(conditions, values[:-1], strict=True):
+        chosen = chosen.when(condition.column, value.column)
+    return strict(type_, chosen.otherwise(values[-1].column), [*conditions, *values])
+
+
+def _of_common_type(build: Callable[..., Column]) -> Rule:
+    def rule(args: Sequence[Term], type_: pa.DataType) -> Term | None:
+        found = coerced(args, type_)
+        if found is None or len(found) == 1:
+            return found[0] if found else None
+        return strict(type_, build(*columns_of(found)), found)
+
+    return rule
+
+
+def _nullif(args: Sequence[Term], type_: pa.DataType) -> Term | None:
+    kept, other = args
+    same = None if other.raises else compared("=", kept, other)
+    if same is None or other.is_null or kept.is_null:
+        return None
+    return strict(type_, F.when(same.column, F.lit(None)).otherwise(kept.column), args, copies=2)
+
+
+_NOT_STRICT: Final[dict[str, Rule]] = {
+    "is_null": _null_test(Column.isNull),
+    "not_null": _null_test(Column.isNotNull),
+    "case": _case,
+    "coalesce": _of_common_type(F.coalesce),
+    "least": _of_common_type(F.least),
+    "greatest": _of_common_type(F.greatest),
+    "nullif": _nullif,
+}

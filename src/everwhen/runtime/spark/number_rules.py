@@ -64,7 +64,7 @@ def _integers(symbol: str, args: Sequence[Term]) -> Term:
     (a, b), plain = args, _PLAIN[symbol]
     corners = [plain(x, y) for x in a.range for y in b.range]
     bounds = (min(corners), max(corners))
-    if LEAST <= bounds[0] and bounds[1] <= MOST:
+    if bounds[0] >= LEAST and bounds[1] <= MOST:
         return strict(pa.int64(), plain(a.column, b.column), args, bounds=bounds)
     return attempt(pa.int64(), _TRY[symbol](a.column, b.column), args)
 
@@ -131,9 +131,7 @@ def _modulo_integers(a: Term, b: Term) -> Term:
     if b.constant is not None and b.value > 0:
         return strict(pa.int64(), F.pmod(x, y), [a, b], bounds=(0, b.value - 1))
     remainder = F.try_mod(x, y)
-    return strict(
-        pa.int64(), F.when(_signs_differ(remainder, y), remainder + y).otherwise(remainder), [a, b], copies=4
-    )
+    return strict(pa.int64(), F.when(_signs_differ(remainder, y), remainder + y).otherwise(remainder), [a, b], copies=4)
 
 
 def _modulo_floats(a: Term, b: Term) -> Term:

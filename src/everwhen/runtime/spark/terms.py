@@ -1,10 +1,11 @@
 """Values on Spark's side: which payload types both sides carry unchanged, constants, and the terms of a translation.
 
 A **term** is a Spark column that computes an expression, together with the conditions under which the expression has no
-value.  Guarantee: the column never raises; it is null where an operand is null, where the function says so, and where
-one of the `failures` is true.  So an expression costs one look at its failures, and only in rows that come out null,
-however deep it is: `coalesce(column, CASE WHEN any failure THEN raise_error(…) END)`.  Nothing depends on whether
-Spark's ANSI mode is on, nor on the session's time zone.
+value.  Guarantee: the column is null where an operand is null, where the function says so, and where one of the
+`failures` is true; it does not raise, unless it is marked as one that does.  So an expression costs one look at its
+failures, and only in rows that come out null, however deep it is:
+`coalesce(column, CASE WHEN any failure THEN raise_error(…) END)`.  Nothing depends on whether Spark's ANSI mode is on,
+nor on the session's time zone.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ def as_type(column: Column, type: pa.DataType) -> Column:
 @dataclass(frozen=True)
 class Term:
     """A column, its Arrow type, and when it fails.  `size` and `checks` count the nodes of the column and of the
-    failures; `bounds` are the least and the largest value of an integer, where they are narrower than the type."""
+    failures; `bounds` are the least and the largest value of an integer, where they are narrower than the type.
+    `raises`: the column itself ends the job where it has no value, as parts of CASE, COALESCE, AND and OR must."""
 
     column: Column
     type: pa.DataType
@@ -108,6 +110,7 @@ class Term:
     checks: int = 0
     constant: pa.Scalar | None = None
     bounds: tuple[int, int] | None = None
+    raises: bool = False
 
     @property
     def kind(self) -> str:
@@ -159,6 +162,7 @@ def strict(
         1 + copies * below,
         sum(arg.checks for arg in args) + len(own) * (copies + 2) * (below + 1),
         bounds=bounds,
+        raises=any(arg.raises for arg in args),
     )
 
 

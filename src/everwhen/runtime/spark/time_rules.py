@@ -90,9 +90,7 @@ def shifted(symbol: str, moment: Term, microseconds: int) -> Term:
     seconds, rest = divmod(by, 1_000_000)
     days, seconds = divmod(seconds, 86_400)
     second = F.lit(f"{seconds}.{rest:06}").cast("decimal(18,6)")
-    return strict(
-        moment.type, moment.column + F.make_dt_interval(F.lit(days), F.lit(0), F.lit(0), second), [moment]
-    )
+    return strict(moment.type, moment.column + F.make_dt_interval(F.lit(days), F.lit(0), F.lit(0), second), [moment])
 
 
 TIME_RULES: Final[dict[str, Rule]] = {

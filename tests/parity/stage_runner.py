@@ -1,0 +1,123 @@
+"""Stages without Spark: the same cutting and the same kernels, with an exchange made of Python dictionaries.
+
+What is left to test on Spark itself is what Spark does: feeds in the JVM, hashing, transport, files.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.algebra.nodes import Node
+from everwhen.model.element import Cti, Element
+from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch
+from everwhen.model.time import NEVER
+from everwhen.operators.base import Emit
+from everwhen.plan.narrow import narrow
+from everwhen.plan.stages import StagePlan, StreamIn, cut
+from everwhen.runtime.spark.kernel import EpochInput, Rows, StageKernel
+
+
+class Buckets:
+    """A query in `n` buckets per stage; `push` is an epoch, with the order of its rows shuffled."""
+
+    def __init__(self, query: Node, n: int, emit: str, seed: int = 0) -> None:
+        self.plan: StagePlan = cut({"out": narrow(query)}, {}, lambda expr, schema: False)
+        self.n = n
+        self.emit = Emit(emit)
+        self.kernels = [[StageKernel(stage, self.emit) for _ in range(n)] for stage in self.plan.stages]
+        self.said = NEVER
+        self.rng = random.Random(seed)
+
+    def push(self, batches: Mapping[str, ElementBatch]) -> list[Element]:
+        progress = {name: _progress(batch) for name, batch in batches.items()}
+        waiting: dict[int, list[dict[str, list[Rows]]]] = {}
+        handed: dict[str, int] = {}
+        tau = NEVER
+        out: list[Element] = []
+        for at, stage in enumerate(self.plan.stages):
+            rows: list[dict[str, list[Rows]]] = waiting.get(at) or [{} for _ in range(self.n)]
+            for stream in stage.inputs:
+                if stream.feed is not None and stream.feed.source.name in batches:
+                    self._spread(stream, _rows(batches[stream.feed.source.name], stream), rows)
+            nxt: list[dict[str, list[Rows]]] = [{} for _ in range(self.n)]
+            promises: dict[str, int] = {}
+            answered = []
+            for bucket, kernel in enumerate(self.kernels[at]):
+                given = {name: _joined(parts, self.rng) for name, parts in rows[bucket].items()}
+                mine = {s.name for s in stage.inputs}
+                result = kernel.step(
+                    EpochInput(given, progress, handed={k: v for k, v in handed.items() if k in mine}, tau=tau)
+                )
+                for placed in kernel.plan.handed:
+                    output = result.handed[placed.name]
+                    promises[placed.name] = min(promises.get(placed.name, output.frontier.time), output.frontier.time)
+                    changes = output.changes
+                    zeros = np.zeros(len(changes), np.int64)
+                    found = Rows(changes.lo, changes.hi, zeros, changes.weight, placed.codec.decode(changes.rows))
+                    self._spread(self.plan.stream(placed.name), found, nxt)
+                for batch in result.results.values():
+                    out += [element for element in batch.elements() if not isinstance(element, Cti)]
+                answered += list(result.progress.values())
+                tau = max(tau, result.tau)
+                kernel.collect()
+            waiting[at + 1], handed = nxt, promises
+            if answered and min(answered) > self.said:
+                self.said = min(answered)
+                if self.emit is Emit.FINAL:
+                    out.sort(key=lambda element: element.sync)
+                out.append(Cti(self.said))
+        return out
+
+    def restart(self) -> None:
+        """Every bucket goes on from its snapshot."""
+        for at, stage in enumerate(self.plan.stages):
+            for bucket, kernel in enumerate(self.kernels[at]):
+                again = StageKernel(stage, self.emit)
+                again.restore(kernel.snapshot())
+                self.kernels[at][bucket] = again
+
+    def _spread(self, stream: StreamIn, rows: Rows, into: list[dict[str, list[Rows]]]) -> None:
+        if not len(rows.a):
+            return
+        if stream.by is None:
+            for bucket in into:
+                bucket.setdefault(stream.name, []).append(rows)
+            return
+        columns = [rows.columns[stream.schema.index(name)].to_pylist() for name in stream.by]
+        keys = [hash(repr(key)) % self.n for key in zip(*columns, strict=True)] if columns else [0] * len(rows.a)
+        where = np.array(keys)
+        for bucket in range(self.n):
+            picked = where == bucket
+            if picked.any():
+                into[bucket].setdefault(stream.name, []).append(_picked(rows, np.flatnonzero(picked)))
+
+
+def _progress(batch: ElementBatch) -> tuple[int, int]:
+    starts, promises = batch.vs[batch.op == INSERT], batch.vs[batch.op == CTI]
+    return int(starts.max(initial=NEVER)), int(promises.max(initial=NEVER))
+
+
+def _rows(batch: ElementBatch, stream: StreamIn) -> Rows:
+    data = np.flatnonzero(batch.op <= ADJUST)
+    named = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns = tuple(named[name].take(pa.array(data)) for name in stream.schema.names)
+    op = batch.op[data].astype(np.int64)
+    return Rows(batch.vs[data], batch.ve[data], batch.vnew[data], op, columns)
+
+
+def _picked(rows: Rows, at: np.ndarray) -> Rows:
+    picked = pa.array(at)
+    columns = tuple(column.take(picked) for column in rows.columns)
+    return Rows(rows.a[at], rows.b[at], rows.c[at], rows.w[at], columns)
+
+
+def _joined(parts: list[Rows], rng: random.Random) -> Rows:
+    numbers = [np.concatenate([getattr(part, name) for part in parts]) for name in "abcw"]
+    columns = tuple(pa.concat_arrays(list(column)) for column in zip(*(part.columns for part in parts), strict=True))
+    order = list(range(len(numbers[0])))
+    rng.shuffle(order)
+    return _picked(Rows(*numbers, columns), np.array(order, np.int64))

@@ -1,0 +1,64 @@
+"""oracle = local = stages: whatever the number of buckets and the order of rows within an epoch."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+import everwhen as ew
+from everwhen.model.history import History
+from everwhen.model.schema import Schema
+from everwhen.reference.evaluation import evaluate
+from everwhen.testing import assert_valid, batches, reorder
+from parity_plans import FINITE, PLANS, S
+from stage_runner import Buckets
+
+SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
+
+
+def random_history(rng: random.Random, infinite: bool) -> History:
+    events = []
+    for _ in range(rng.randrange(1, 10)):
+        vs = rng.randrange(-3, 12)
+        ve = ew.INF if infinite and rng.random() < 0.1 else vs + rng.choice([1, 1, 1, 2, 3, 5, 8])
+        row = {"k": rng.choice(["a", "b", "c", None]), "x": rng.choice([0, 1, 2, 3, None])}
+        events += [ew.Insert(vs, ve, row)] * (2 if rng.random() < 0.2 else 1)
+    return History.of(events, SCHEMA)
+
+
+def _rounded(snapshot: dict) -> list:
+    return sorted(
+        (repr([round(v, 9) if isinstance(v, float) else v for v in row]), n) for row, n in snapshot.items()
+    )
+
+
+@pytest.mark.parametrize("emit", ["final", "ended", "current"])
+@pytest.mark.parametrize("name", PLANS)
+def test_stages_answer_as_the_oracle_does(name: str, emit: str) -> None:
+    for seed in range(9):
+        rng = random.Random(f"{name} {emit} {seed}")
+        finite = name in FINITE
+        query = PLANS[name]()
+        histories = {s: random_history(rng, not finite) for s in "ST"}
+        elements = {
+            s: reorder(h, rng, close=True, disorder=rng.choice([0, 3, 8, None]), infinite=not finite)
+            for s, h in histories.items()
+        }
+        run = Buckets(query.node, (1, 2, 5)[seed % 3], emit, seed)
+        read = {source.name for source in run.plan.sources}
+        waiting = {s: batches(elements[s], S.schema, rng) for s in sorted(read)}
+        out = []
+        while any(waiting.values()):
+            out += run.push({s: rest.pop(0) for s, rest in waiting.items() if rest and rng.random() < 0.8})
+            if rng.random() < 0.2:
+                run.restart()
+        assert out and out[-1] == ew.Cti(ew.INF)
+        assert_valid(out)
+        if emit == "final":
+            assert not any(isinstance(element, ew.Adjust) for element in out)
+        oracle = evaluate(query.node, {s: histories[s] for s in read})
+        found = History.of(out, query.schema)
+        for t in range(-6, 45):
+            assert _rounded(found.snapshot(t)) == _rounded(oracle.at(t)), (seed, t)
