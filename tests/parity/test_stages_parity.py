@@ -29,9 +29,7 @@ def random_history(rng: random.Random, infinite: bool) -> History:
 
 
 def _rounded(snapshot: dict) -> list:
-    return sorted(
-        (repr([round(v, 9) if isinstance(v, float) else v for v in row]), n) for row, n in snapshot.items()
-    )
+    return sorted((repr([round(v, 9) if isinstance(v, float) else v for v in row]), n) for row, n in snapshot.items())
 
 
 @pytest.mark.parametrize("emit", ["final", "ended", "current"])

@@ -77,9 +77,7 @@ class _Narrowing:
         kept = n.Join.pair_names(sides[0].schema, sides[1].schema).names
         before = [name for name in pairs[:n_left] if name in sides[0].schema]
         before += [
-            name
-            for own, name in zip(node.right.schema.names, pairs[n_left:], strict=True)
-            if own in sides[1].schema
+            name for own, name in zip(node.right.schema.names, pairs[n_left:], strict=True) if own in sides[1].schema
         ]
         if tuple(before) != kept:
             sides = self._all(node.left), self._all(node.right)

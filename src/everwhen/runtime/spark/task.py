@@ -19,17 +19,16 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from everwhen.connectors.sinks.changelog import ChangelogSink
 from everwhen.errors import EverwhenError, InputError
-from everwhen.model.elements import CTI, ElementBatch
 from everwhen.model.time import NEVER, show
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import Stage
-from everwhen.runtime.spark.kernel import EpochInput, EpochOutput, Rows, StageKernel
-from everwhen.runtime.spark.layout import ERROR, HANDED, LATE, NOTE, SOURCE, Layout, control, slots
+from everwhen.runtime.spark.kernel import EpochInput, EpochOutput, StageKernel
+from everwhen.runtime.spark.layout import ERROR, HANDED, LATE, NOTE, SOURCE, Layout, control
+from everwhen.runtime.spark.rows import handed_rows, result_rows, stream_rows, typed, without_promise
 from everwhen.runtime.spark.store import BucketStore
 
 
@@ -73,7 +72,7 @@ class StageTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bucket = TaskContext.get().partitionId()  # type: ignore[union-attr]
-        received = pa.Table.from_batches([_typed(batch, self.into) for batch in batches], self.into.arrow)
+        received = pa.Table.from_batches([typed(batch, self.into) for batch in batches], self.into.arrow)
         tags = received.column("tag").to_numpy()
         messages = [(int(tags[i]), str(received.column("note")[i])) for i in np.flatnonzero(tags <= NOTE).tolist()]
         forwarded = [control(tag, 0, note=note) for tag, note in messages]
@@ -176,15 +175,7 @@ class StageTask:
                     tau = max(tau, mark["a"])
                 case tag if tag == LATE:
                     late[self.sources[mark["w"]]] = self._late(mark)
-        rows = {}
-        for stream in self.stage.inputs:
-            chosen = tags == stream.tag
-            count = int(chosen.sum())
-            if count:
-                part = table if count == len(tags) else table.filter(pa.array(chosen))
-                numbers = [_numbers(part.column(name)) for name in "abcw"]
-                columns = tuple(_whole(part.column(name)) for name, _ in slots(stream.schema))
-                rows[stream.name] = Rows(*numbers, columns)
+        rows = stream_rows(table, tags, self.stage)
         silent = frozenset(name for name in meta.get("idle", ()) if not fed.get(name))
         return _Given(EpochInput(rows, sources, silent, handed, tau), fed, late)
 
@@ -202,53 +193,28 @@ class StageTask:
     # -- output -------------------------------------------------------------------------------------------------
 
     def _output(
-        self, out: EpochOutput, kernel: StageKernel, bucket: int, note: dict[str, Any], forwarded: list[dict[str, object]]
+        self,
+        out: EpochOutput,
+        kernel: StageKernel,
+        bucket: int,
+        note: dict[str, Any],
+        forwarded: list[dict[str, object]],
     ) -> Iterator[pa.RecordBatch]:
         rows = list(forwarded)
         written = 0
         for handed in kernel.plan.handed:
             output = out.handed[handed.name]
             tag = int(handed.name[1:])
-            changes = output.changes
-            written += len(changes)
-            if len(changes):
-                payload = handed.codec.decode(changes.rows)
-                zeros = np.zeros(len(changes), np.int64)
-                numbers = [pa.array(column) for column in (changes.lo, changes.hi, zeros, changes.weight)]
-                yield self.out.rows(tag, numbers, handed.codec.schema, payload)
-            promise = output.frontier.time
-            rows += [control(HANDED, to, a=out.tau, b=promise, w=tag) for to in range(self.buckets)]
+            written += len(output.changes)
+            yield from handed_rows(self.out, tag, handed.codec, output.changes)
+            rows += [control(HANDED, to, a=out.tau, b=output.frontier.time, w=tag) for to in range(self.buckets)]
         parts = {}
         for at, (name, batch) in enumerate(out.results.items()):
-            data = _data(batch)
+            data = without_promise(batch)
             written += len(data)
             if name in self.parts:
                 parts[name] = [self.parts[name].write_part(self.epoch, bucket, data)] if len(data) else []
-            elif len(data):
-                numbers = [pa.array(column.astype(np.int64)) for column in (data.vs, data.ve, data.vnew, data.op)]
-                yield self.out.rows(at, numbers, data.schema, data.columns)
+            else:
+                yield from result_rows(self.out, at, data)
         text = json.dumps(note | {"rows_out": written, "progress": dict(out.progress), "parts": parts})
         yield self.out.controls([*rows, control(NOTE, 0, note=text)])
-
-
-def _data(batch: ElementBatch) -> ElementBatch:
-    """The elements without the bucket's own CTI, which says nothing about other buckets."""
-    n = len(batch)
-    return batch.slice(0, n - 1) if n and batch.op[n - 1] == CTI else batch
-
-
-def _typed(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
-    """The batch in the layout's own types: Spark names time zones and sizes of text in its own way."""
-    arrays = [
-        column if column.type == type_ else pc.cast(column, type_)
-        for column, (_, type_) in zip(batch.columns, layout.columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=layout.arrow)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    return np.ascontiguousarray(_whole(column).to_numpy(zero_copy_only=False), dtype=np.int64).copy()

@@ -62,7 +62,11 @@ def _date_trunc(args: Sequence[Term], type_: pa.DataType) -> Term | None:
     day = day_of(arg) if unit in _CLOCK else F.trunc(day_of(arg), unit)
     if arg.type == UTC_MICROS:
         micros = F.unix_micros(arg.column)
-        begin = micros - F.pmod(micros, F.lit(_CLOCK[unit])) if unit in _CLOCK else F.unix_date(day) * F.lit(_DAY)
+        begin = (
+            micros - F.pmod(micros, F.lit(_CLOCK[unit]))
+            if unit in _CLOCK
+            else F.unix_date(day) * literal(_DAY, pa.int64())
+        )
         return strict(type_, F.timestamp_micros(begin), [arg], copies=2)
     parts = {"hour": 1, "minute": 2, "second": 3}.get(unit, 0)
     clock = [F.hour(arg.column), F.minute(arg.column), F.second(arg.column)][:parts]
@@ -78,7 +82,7 @@ def _epoch_ms(args: Sequence[Term], type_: pa.DataType) -> Term | None:
         return strict(type_, F.unix_millis(arg.column), args)
     x = arg.column
     seconds = (F.hour(x) * 60 + F.minute(x)) * 60000 + F.date_part(F.lit("SECOND"), x) * 1000
-    return strict(type_, F.unix_date(day_of(arg)) * F.lit(_DAY // 1000) + F.floor(seconds), args, copies=4)
+    return strict(type_, F.unix_date(day_of(arg)) * literal(_DAY // 1000, type_) + F.floor(seconds), args, copies=4)
 
 
 def shifted(symbol: str, moment: Term, microseconds: int) -> Term:

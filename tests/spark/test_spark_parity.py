@@ -1,0 +1,78 @@
+"""oracle = local = Spark: every operator, streams with disorder and corrections, several epochs and one."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import everwhen as ew
+from everwhen.algebra.nodes import Source, walk
+from everwhen.connectors.sinks.memory import MemorySink
+from everwhen.model.elements import ElementBatch, batch_of
+from everwhen.model.history import History
+from everwhen.model.schema import Schema
+from everwhen.reference.evaluation import evaluate
+from everwhen.runtime.spark.start import start
+from everwhen.testing import assert_valid, reorder
+from parity_plans import FINITE, PLANS
+from spark_epochs import read_epochs, write_epochs
+
+SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
+GROUPS = [list(PLANS)[at : at + 11] for at in range(0, len(PLANS), 11)]
+
+
+def random_elements(rng: random.Random, events: int, finite: bool) -> tuple[History, list[ew.Insert]]:
+    found = []
+    for _ in range(events):
+        vs = rng.randrange(-3, 24)
+        ve = ew.INF if not finite and rng.random() < 0.05 else vs + rng.choice([1, 1, 1, 2, 3, 5, 8])
+        found.append(ew.Insert(vs, ve, {"k": rng.choice(["a", "b", "c", None]), "x": rng.choice([0, 1, 2, 3, None])}))
+    history = History.of(found, SCHEMA)
+    return history, reorder(history, rng, close=True, disorder=8, infinite=not finite)
+
+
+def cut_into(elements: list, epochs: int) -> list[ElementBatch]:
+    bounds = [len(elements) * at // epochs for at in range(epochs + 1)]
+    return [batch_of(elements[a:b], SCHEMA, "S") for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+def rounded(snapshot: dict) -> list:
+    return sorted((repr([round(v, 9) if isinstance(v, float) else v for v in row]), n) for row, n in snapshot.items())
+
+
+@pytest.mark.parametrize("at", range(len(GROUPS)))
+def test_spark_answers_as_the_oracle_does(spark: SparkSession, tmp_path: Path, at: int) -> None:
+    rng = random.Random(at)
+    names = GROUPS[at]
+    finite = any(name in FINITE for name in names)
+    histories, frames = {}, {}
+    for s in "ST":
+        histories[s], elements = random_elements(rng, 40, finite)
+        write_epochs(tmp_path / s, cut_into(elements, (3, 1)[at % 2]))
+        frames[s] = read_epochs(spark, tmp_path / s, SCHEMA)
+    queries = {name: PLANS[name]() for name in names}
+    read = {node.name for q in queries.values() for node in walk(q.node) if isinstance(node, Source)}
+    sinks = {name: MemorySink() for name in names}
+    handle = start(
+        queries,
+        {s: frames[s] for s in read},
+        sink=sinks,
+        checkpoint=tmp_path / "checkpoint",
+        trigger="available",
+        emit=("current", "ended", "final")[at % 3],
+        buckets=(2, 5, 1)[at % 3],
+    )
+    handle.await_termination(300)
+    assert handle.status == "stopped"
+    for name, query in queries.items():
+        out = list(sinks[name].elements())
+        assert_valid(out)
+        assert out[-1] == ew.Cti(ew.INF), name
+        oracle = evaluate(query.node, histories)
+        found = History.of(out, query.schema)
+        for t in range(-6, 45):
+            assert rounded(found.snapshot(t)) == rounded(oracle.at(t)), (name, t)
