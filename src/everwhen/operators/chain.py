@@ -7,6 +7,7 @@ chains never grow, so an event that has ended before the CTI can be forgotten.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,17 @@ from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import StateSize
-from everwhen.operators.kernels import events as kernel
-from everwhen.operators.kernels.live import group_rows
-from everwhen.operators.kernels.tables import Calendar, KeyTable, Regions, grown
+from everwhen.operators.kernels import chain as kernel
+from everwhen.operators.kernels.events import net
+from everwhen.operators.kernels.tables import KeyTable, grown
 from everwhen.operators.net import cancelled
 
 
 class Chain:
     """Changes and a promise in, elements out, the CTI last.
 
-    `disjoint`: within a step no two segments of a row overlap (so it is after a sweep); then they need no netting,
-    and what has ended before the promise needs no memory at all.  `ordered`: elements of a step come in the order of
-    their sync times.
+    `disjoint`: within a step no two segments of a row overlap (so it is after a sweep); then they need no netting.
+    `ordered`: elements of a step come in the order of their sync times.
     """
 
     def __init__(self, codec: RowCodec, disjoint: bool = False, ordered: bool = True) -> None:
@@ -37,126 +37,93 @@ class Chain:
         self.cti = NEVER
         self._disjoint = disjoint
         self._ordered = ordered
-        self._keys = KeyTable(codec.width, codec.pooled)
-        codec.pool.register(self._keys)
-        self._said = Regions(2)
-        self._ends = Calendar()
-        self._slot = np.full(64, -1, np.int64)
+        self._heads = np.full(256, -1, np.int64)
+        self._log = np.empty((256, kernel.ROW + codec.width), np.int64)
+        self._count = 0
+        self._tidy_at = 256
+        codec.pool.register(self)
 
     def step(self, batch: Changes, promise: int) -> ElementBatch:
         said_cti = promise > self.cti
-        over, rest = None, batch
-        if self._disjoint and len(batch):
-            over, times, rows = kernel.partition(batch.lo, batch.hi, batch.weight, batch.rows, promise)
-            rest = Changes(self.codec, times[0], times[1], times[2], rows)
-        records = self._elements(rest, promise) if len(rest) else np.empty((0, 5), np.int64)
-        if over is not None and len(rest) < len(batch):
-            n = len(records) + len(batch) - len(rest)
-            head, rows = kernel.assemble(records, self._keys.codes, over, batch.lo, batch.hi, batch.rows, n + said_cti)
-        else:
-            n = len(records)
-            head = np.zeros((n + said_cti, 4), np.int64)
-            head[:n, 0], head[:n, 1:] = records[:, 4] > 0, records[:, 1:4]
-            rows = self._keys.codes[records[:, 0]]
+        out, n = self._elements(batch, promise)
         if self._ordered and n > 1:
-            sync = np.where(head[:n, 0] == ADJUST, np.minimum(head[:n, 2], head[:n, 3]), head[:n, 1])
+            sync = np.where(out[0, :n] == ADJUST, np.minimum(out[2, :n], out[3, :n]), out[1, :n])
             if (sync[1:] < sync[:-1]).any():
-                order = np.argsort(sync, kind="stable")
-                head[:n], rows = head[order], rows[order]
-        columns = self.codec.decode(rows)
+                out[:, :n] = out[:, np.argsort(sync, kind="stable")]
+        columns = self.codec.decode(batch.rows[out[4, :n]])
         if said_cti:
-            head[n] = CTI, promise, promise, 0
+            out[:4, n] = CTI, promise, promise, 0
+            n += 1
             columns = tuple(_with_null(column) for column in columns)
             self._forget(promise)
-        op, vs, ve, vnew = head[:, 0].astype(np.uint8), head[:, 1].copy(), head[:, 2].copy(), head[:, 3].copy()
-        return ElementBatch(self.codec.schema, op, vs, ve, vnew, columns)
+        return ElementBatch(self.codec.schema, out[0, :n].astype(np.uint8), out[1, :n], out[2, :n], out[3, :n], columns)
 
-    def _elements(self, batch: Changes, promise: int) -> np.ndarray:
-        keys_table, said = self._keys, self._said
-        ids = keys_table.intern(batch.rows)
-        capacity = keys_table.capacity
-        said.grow(capacity)
-        self._ends.grow(capacity)
-        self._slot = grown(self._slot, capacity, -1)
-        keys, offsets, order = group_rows(ids, self._slot)
-        lo, hi, weight = batch.lo, batch.hi, batch.weight
-        if not self._disjoint and len(keys) < len(ids) and weight.min() < 0:
-            lo, hi, weight, offsets, order = self._net_corrected(keys, offsets, order, lo, hi, weight)
-        before = int(said.length[keys].sum())
-        said.reserve(2 * (before + int(np.abs(weight).sum())))
-        out, said.end, missing = kernel.chain(
-            keys, offsets, order, lo, hi, weight, said.start, said.length, said.pool, said.end, promise
+    def _elements(self, batch: Changes, promise: int) -> tuple[np.ndarray, int]:
+        """Rows op, vs, ve, vnew and position of the payload, with room for one more element, and how many there are."""
+        lo, hi, weight, of = batch.lo, batch.hi, batch.weight, np.arange(len(batch))
+        if not self._disjoint and len(batch) > 1 and weight.min() < 0:
+            others, offsets, order = kernel.corrected(weight, batch.rows)
+            if len(order):
+                netted = net(order[offsets[:-1]], offsets, order, lo, hi, weight)
+                lo, hi = np.concatenate([lo[others], netted[:, 1]]), np.concatenate([hi[others], netted[:, 2]])
+                weight, of = np.concatenate([weight[others], netted[:, 3]]), np.concatenate([others, netted[:, 0]])
+        self._reserve(int(np.abs(weight).sum()))
+        out, n, self._log, self._count, missing = kernel.say(
+            lo, hi, weight, of, batch.rows, self._heads, self._log, self._count, promise
         )
         if missing >= 0:
             raise EverwhenError("the output takes back what it never said: please report this as a defect")
-        said.rows += int(said.length[keys].sum()) - before
-        self._ends.schedule(keys, self._soonest(keys, self.cti))
-        gone = keys[said.length[keys] == 0]
-        out = out.copy()
-        if len(gone):
-            keys_table.remove(gone)  # the codes stay readable until the next batch
-        return out
+        return out, n
 
-    def _net_corrected(
-        self,
-        keys: np.ndarray,
-        offsets: np.ndarray,
-        order: np.ndarray,
-        lo: np.ndarray,
-        hi: np.ndarray,
-        weight: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Net the rows of which something is taken back; pieces of the others stay as they are."""
-        group = np.repeat(np.arange(len(keys)), np.diff(offsets))
-        corrected = np.zeros(len(keys), np.bool_)
-        corrected[group[weight[order] < 0]] = True
-        corrected &= np.diff(offsets) > 1
-        if not corrected.any():
-            return lo, hi, weight, offsets, order
-        inside = corrected[group]
-        which = np.flatnonzero(corrected)
-        sub_offsets = np.concatenate([[0], np.cumsum(np.diff(offsets)[which])])
-        out = kernel.net(which, sub_offsets, order[inside], lo, hi, weight)
-        kept = order[~inside]
-        group = np.concatenate([group[~inside], out[:, 0]])
-        lo, hi = np.concatenate([lo[kept], out[:, 1]]), np.concatenate([hi[kept], out[:, 2]])
-        weight = np.concatenate([weight[kept], out[:, 3]])
-        order = np.argsort(group, kind="stable")
-        offsets = np.searchsorted(group[order], np.arange(len(keys) + 1))
-        return lo, hi, weight, offsets, order
+    def _reserve(self, more: int) -> None:
+        """Room for so many events; the dead go when as many have been said as were left the last time."""
+        if self._count >= self._tidy_at:
+            self._tidy()
+        if self._count + more > len(self._log):
+            self._log = grown(self._log, 2 * (self._count + more), 0)
+        if len(self._heads) < self._count + more:
+            self._heads = np.full(1 << (2 * (self._count + more)).bit_length(), -1, np.int64)
+            self._tidy()
 
-    def _soonest(self, keys: np.ndarray, cti: int) -> np.ndarray:
-        soonest = np.empty(len(keys), np.int64)
-        said = self._said
-        said.rows -= kernel.drop_ended(keys, said.start, said.length, said.pool, 1, cti, soonest)
-        return soonest
+    def _tidy(self) -> None:
+        self._count = kernel.tidy(self._heads, self._log, self._count, self.cti)
+        self._tidy_at = max(256, 2 * self._count)
 
     def _forget(self, promise: int) -> None:
         self.cti = promise
         if promise == INF:  # nothing can be taken back any more, however long it lives
-            self._keys.remove(self._keys.ids())
-            self._said.clear()
-            return
-        due = self._ends.before(promise + 1)
-        if len(due):
-            self._ends.schedule(due, self._soonest(due, promise))
-            self._keys.remove(due[self._said.length[due] == 0])
+            self._heads[:] = -1
+            self._count = 0
 
     def state_size(self) -> StateSize:
-        return StateSize(self._said.rows, self._said.nbytes + self._keys.nbytes + self._ends.nbytes)
+        """Events said that can still be taken back."""
+        rows = int((self._log[: self._count, kernel.VE] > self.cti).sum())
+        return StateSize(rows, self._log.nbytes + self._heads.nbytes)
+
+    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
+        self._tidy()
+        return [(self._log[: self._count], [(kernel.ROW + j, t) for j, t in self.codec.pooled])]
+
+    def recoded(self) -> None:
+        self._heads[:] = -1
+        self._tidy()
 
     def snapshot(self) -> dict[str, Any]:
-        ids = self._keys.ids()
-        said, offsets = self._said.gather(ids)
-        return {"cti": self.cti, "rows": self.codec.decode(self._keys.codes[ids]), "said": said, "offsets": offsets}
+        self._tidy()
+        said = self._log[: self._count]
+        return {
+            "cti": self.cti,
+            "vs": said[:, kernel.VS].copy(),
+            "ve": said[:, kernel.VE].copy(),
+            "rows": self.codec.decode(said[:, kernel.ROW :]),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.cti = state["cti"]
-        ids = self._keys.intern(self.codec.encode(state["rows"], len(state["offsets"]) - 1))
-        self._said.grow(self._keys.capacity)
-        self._ends.grow(self._keys.capacity)
-        self._said.put(ids, state["offsets"], state["said"])
-        self._ends.schedule(ids, self._soonest(ids, self.cti))
+        n = len(state["vs"])
+        rows = self.codec.encode(state["rows"], n)
+        said = Changes(self.codec, state["vs"], state["ve"], np.ones(n, np.int64), rows)
+        self._elements(said, self.cti)
 
 
 class EventChain:

@@ -2,7 +2,7 @@
 
     out = Δ1 ⋈ (S2 + Δ2)  +  S1 ⋈ Δ2
 
-The sweep area is chosen by the predicate: equal keys give a region per key; a comparison of two numeric columns
+The sweep area is chosen by the predicate: equal keys give a chain of rows per key; a comparison of two numeric columns
 (band or inequality) a list sorted by value; anything else, and the product, a plain list.  What an area cannot
 decide is checked on the candidate pairs, by columns and in bounded chunks.
 
@@ -11,10 +11,12 @@ Kept: side 1 until `ve ≤ c2`, side 2 until `ve ≤ c1`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from everwhen.algebra.expr import Expr
 from everwhen.model.changes import Changes, no_changes
@@ -23,13 +25,23 @@ from everwhen.model.rows import BITS, RowCodec
 from everwhen.operators.band import Band
 from everwhen.operators.base import Operator, Output, StateSize, lowest
 from everwhen.operators.kernels import join as kernel
-from everwhen.operators.kernels.live import HI, LO, VALUES, WEIGHT
+from everwhen.operators.kernels.join import ROW
 from everwhen.operators.kernels.tables import KeyTable
 from everwhen.operators.linear import evaluate
-from everwhen.operators.live import LiveRows
+from everwhen.operators.side import JoinSide
 
 CHUNK = 1 << 20
 """Candidate pairs looked at together."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Changes of a port's batch (`mine`) and the entries of the other side's log that they meet."""
+
+    port: int
+    batch: Changes
+    mine: np.ndarray
+    entry: np.ndarray
 
 
 class JoinOperator(Operator):
@@ -64,8 +76,9 @@ class JoinOperator(Operator):
             else None
         )
         self._keys = KeyTable(keys.width, keys.pooled)
-        left.pool.register(self._keys)
-        self._live = tuple(LiveRows(side.width, side.pooled, side.pool) for side in self._sides)
+        left.pool.register(self)
+        self._kept = (JoinSide(left), JoinSide(right))
+        self._seen = 0  # changes since the keys were looked through
 
     @property
     def area(self) -> str:
@@ -73,160 +86,142 @@ class JoinOperator(Operator):
         return "keyed" if self._key_at[0] else "sorted" if self._band else "list"
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
-        one, two = (self._keyed(port, batch) for port, batch in enumerate(inputs))
-        parts = []
-        maybe_empty = []
-        if len(two[0]):
-            parts += self._probe(1, *two)
-            maybe_empty += self._keep(1, *two, self._live[1].cti)
-        if len(one[0]):
-            parts += self._probe(0, *one)
-            maybe_empty += self._keep(0, *one, self._live[0].cti)
-        for port, live in enumerate(self._live):
+        self._make_room(inputs)
+        (one, one_ids), (two, two_ids) = (self._keyed(port, batch) for port, batch in enumerate(inputs))
+        parts = self._probe(1, two, two_ids)
+        self._kept[1].add(two_ids, two)
+        parts += self._probe(0, one, one_ids)
+        changes = self._result(parts)
+        self._kept[0].add(one_ids, one)
+        for port, side in enumerate(self._kept):
             promise = frontiers[1 - port].time
-            if promise > live.cti:
-                maybe_empty.append(live.expire(promise))
-        self._forget(maybe_empty)
-        return Output(_concat(self.codec, parts), Frontier(lowest(frontiers)))
+            if promise > side.cti:
+                side.expire(promise)
+        return Output(changes, Frontier(lowest(frontiers)))
+
+    def _make_room(self, inputs: Sequence[Changes]) -> None:
+        """Room for the batches; once in a while, when dead rows have gone, keys that neither side holds go too."""
+        tidied = [side.reserve(len(batch)) for side, batch in zip(self._kept, inputs, strict=True)]
+        self._seen += sum(map(len, inputs))
+        if any(tidied) and self._seen >= self._keys.capacity:
+            self._forget_keys()
+
+    def _forget_keys(self) -> None:
+        """Give back the ids of keys that neither side holds any more."""
+        self._seen = 0
+        ids = self._keys.ids()
+        self._keys.remove(ids[(self._kept[0].heads[ids] < 0) & (self._kept[1].heads[ids] < 0)])
 
     def _keyed(self, port: int, batch: Changes) -> tuple[Changes, np.ndarray]:
         """The changes that can have a partner, with their key ids."""
         codec, at = self._sides[port], self._key_at[port]
         if not at:
-            ids = np.zeros(len(batch), np.int64)
-            if len(batch) and not len(self._keys):
-                self._keys.intern(np.zeros((1, self._key_codec.width), np.int64))
-        else:
-            keys = codec.select(batch.rows, at, self._key_codec)
-            if not self._null_safe and keys[:, : self._key_codec.words].any():
-                known = np.logical_not(keys[:, : self._key_codec.words].any(axis=1))
-                batch, keys = batch.take(known), keys[known]
-            ids = self._keys.intern(keys)
-        for live in self._live:
-            live.grow(self._keys.capacity)
+            return batch, np.zeros(len(batch), np.int64)
+        keys = codec.select(batch.rows, at, self._key_codec)
+        if not self._null_safe and keys[:, : self._key_codec.words].any():
+            known = np.logical_not(keys[:, : self._key_codec.words].any(axis=1))
+            batch, keys = batch.take(known), keys[known]
+        ids = self._keys.intern(keys)
+        for side in self._kept:
+            side.grow(self._keys.capacity)
         return batch, ids
 
-    def _keep(self, port: int, batch: Changes, ids: np.ndarray, cti: int) -> list[np.ndarray]:
-        """Add to a side's state what the other side may still meet; returns keys of which nothing may be left."""
-        maybe_empty = []
-        lo = np.where(batch.weight < 0, np.maximum(batch.lo, cti), batch.lo)
-        records = np.empty((len(batch), VALUES + self._sides[port].width), np.int64)
-        records[:, LO], records[:, HI], records[:, WEIGHT], records[:, VALUES:] = lo, batch.hi, batch.weight, batch.rows
-        useful = (batch.hi > cti) & (lo < batch.hi)
-        if not useful.all():
-            maybe_empty.append(ids[~useful])
-            records, ids = records[useful], ids[useful]
-        if len(ids):
-            maybe_empty.append(self._live[port].empty(self._live[port].apply(ids, records)))
-        return maybe_empty
-
-    def _probe(self, port: int, batch: Changes, ids: np.ndarray) -> list[Changes]:
-        """Join changes of one port with the other side's state."""
-        found = []
-        regions = self._live[1 - port].regions
-        if regions.rows == 0:
+    def _probe(self, port: int, batch: Changes, ids: np.ndarray) -> list[_Pairs]:
+        """Changes of one port with the partners that the other side holds."""
+        if not len(batch) or self._kept[1 - port].empty:
             return []
-        for mine, record in self._candidates(port, batch, ids):
-            if not len(mine):
-                continue
-            kept = regions.pool[record]
-            lo, hi = np.maximum(batch.lo[mine], kept[:, LO]), np.minimum(batch.hi[mine], kept[:, HI])
-            weight = batch.weight[mine] * kept[:, WEIGHT]
-            here, there = batch.rows[mine], kept[:, VALUES:]
-            left, right = (here, there) if port == 0 else (there, here)
-            rows = join_rows(self._sides[0], left, self._sides[1], right, self.codec)
-            part = Changes(self.codec, lo, hi, weight, rows)
-            if self._residual is not None:
-                verdict = evaluate(self._residual, self.codec, rows)
-                if verdict.null_count:
-                    verdict = verdict.fill_null(False)
-                part = part.take(verdict.to_numpy(zero_copy_only=False))
-            found.append(part)
-        return found
+        pairs = (_Pairs(port, batch, mine, entry) for mine, entry in self._candidates(port, batch, ids))
+        return [some if self._residual is None else self._checked(some, self._residual) for some in pairs]
+
+    def _checked(self, pairs: _Pairs, condition: Expr) -> _Pairs:
+        """The pairs that meet the condition."""
+        if not len(pairs.mine):
+            return pairs
+        verdict = evaluate(condition, self.codec, self._rows([pairs], len(pairs.mine)))
+        if verdict.null_count:
+            verdict = verdict.fill_null(False)
+        met = verdict.to_numpy(zero_copy_only=False)
+        return replace(pairs, mine=pairs.mine[met], entry=pairs.entry[met])
 
     def _candidates(self, port: int, batch: Changes, ids: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        regions = self._live[1 - port].regions
-        at, n = 0, len(batch)
+        side = self._kept[1 - port]
+        first, n = 0, len(batch)
         if self._band is None:
-            while at < n:
-                mine, record, at = kernel.probe(
-                    ids, batch.lo, batch.hi, at, n, regions.start, regions.length, regions.pool, CHUNK
-                )
-                yield mine, record
+            while first < n:
+                mine, entry, first = kernel.probe(ids, batch.lo, batch.hi, first, side.heads, side.log, side.cti, CHUNK)
+                yield mine, entry
             return
-        start, length = int(regions.start[0]), int(regions.length[0])
-        other = self._sides[1 - port]
-        values = self._band.values(1 - port, other, regions.pool[start : start + length, VALUES:])
+        entries = side.alive()
+        values = self._band.values(1 - port, side.codec, side.log[entries, ROW:])
         order = np.argsort(values)
-        values = values[order]
+        entries, values = entries[order], values[order]
         low, high = self._band.bounds(port, self._sides[port], batch.rows)
-        while at < n:
-            mine, record, at = kernel.probe_band(
-                batch.lo, batch.hi, low, high, at, n, start, order, values, regions.pool, CHUNK
+        while first < n:
+            mine, entry, first = kernel.probe_band(
+                batch.lo, batch.hi, low, high, first, entries, values, side.log, CHUNK
             )
-            yield mine, record
+            yield mine, entry
 
-    def _forget(self, candidates: Sequence[np.ndarray]) -> None:
-        """Give back the ids of keys that neither side holds any more."""
-        if not self._key_at[0]:
-            return
-        mine, other = self._live[0].regions.length, self._live[1].regions.length
-        listed = [empty for ids in candidates if len(empty := ids[(mine[ids] == 0) & (other[ids] == 0)])]
-        if listed:
-            self._keys.remove(np.unique(np.concatenate(listed)))
+    def _result(self, parts: Sequence[_Pairs]) -> Changes:
+        """What pairs say: the instants that both have in common, both rows, the product of the weights."""
+        n = sum(len(part.mine) for part in parts)
+        if not n:
+            return no_changes(self.codec)
+        times = np.empty((3, n), np.int64)
+        first = 0
+        for part in parts:
+            batch = part.batch
+            log = self._kept[1 - part.port].log
+            kernel.overlap(part.mine, part.entry, batch.lo, batch.hi, batch.weight, log, times, first)
+            first += len(part.mine)
+        return Changes(self.codec, times[0], times[1], times[2], self._rows(parts, n))
+
+    def _rows(self, parts: Sequence[_Pairs], n: int) -> np.ndarray:
+        """The left row followed by the right row of each of the `n` pairs."""
+        rows = np.empty((n, self.codec.width), np.int64)
+        first = 0
+        for part in parts:
+            here = (part.batch.rows, part.mine, 0)
+            there = (self._kept[1 - part.port].log, part.entry, ROW)
+            a, b = (here, there) if part.port == 0 else (there, here)
+            if self.codec.words == 1:
+                kernel.beside(*a, len(self._sides[0].schema), *b, len(self._sides[1].schema), rows, first)
+            else:
+                left, right = (matrix[at, column:] for matrix, at, column in (a, b))
+                beside(self._sides[0], left, self._sides[1], right, self.codec, rows[first : first + len(part.mine)])
+            first += len(part.mine)
+        return rows
 
     def state_size(self) -> StateSize:
-        rows = sum(live.regions.rows for live in self._live)
-        return StateSize(rows, sum(live.nbytes for live in self._live) + self._keys.nbytes)
+        rows = sum(len(side.alive()) for side in self._kept)
+        return StateSize(rows, sum(side.nbytes for side in self._kept) + self._keys.nbytes)
+
+    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
+        for side in self._kept:
+            side.tidy()  # dead entries may hold dead codes, and dead keys too
+        self._forget_keys()
+        return [*self._keys.coded(), *(side.coded() for side in self._kept)]
+
+    def recoded(self) -> None:
+        self._keys.recoded()
 
     def snapshot(self) -> dict[str, Any]:
-        ids = self._keys.ids()
-        state: dict[str, Any] = {"keys": self._key_codec.decode(self._keys.codes[ids]), "n": len(ids)}
-        for port, (live, codec) in enumerate(zip(self._live, self._sides, strict=True)):
-            side = live.snapshot(ids)
-            side["rows"] = codec.decode(side["records"][:, VALUES:])
-            side["records"] = side["records"][:, :VALUES].copy()
-            state[f"side{port}"] = side
-        return state
+        return {f"side{port}": side.snapshot() for port, side in enumerate(self._kept)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        if self._key_at[0]:
-            ids = self._keys.intern(self._key_codec.encode(state["keys"], state["n"]))
-        else:
-            ids = self._keys.intern(np.zeros((state["n"], self._key_codec.width), np.int64))
-        for port, (live, codec) in enumerate(zip(self._live, self._sides, strict=True)):
-            side = state[f"side{port}"]
-            rows = codec.encode(side["rows"], len(side["records"]))
-            live.grow(self._keys.capacity)
-            live.restore(ids, side, np.concatenate([side["records"], rows], axis=1))
+        for port, side in enumerate(self._kept):
+            batch, ids = self._keyed(port, side.restored(state[f"side{port}"]))
+            side.reserve(len(batch))
+            side.add(ids, batch)
 
 
-def join_rows(left: RowCodec, a: np.ndarray, right: RowCodec, b: np.ndarray, codec: RowCodec) -> np.ndarray:
-    """Left rows beside right rows, as rows of `codec`."""
-    rows = np.empty((len(a), codec.width), np.int64)
+def beside(left: RowCodec, a: np.ndarray, right: RowCodec, b: np.ndarray, codec: RowCodec, rows: np.ndarray) -> None:
+    """Left rows beside right rows, as rows of `codec`, whose null mask takes several words."""
     n = len(left.schema)
     rows[:, codec.words : codec.words + n] = a[:, left.words :]
     rows[:, codec.words + n :] = b[:, right.words :]
-    if codec.words == 1:
-        rows[:, 0] = a[:, 0] | (b[:, 0] << n)
-        return rows
     rows[:, : codec.words] = 0
     for j in range(len(codec.schema)):
         source, at = (a, j) if j < n else (b, j - n)
         missing = (source[:, at // BITS] >> (at % BITS)) & 1
         rows[:, j // BITS] |= missing << (j % BITS)
-    return rows
-
-
-def _concat(codec: RowCodec, parts: Sequence[Changes]) -> Changes:
-    if not parts:
-        return no_changes(codec)
-    if len(parts) == 1:
-        return parts[0]
-    return Changes(
-        codec,
-        np.concatenate([p.lo for p in parts]),
-        np.concatenate([p.hi for p in parts]),
-        np.concatenate([p.weight for p in parts]),
-        np.concatenate([p.rows for p in parts]),
-    )

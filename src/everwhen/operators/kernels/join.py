@@ -1,54 +1,80 @@
-"""Probing: which kept records overlap which changes."""
+"""One side of a join: a log of the rows that the other side may still meet, chained by key, and how it is probed.
+
+A log entry is `[lo, hi, weight, after, key id, row codes…]`; `after` is the next older entry of the same key (-1:
+none), and `heads` has the newest one of each key.  Adding a row writes one entry and one head; nothing is moved or
+sorted.  An entry is dead when the other side has promised that nothing before its end will come (`hi` ≤ the side's
+CTI), or when it was taken back (`hi` = -∞).  A probe that passes a dead entry takes it out of its chain, so no probe
+meets it again; `tidy` takes the dead ones out of the log.
+
+All weights kept are positive.  A negative segment is cut out of entries with the same row, which a legal stream
+always has.
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 from numba import njit
 
+from everwhen.model.time import NEVER
+
+_GONE: Final = np.int64(NEVER)
+LO: Final = 0
+HI: Final = 1
+WEIGHT: Final = 2
+AFTER: Final = 3
+KEY: Final = 4
+ROW: Final = 5
+
 
 @njit(cache=True)
-def probe(ids, lo, hi, first, last, start, length, pool, cap):
-    """Pairs (change, record) of one key whose lifetimes overlap, for changes `first`…`last`.
+def probe(ids, lo, hi, first, heads, log, cti, cap):
+    """Pairs (change, entry) of one key whose lifetimes overlap, for the changes from `first` on.
 
     Stops after the change with which `cap` pairs are reached; returns the pairs and where to go on.
     """
-    left = np.empty(1024, np.int64)
-    right = np.empty(1024, np.int64)
+    left = np.empty(len(ids) + 64, np.int64)
+    right = np.empty(len(ids) + 64, np.int64)
     n = 0
     i = first
-    while i < last and n < cap:
+    while i < len(ids) and n < cap:
         k = ids[i]
-        if k >= 0:
-            s = start[k]
-            m = length[k]
-            if n + m > len(left):
-                size = 2 * (n + m)
-                a = np.empty(size, np.int64)
-                a[:n] = left[:n]
-                left = a
-                b = np.empty(size, np.int64)
-                b[:n] = right[:n]
-                right = b
-            x = lo[i]
-            y = hi[i]
-            for at in range(s, s + m):
-                if pool[at, 0] < y and x < pool[at, 1]:
+        x = lo[i]
+        y = hi[i]
+        newer = np.int64(-1)
+        at = heads[k]
+        while at >= 0:
+            after = log[at, AFTER]
+            end = log[at, HI]
+            if end <= cti:
+                if newer < 0:
+                    heads[k] = after
+                else:
+                    log[newer, AFTER] = after
+            else:
+                if x < end and log[at, LO] < y:
+                    if n == len(left):
+                        left = _doubled(left)
+                        right = _doubled(right)
                     left[n] = i
                     right[n] = at
                     n += 1
+                newer = at
+            at = after
         i += 1
     return left[:n], right[:n], i
 
 
 @njit(cache=True)
-def probe_band(lo, hi, low, high, first, last, s, order, values, pool, cap):
-    """Pairs whose lifetimes overlap and whose record's value (sorted in `values`) lies in `[low, high]`."""
+def probe_band(lo, hi, low, high, first, entries, values, log, cap):
+    """Pairs whose lifetimes overlap and whose entry's value (ascending in `values`) lies in `[low, high]`."""
     left = np.empty(1024, np.int64)
     right = np.empty(1024, np.int64)
     n = 0
     i = first
-    m = len(order)
-    while i < last and n < cap:
+    m = len(entries)
+    while i < len(lo) and n < cap:
         a = 0
         b = m
         while a < b:
@@ -60,18 +86,162 @@ def probe_band(lo, hi, low, high, first, last, s, order, values, pool, cap):
         x = lo[i]
         y = hi[i]
         while a < m and values[a] <= high[i]:
-            at = s + order[a]
-            if pool[at, 0] < y and x < pool[at, 1]:
+            at = entries[a]
+            if log[at, LO] < y and x < log[at, HI]:
                 if n == len(left):
-                    p = np.empty(2 * n, np.int64)
-                    p[:n] = left
-                    left = p
-                    q = np.empty(2 * n, np.int64)
-                    q[:n] = right
-                    right = q
+                    left = _doubled(left)
+                    right = _doubled(right)
                 left[n] = i
                 right[n] = at
                 n += 1
             a += 1
         i += 1
     return left[:n], right[:n], i
+
+
+@njit(cache=True)
+def _doubled(array):
+    more = np.empty(2 * len(array), np.int64)
+    more[: len(array)] = array
+    return more
+
+
+@njit(cache=True)
+def overlap(mine, entry, lo, hi, weight, log, times, first):
+    """When both of each pair are alive, and how many of them: lo, hi and weight are the rows of `times`."""
+    for p in range(len(mine)):
+        i = mine[p]
+        at = entry[p]
+        times[0, first + p] = max(lo[i], log[at, LO])
+        times[1, first + p] = min(hi[i], log[at, HI])
+        times[2, first + p] = weight[i] * log[at, WEIGHT]
+
+
+@njit(cache=True)
+def beside(a, a_at, a_column, a_width, b, b_at, b_column, b_width, out, first):
+    """Rows of `a` beside rows of `b`, where one null mask word is enough.  A row begins at its matrix's `…_column` with
+    the null mask and has `…_width` values."""
+    for p in range(len(a_at)):
+        i = a_at[p]
+        j = b_at[p]
+        to = first + p
+        out[to, 0] = a[i, a_column] | (b[j, b_column] << a_width)
+        for c in range(1, a_width + 1):
+            out[to, c] = a[i, a_column + c]
+        for c in range(1, b_width + 1):
+            out[to, a_width + c] = b[j, b_column + c]
+
+
+@njit(cache=True)
+def keep(ids, lo, hi, weight, rows, heads, log, count, cti):
+    """Add what the other side may still meet, then cut out what is taken back.
+
+    Returns the log (a bigger one if the cuts left more pieces than there was room for), how many entries it has, and
+    the position of a negative segment that nothing covers (-1: none).
+    """
+    width = rows.shape[1]
+    negative = False
+    for i in range(len(ids)):
+        if weight[i] > 0 and hi[i] > cti:
+            log[count, LO] = lo[i]
+            log[count, HI] = hi[i]
+            log[count, WEIGHT] = weight[i]
+            k = ids[i]
+            log[count, AFTER] = heads[k]
+            log[count, KEY] = k
+            for j in range(width):
+                log[count, ROW + j] = rows[i, j]
+            heads[k] = count
+            count += 1
+        elif weight[i] < 0:
+            negative = True
+    if negative:
+        for i in range(len(ids)):
+            a = max(lo[i], cti)
+            if weight[i] < 0 and a < hi[i]:
+                log, count, covered = _cut(ids[i], a, hi[i], -weight[i], rows[i], heads, log, count)
+                if not covered:
+                    return log, count, i
+    return log, count, np.int64(-1)
+
+
+@njit(cache=True)
+def _cut(k, a, b, left, row, heads, log, count):
+    """Cut [a, b) out of entries with the same row, `left` times; an entry with the same end is the best match."""
+    lo = a
+    while left > 0:
+        best = np.int64(-1)
+        exact = False
+        at = heads[k]
+        while at >= 0:
+            if log[at, LO] <= lo and lo < log[at, HI] and _same(log, at, row):
+                if log[at, HI] == b:
+                    if not exact or (log[best, LO] != lo and log[at, LO] == lo):
+                        best = at
+                        exact = True
+                elif not exact and (best < 0 or log[at, HI] > log[best, HI]):
+                    best = at
+            at = log[at, AFTER]
+        if best < 0:
+            return log, count, False
+        if count + 2 > len(log):
+            more = np.empty((2 * count + 2, log.shape[1]), np.int64)
+            more[:count] = log[:count]
+            log = more
+        s = log[best, LO]
+        e = log[best, HI]
+        stop = min(b, e)
+        times = min(left, log[best, WEIGHT]) if lo == a and stop == b else np.int64(1)
+        rest = log[best, WEIGHT] - times
+        if stop < e:
+            count = _piece(log, count, best, stop, e, times)
+        if rest > 0:
+            log[best, WEIGHT] = rest
+            if s < lo:
+                count = _piece(log, count, best, s, lo, times)
+        else:
+            log[best, HI] = lo if s < lo else _GONE
+        if stop == b:
+            left -= times
+            lo = a
+        else:
+            lo = stop
+    return log, count, True
+
+
+@njit(cache=True, inline="always")
+def _same(log, at, row):
+    for j in range(len(row)):
+        if log[at, ROW + j] != row[j]:
+            return False
+    return True
+
+
+@njit(cache=True, inline="always")
+def _piece(log, count, at, lo, hi, weight):
+    """A part of an entry as an entry of its own, next in its chain."""
+    log[count] = log[at]
+    log[count, LO] = lo
+    log[count, HI] = hi
+    log[count, WEIGHT] = weight
+    log[at, AFTER] = count
+    return count + 1
+
+
+@njit(cache=True)
+def tidy(heads, log, count, cti):
+    """Drop the dead entries, in place, and chain the rest anew.  Returns how many are left."""
+    width = log.shape[1]
+    n = 0
+    for at in range(count):
+        heads[log[at, KEY]] = -1
+    for at in range(count):
+        if log[at, HI] > cti:
+            if n != at:
+                for j in range(width):
+                    log[n, j] = log[at, j]
+            k = log[n, KEY]
+            log[n, AFTER] = heads[k]
+            heads[k] = n
+            n += 1
+    return n

@@ -1,0 +1,110 @@
+"""One side of a join: the rows that the other side may still meet, by key.
+
+Kept until `ve ≤ c` of the other side, and up to as many again until the log is tidied.  Negative segments are cut out
+of kept ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.errors import EverwhenError
+from everwhen.model.changes import Changes
+from everwhen.model.rows import RowCodec
+from everwhen.model.time import INF, NEVER
+from everwhen.operators.kernels import join as kernel
+from everwhen.operators.kernels.join import HI, ROW, WEIGHT
+from everwhen.operators.kernels.tables import grown
+
+_LEAST: Final = 256
+"""Entries that are not worth looking for dead ones."""
+
+
+class JoinSide:
+    """Rows with lifetimes and weights per key id; ids are given by whoever owns the keys."""
+
+    def __init__(self, codec: RowCodec) -> None:
+        self.codec = codec
+        self.cti = NEVER
+        self.heads = np.full(1, -1, np.int64)
+        self.log = np.empty((_LEAST, ROW + codec.width), np.int64)
+        self._count = 0
+        self._tidy_at = _LEAST
+
+    def grow(self, capacity: int) -> None:
+        """Make room for key ids below `capacity`."""
+        self.heads = grown(self.heads, capacity, -1)
+
+    def reserve(self, more: int) -> bool:
+        """Make room for so many entries; whether the dead ones went before that.
+
+        They go when as many entries have been added as were left the last time, so that the log stays small.
+        """
+        if self._count < self._tidy_at:
+            if self._count + more > len(self.log):
+                self.log = grown(self.log, 2 * (self._count + more), 0)
+            return False
+        self.tidy()
+        room = self._count + more
+        if not room <= len(self.log) <= 8 * max(_LEAST, room):
+            log = np.empty((max(_LEAST, 2 * room), self.log.shape[1]), np.int64)
+            log[: self._count] = self.log[: self._count]
+            self.log = log
+        return True
+
+    def tidy(self) -> None:
+        """Drop the dead entries."""
+        self._count = kernel.tidy(self.heads, self.log, self._count, self.cti)
+        self._tidy_at = max(_LEAST, 2 * self._count)
+
+    def add(self, ids: np.ndarray, batch: Changes) -> None:
+        """Add signed segments, for which there must be room."""
+        self.log, self._count, missing = kernel.keep(
+            ids, batch.lo, batch.hi, batch.weight, batch.rows, self.heads, self.log, self._count, self.cti
+        )
+        if missing >= 0:
+            raise EverwhenError(
+                "a change takes back a row that is not there: the stream before this operator is not valid"
+            )
+
+    def expire(self, cti: int) -> None:
+        """What ended at or before `cti` is dead."""
+        self.cti = cti
+        if cti == INF:
+            self.heads[:] = -1
+            self._count = 0
+
+    def alive(self) -> np.ndarray:
+        """Where in the log the entries stand that are not dead."""
+        return np.flatnonzero(self.log[: self._count, HI] > self.cti)
+
+    @property
+    def empty(self) -> bool:
+        return self._count == 0
+
+    @property
+    def nbytes(self) -> int:
+        return self.log.nbytes + self.heads.nbytes
+
+    def coded(self) -> tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]:
+        """The entries, with the columns whose codes belong to a pool."""
+        return self.log[: self._count], [(ROW + j, t) for j, t in self.codec.pooled]
+
+    def snapshot(self) -> dict[str, Any]:
+        entries = self.log[self.alive()]
+        return {
+            "cti": self.cti,
+            "segments": entries[:, : WEIGHT + 1].copy(),
+            "rows": self.codec.decode(entries[:, ROW:]),
+        }
+
+    def restored(self, state: dict[str, Any]) -> Changes:
+        """Take the promise from a snapshot; returns its rows, to be added with their ids."""
+        self.cti = state["cti"]
+        segments = state["segments"]
+        lo, hi, weight = (np.ascontiguousarray(column) for column in segments.T)
+        return Changes(self.codec, lo, hi, weight, self.codec.encode(state["rows"], len(segments)))
