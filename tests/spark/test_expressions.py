@@ -1,4 +1,4 @@
-"""differential: an expression on Spark equals the algebra's own evaluation, value by value, type by type, error by error.
+"""differential: an expression on Spark is what the algebra evaluates, value by value, type by type, error by error.
 
 A Spark job costs a third of a second and takes hundreds of columns, so each job compares many expressions at once.
 The session runs in a time zone with summer time, and everything is done with Spark's ANSI mode on and off.
@@ -44,8 +44,28 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "j": (pa.int32(), [0, 5, -5, 2**31 - 1, -(2**31)]),
     "f": (
         pa.float64(),
-        [0.0, -0.0, 1.0, -2.5, 0.5, 0.15, 2.675, 0.49999999999999994, 1e308, 5e-324, NAN, INFINITY, -INFINITY]
-        + [2.0**63, -(2.0**63), 127.9, -128.9, 4503599627370497.5, 1e15, -1.005],
+        [
+            0.0,
+            -0.0,
+            1.0,
+            -2.5,
+            0.5,
+            0.15,
+            2.675,
+            0.49999999999999994,
+            1e308,
+            5e-324,
+            NAN,
+            INFINITY,
+            -INFINITY,
+            2.0**63,
+            -(2.0**63),
+            127.9,
+            -128.9,
+            4503599627370498.0,
+            1000000000000000.0,
+            -1.005,
+        ],
     ),
     "x": (pa.float64(), [2.0, 0.0, -3.0, -0.0, 0.1, NAN, INFINITY, -INFINITY, 7.5]),
     "g": (pa.float32(), [0.5, -1.5, NAN, -0.0, INFINITY, 3.0]),
@@ -55,8 +75,31 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "q": (pa.bool_(), [False, True, True]),
     "s": (
         pa.string(),
-        ["", "a", "Ab ", "%", "a_b", "ß", "\uffff", "\U0001f600a", "12", "-7", "-1.5", "true", "FALSE", "0", " x "]
-        + ["İstanbul ΣΑΣ ǆ", "a,b,,c", "a\nb", "9223372036854775808", "007", "a%b", "1 ", "+1"],
+        [
+            "",
+            "a",
+            "Ab ",
+            "%",
+            "a_b",
+            "ß",
+            "\uffff",
+            "😀a",
+            "12",
+            "-7",
+            "-1.5",
+            "true",
+            "FALSE",
+            "0",
+            " x ",
+            "İstanbul ΣΑΣ ǆ",
+            "a,b,,c",
+            "a\nb",
+            "9223372036854775808",
+            "007",
+            "a%b",
+            "1 ",
+            "+1",
+        ],
     ),
     "t": (pa.string(), ["a", "", ",", "\U0001f600", "b", "Ab", "ΐﬀ"]),
     "b": (pa.binary(), [b"", b"a", b"\xff\x00", b"\x7f"]),
@@ -66,14 +109,16 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "day": (pa.date32(), [date(1969, 12, 31), date(2024, 2, 29), date(2021, 1, 3), date(1, 1, 1), date(9999, 12, 31)]),
 }
 SCHEMA = Schema.of([(name, type_) for name, (type_, _) in VALUES.items()])
-ROWS = 173  # prime, and more than any list: columns of different lengths go round against each other
+ROWS = 229  # prime, and more than any list: columns of different lengths go round against each other
+PARTNERS = {"k": "i", "x": "f", "t": "s", "q": "p", "ut": "us"}  # these two columns have all pairs of their values
 
 
 def the_batch() -> pa.RecordBatch:
     arrays = []
-    for type_, values in VALUES.values():
-        ring = [*values, None]
-        arrays.append(pa.array([ring[n * (1 + n // len(ring)) % len(ring)] for n in range(ROWS)], type_))
+    for name, (type_, values) in VALUES.items():
+        ring, partner = [*values, None], PARTNERS.get(name)
+        slowness = len(VALUES[partner][1]) + 1 if partner else 1
+        arrays.append(pa.array([ring[n // slowness % len(ring)] for n in range(ROWS)], type_))
     return pa.record_batch(arrays, names=list(VALUES))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from parity_plans import FINITE, PLANS
 from pyspark.sql import SparkSession
+from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
 from everwhen.algebra.nodes import Source, walk
@@ -18,8 +21,6 @@ from everwhen.model.schema import Schema
 from everwhen.reference.evaluation import evaluate
 from everwhen.runtime.spark.start import start
 from everwhen.testing import assert_valid, reorder
-from parity_plans import FINITE, PLANS
-from spark_epochs import read_epochs, write_epochs
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
 GROUPS = [list(PLANS)[at : at + 11] for at in range(0, len(PLANS), 11)]
@@ -37,7 +38,7 @@ def random_elements(rng: random.Random, events: int, finite: bool) -> tuple[Hist
 
 def cut_into(elements: list, epochs: int) -> list[ElementBatch]:
     bounds = [len(elements) * at // epochs for at in range(epochs + 1)]
-    return [batch_of(elements[a:b], SCHEMA, "S") for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [batch_of(elements[a:b], SCHEMA, "S") for a, b in itertools.pairwise(bounds)]
 
 
 def rounded(snapshot: dict) -> list:

@@ -1,11 +1,13 @@
 """The source guard of an epoch whose elements come in no particular order.
 
 An epoch is the set of elements that arrive at one CEDR instant; an exchange between machines does not keep the order
-within it.  So an adjust need not follow its event: after the whole epoch every event that is named must have been there.
-Each element is a move of events (vs, ve, row): an insert adds one, an adjust adds one and takes one, and taking comes
-last.  Elements behind the CTI of the epochs before are errors; the epoch's own CTI holds from the next one on.
+within it.  So an adjust need not follow its event: after the whole epoch every event that is named must have been
+there. Each element is a move of events (vs, ve, row): an insert adds one, an adjust adds one and takes one, and
+taking comes last.  Elements behind the CTI of the epochs before are errors; the epoch's own CTI holds from the next
+one on.
 
-With `lenient` an adjust of an event that is not there is left out and counted: its insert came too late and was dropped.
+With `lenient` an adjust of an event that is not there is left out and counted: its insert came too late and was
+dropped.
 """
 
 from __future__ import annotations

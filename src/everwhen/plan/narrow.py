@@ -1,8 +1,8 @@
 """Column pruning: a plan that carries only what is needed above.
 
-A projection to fewer columns keeps every row with its multiplicity, so it may stand below anything that does not look at
-whole rows.  Aggregates and projections ask for columns; filters, windows and unions hand the question down; duplicate
-elimination, differences, windows of rows and the like need all.
+A projection to fewer columns keeps every row with its multiplicity, so it may stand below anything that does not
+look at whole rows.  Aggregates and projections ask for columns; filters, windows and unions hand the question down;
+duplicate elimination, differences, windows of rows and the like need all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Aggregates in two phases: partial results of parts of a group, then the result of those.
 
 Wherever the rows alive at an instant are parted (by task, or by equal lifetimes), the aggregate of the whole is a
-combination of the parts' aggregates: counts and sums add up, the least of the least is the least.  `decompose` says how;
-where a function has no such form (median, count distinct, the user's own), there is none.
+combination of the parts' aggregates: counts and sums add up, the least of the least is the least.  `decompose` says
+how; where a function has no such form (median, count distinct, the user's own), there is none.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Stages: a plan cut where rows must come together.
 
-A stage is run by `n` buckets at once, each with its share of the rows.  An operator with state needs certain rows in one
-bucket: a group's, an equi-join's partners, the equal rows of a distinct.  Where the rows do not lie so already, the plan
-is cut: an `Exchange` brings them to the next stage, hashed by the columns `by` (no columns: all to one bucket; None: a
-copy to every bucket).  Rows equal in some columns lie together when they were hashed by a subset of these.
+A stage is run by `n` buckets at once, each with its share of the rows.  An operator with state needs certain rows in
+one bucket: a group's, an equi-join's partners, the equal rows of a distinct.  Where the rows do not lie so already,
+the plan is cut: an `Exchange` brings them to the next stage, hashed by the columns `by` (no columns: all to one
+bucket; None: a copy to every bucket).  Rows equal in some columns lie together when they were hashed by a subset of
+these.
 
     want        asked of an input                        given by
     Together    rows equal in the columns                any hash over a subset of them
@@ -12,8 +13,9 @@ copy to every bucket).  Rows equal in some columns lie together when they were h
     (Together of all columns: an adjust must meet its event)
 
 A stage's level is how many exchanges lie before it.  Everything is built at the level its reader asks for, so streams
-cross one boundary at a time and each stage is run once per epoch.  The bottom of the plan, as far as `native` allows, is
-a `Feed`: computed by the engine that reads the source, before the first exchange, and narrowed to what is needed.
+cross one boundary at a time and each stage is run once per epoch.  The bottom of the plan, as far as `native`
+allows, is a `Feed`: computed by the engine that reads the source, before the first exchange, and narrowed to what is
+needed.
 """
 
 from __future__ import annotations

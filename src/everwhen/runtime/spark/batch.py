@@ -1,18 +1,17 @@
 """`run`: a query over bounded DataFrames, one lazy pass, the answer as a DataFrame.
 
-A bounded input is its history: corrections are netted first, in the JVM, so nothing is ever taken back.  In each stage a
-bucket's rows come sorted by their start and are taken piece by piece; after each piece everything before its last start
-is promised, so state is freed on the way and memory stays bounded by what is alive at a time, not by the input.
+A bounded input is its history: corrections are netted first, in the JVM, so nothing is ever taken back.  In each
+stage a bucket's rows come sorted by their start and are taken piece by piece; after each piece everything before its
+last start is promised, so state is freed on the way and memory stays bounded by what is alive at a time, not by the
+input.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -23,7 +22,6 @@ from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import Stage, Trait, cut
-from everwhen.runtime.spark.epoch import struct
 from everwhen.runtime.spark.feeds import Cutoff, bucketed, stage_rows, unioned
 from everwhen.runtime.spark.kernel import EpochInput, EpochOutput, StageKernel
 from everwhen.runtime.spark.layout import Layout, slots
@@ -81,7 +79,7 @@ def run(
         assert rows is not None
         task = _PassTask(stage, tuple(source.name for source in plan.sources), into, layouts[level + 1])
         spread = rows.repartitionById(width, "bucket").sortWithinPartitions("a")
-        flowing = spread.mapInArrow(task, struct(layouts[level + 1]))
+        flowing = spread.mapInArrow(task, layouts[level + 1].spark)
     assert flowing is not None
     return _shaped(flowing, schema, form, at)
 

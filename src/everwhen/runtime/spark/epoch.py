@@ -2,8 +2,8 @@
 
     begun n ─▶ job: feeds ▶ exchange ▶ stage 1 ▶ exchange ▶ stage 2 … ─▶ done n ─▶ sinks commit n ─▶ Spark commits n
 
-Whatever dies on the way, Spark runs the epoch again with the same input; the published inputs of the stages make it give
-the same output, and a sink that has the epoch already leaves it alone.
+Whatever dies on the way, Spark runs the epoch again with the same input; the published inputs of the stages make it
+give the same output, and a sink that has the epoch already leaves it alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from everwhen import errors
 from everwhen.connectors.sinks.base import EpochSink
@@ -29,11 +28,10 @@ from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import StagePlan
-from everwhen.runtime.spark.expressions import spark_type
 from everwhen.runtime.spark.feeds import Cutoff, bucketed, progress_rows, stage_rows
 from everwhen.runtime.spark.journal import Journal, Known
-from everwhen.runtime.spark.layout import ERROR, HEAD, NOTE, Layout, slots
 from everwhen.runtime.spark.late import LateRows
+from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, slots
 from everwhen.runtime.spark.rows import whole
 from everwhen.runtime.spark.source import ResolvedSource
 from everwhen.runtime.spark.task import StageTask
@@ -148,7 +146,7 @@ class EpochRunner:
                 self.snapshot_every,
                 parts,
             )
-            flowing = whole.repartitionById(self.buckets, "bucket").mapInArrow(task, struct(layouts[at + 1]))
+            flowing = whole.repartitionById(self.buckets, "bucket").mapInArrow(task, layouts[at + 1].spark)
         assert flowing is not None
         return flowing
 
@@ -273,13 +271,6 @@ class EpochRunner:
             self.listener(report)
 
 
-def struct(layout: Layout) -> StructType:
-    """The columns of a layout as Spark names them."""
-    fixed = {"bucket": IntegerType(), "tag": IntegerType(), "note": StringType()} | {n: LongType() for n in "abcw"}
-    assert {name for name, _ in HEAD} < set(fixed)
-    return StructType([StructField(name, fixed.get(name) or spark_type(type_)) for name, type_ in layout.columns])
-
-
 def _parts(notes: Sequence[Mapping[str, Any]], name: str) -> list[str]:
     found = [note for note in notes if note["parts"].get(name)]
     return [part for note in sorted(found, key=lambda note: note["bucket"]) for part in note["parts"][name]]
@@ -301,9 +292,11 @@ def _cti(schema: Schema, promise: int) -> ElementBatch:
 def _concat(first: ElementBatch, second: ElementBatch) -> ElementBatch:
     if not len(second):
         return first
-    numbers = (np.concatenate([getattr(first, n), getattr(second, n)]) for n in ("op", "vs", "ve", "vnew"))
+    op, vs, ve, vnew = (
+        np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("op", "vs", "ve", "vnew")
+    )
     columns = tuple(pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True))
-    return ElementBatch(first.schema, *numbers, columns)
+    return ElementBatch(first.schema, op, vs, ve, vnew, columns)
 
 
 def _taken(batch: ElementBatch, order: np.ndarray) -> ElementBatch:

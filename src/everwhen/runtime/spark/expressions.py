@@ -98,6 +98,8 @@ class _Translation:
         compiled = expr.compile(self._type)
         if compiled.constant is not None:
             return constant_term(compiled.constant)
+        if not expr.columns():
+            return None  # constants that have no value: the algebra says so, for each batch that has rows
         match expr:
             case algebra.Column(name):
                 return None if spark_type(compiled.type) is None else Term(self.columns[name], compiled.type)

@@ -25,8 +25,8 @@ from everwhen.model.elements import ADJUST, CTI, INSERT
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.plan.stages import Feed, Stage, StagePlan, StreamIn
-from everwhen.runtime.spark.expressions import spark_type, translate
-from everwhen.runtime.spark.layout import LATE, SOURCE, Layout, slots
+from everwhen.runtime.spark.expressions import translate
+from everwhen.runtime.spark.layout import LATE, SOURCE, Layout, carried, slots
 from everwhen.runtime.spark.source import ResolvedSource, problems
 
 
@@ -63,11 +63,8 @@ def unioned(plan: StagePlan, elements: Mapping[str, DataFrame], sources: Mapping
                 "vnew",
                 problems(resolved).alias("problem"),
                 keep.alias("keep"),
-                *(
-                    (given[slot] if slot in given else F.lit(None)).cast(spark_type(t)).alias(slot)
-                    for slot, t in payload
-                ),
-            )  # fmt: skip
+                *((given[slot] if slot in given else F.lit(None)).cast(carried(t)).alias(slot) for slot, t in payload),
+            )
         )
         seen.add(name)
     return reduce(DataFrame.unionByName, branches)
@@ -228,7 +225,7 @@ def _merged(frame: DataFrame, stream: StreamIn, feed: Feed) -> DataFrame:
     grouped = frame.groupBy("a", "b", *keys).agg(*lanes)
     names = [f"k{at}" for at in range(len(keys))] + [f"l{at}" for at in range(len(lanes))]
     payload = [
-        F.col(name).cast(spark_type(type_)).alias(slot)
+        F.col(name).cast(carried(type_)).alias(slot)
         for name, (slot, type_) in zip(names, slots(stream.schema), strict=True)
     ]
     head = [F.lit(stream.tag).alias("tag"), F.col("a"), F.col("b"), F.lit(0).cast("bigint").alias("c")]
@@ -261,7 +258,7 @@ def bucketed(frame: DataFrame, streams: Sequence[StreamIn], layout: Layout, buck
         where = F.explode(F.when(F.col("tag").isin(copied), every).otherwise(F.array(where)))
     present = set(frame.columns)
     rest = [
-        (F.col(name) if name in present else F.lit(None).cast(spark_type(type_))).alias(name)
+        (F.col(name) if name in present else F.lit(None).cast(carried(type_))).alias(name)
         for name, type_ in layout.columns
         if name != "bucket"
     ]
@@ -303,12 +300,13 @@ def progress_rows(
         own = F.col("said") if bound is None else F.greatest(F.col("said"), F.col("start") - F.lit(bound))
         cti = F.when(F.col("source") == at, own).otherwise(cti)
     row = F.struct(
-        F.lit(SOURCE).alias("tag"), F.coalesce("start", F.lit(NEVER)).alias("a"), F.coalesce(cti, F.lit(NEVER)).alias("b"),
-        F.col("rows").alias("c"), F.col("source").cast("bigint").alias("w"), F.col("note"),
+        F.lit(SOURCE).alias("tag"), F.coalesce("start", F.lit(NEVER)).alias("a"), F.coalesce(cti,
+        F.lit(NEVER)).alias("b"), F.col("rows").alias("c"), F.col("source").cast("bigint").alias("w"), F.col("note"),
     )  # fmt: skip
     behind = F.struct(
         F.lit(LATE).alias("tag"), F.col("late").alias("a"), F.coalesce("earliest", F.lit(0)).alias("b"),
-        F.lit(0).cast("bigint").alias("c"), F.col("source").cast("bigint").alias("w"), F.lit(None).cast("string").alias("note"),
+        F.lit(0).cast("bigint").alias("c"), F.col("source").cast("bigint").alias("w"),
+        F.lit(None).cast("string").alias("note"),
     )  # fmt: skip
     marks = F.when(F.col("late") > 0, F.array(row, behind)).otherwise(F.array(row))
     exploded = found.select(F.explode(marks).alias("mark")).select("mark.*")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from everwhen.errors import EverwhenError
 from everwhen.plan.explain import explain_stages
@@ -82,15 +82,18 @@ class Handle:
         return self._runner.late.place(source)
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the query ends, or for so many seconds; whether it has ended.  If it failed, its error is raised."""
+        """Wait until the query ends, or for so many seconds; whether it has ended.  If it failed, its error is
+        raised."""
         try:
-            ended = self.stream.awaitTermination(timeout) if timeout is not None else self.stream.awaitTermination()
+            if timeout is None:
+                self.stream.awaitTermination()
+                return True
+            return bool(self.stream.awaitTermination(timeout))  # type: ignore[arg-type]  # parts of a second are fine
         except StreamingQueryException as failed:
             error = self._runner.error
             if isinstance(error, EverwhenError):
                 raise error from None
             raise EverwhenError(f"the query failed: {_short(str(failed))}") from failed
-        return True if timeout is None else bool(ended)
 
     def process_available(self) -> None:
         """Wait until everything that is there now has been processed."""

@@ -1,8 +1,8 @@
 """One bucket of one stage: a deterministic state machine over epochs.
 
 It holds what the local runtime holds, guards and a graph of operators, for its share of the rows.  An epoch's input is
-what crossed the exchange: rows of streams in any order, what each source has promised, and what the buckets of the stage
-before have promised for the streams they hand over.  No clock, no files, no Spark.
+what crossed the exchange: rows of streams in any order, what each source has promised, and what the buckets of the
+stage before have promised for the streams they hand over.  No clock, no files, no Spark.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class EpochInput:
-    """What a bucket gets in an epoch.  `sources`: (largest start, CTI) each; `idle`: those that have been silent for too
-    long to hold the others back; `handed`: the lowest promise of the buckets that hand a stream over; `tau`: the largest
-    start that they know of."""
+    """What a bucket gets in an epoch.  `sources`: (largest start, CTI) each; `idle`: those that have been silent for
+    too long to hold the others back; `handed`: the lowest promise of the buckets that hand a stream over; `tau`: the
+    largest start that they know of."""
 
     rows: Mapping[str, Rows] = field(default_factory=dict)
     sources: Mapping[str, tuple[int, int]] = field(default_factory=dict)

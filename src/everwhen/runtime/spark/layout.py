@@ -24,8 +24,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
+from everwhen.errors import QueryError
 from everwhen.model.schema import Schema
+from everwhen.runtime.spark.expressions import spark_type
 
 SOURCE: Final = -1
 LATE: Final = -2
@@ -41,6 +44,16 @@ HEAD: Final = (
     ("c", pa.int64()),
     ("w", pa.int64()),
 )
+
+
+def carried(type_: pa.DataType) -> DataType:
+    """Spark's type for a column that has to cross an exchange."""
+    found = spark_type(type_)
+    if found is None and pa.types.is_list(type_):
+        found = ArrayType(carried(type_.value_type))
+    if found is None:
+        raise QueryError(f"a column of type {type_} cannot cross Spark; cast it to another type in the query")
+    return found
 
 
 def control(tag: int, bucket: int, *, a: int = 0, b: int = 0, w: int = 0, note: str | None = None) -> dict[str, object]:
@@ -77,6 +90,12 @@ class Layout:
     @property
     def arrow(self) -> pa.Schema:
         return pa.schema([pa.field(name, type_) for name, type_ in self.columns])
+
+    @property
+    def spark(self) -> StructType:
+        """The columns as Spark names them."""
+        fixed = {"bucket": IntegerType(), "tag": IntegerType(), "note": StringType()} | {n: LongType() for n in "abcw"}
+        return StructType([StructField(name, fixed.get(name) or carried(type_)) for name, type_ in self.columns])
 
     def controls(self, rows: Sequence[dict[str, object]]) -> pa.RecordBatch:
         """Control rows as a batch of this layout."""

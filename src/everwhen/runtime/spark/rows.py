@@ -33,8 +33,9 @@ def stream_rows(table: pa.Table, tags: np.ndarray, stage: Stage) -> dict[str, Ro
         count = int(chosen.sum())
         if count:
             part = table if count == len(tags) else table.filter(pa.array(chosen))
-            numbers = [_numbers(part.column(name)) for name in "abcw"]
-            found[stream.name] = Rows(*numbers, tuple(whole(part.column(name)) for name, _ in slots(stream.schema)))
+            a, b, c, w = (_numbers(part.column(name)) for name in "abcw")
+            columns = tuple(whole(part.column(name)) for name, _ in slots(stream.schema))
+            found[stream.name] = Rows(a, b, c, w, columns)
     return found
 
 

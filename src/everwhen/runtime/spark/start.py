@@ -54,7 +54,8 @@ def start(
     `inputs` are streaming DataFrames by the names of the query's sources; `sources` says what their columns mean, where
     it is not plain (`SparkSource`).  `sink` is a sink, a path (a Parquet changelog) or a function of (epoch, elements);
     one per query where there are several.  `checkpoint` is a directory, which belongs to this query for ever: started
-    again with it, the query goes on where it was.  `trigger`: None (as fast as it can), "5 seconds" (one epoch each), or
+    again with it, the query goes on where it was.  `trigger`: None (as fast as it can), "5 seconds" (one epoch
+    each), or
     "available" (what is there now, then stop).  `buckets`: how many tasks share a stage's state, fixed when the query is
     first started (default: the cores of the cluster).
     """

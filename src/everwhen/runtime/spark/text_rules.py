@@ -1,4 +1,4 @@
-"""Text as Spark columns.  Positions and lengths count code points on both sides; constant patterns and positions only."""
+"""Text as Spark columns: positions and lengths count code points on both sides; patterns and positions are constants."""
 
 from __future__ import annotations
 
