@@ -1,4 +1,4 @@
-"""Text as Spark columns: positions and lengths count code points on both sides; patterns and positions are constants."""
+"""Text as Spark columns: positions and lengths count code points on both sides; patterns are constants."""
 
 from __future__ import annotations
 

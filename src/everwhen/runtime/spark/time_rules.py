@@ -81,8 +81,10 @@ def _epoch_ms(args: Sequence[Term], type_: pa.DataType) -> Term | None:
     if arg.type == UTC_MICROS:
         return strict(type_, F.unix_millis(arg.column), args)
     x = arg.column
-    seconds = (F.hour(x) * 60 + F.minute(x)) * 60000 + F.date_part(F.lit("SECOND"), x) * 1000
-    return strict(type_, F.unix_date(day_of(arg)) * literal(_DAY // 1000, type_) + F.floor(seconds), args, copies=4)
+    millis = (F.hour(x) * 60 + F.minute(x)) * 60000 + F.date_part(F.lit("SECOND"), x) * 1000
+    return strict(
+        type_, F.unix_date(day_of(arg)) * literal(_DAY // 1000, type_) + as_type(F.floor(millis), type_), args, copies=4
+    )
 
 
 def shifted(symbol: str, moment: Term, microseconds: int) -> Term:
