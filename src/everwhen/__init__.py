@@ -7,7 +7,10 @@
 ('item', 'top')
 """
 
-from everwhen import testing
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from everwhen.algebra.aggregates import (
     UserAggregate,
     aggregate,
@@ -34,6 +37,9 @@ from everwhen.model.element import Adjust, Cti, Insert
 from everwhen.model.time import INF, ticks
 from everwhen.runtime.local import LocalRuntime
 from everwhen.runtime.run import MIDDLE, STRONG, run, run_batches
+
+if TYPE_CHECKING:
+    from everwhen import spark, testing
 
 __version__ = "0.1.0"
 
@@ -66,6 +72,7 @@ __all__ = [
     "run",
     "run_batches",
     "source",
+    "spark",
     "stddev",
     "stddev_pop",
     "sum",
@@ -77,3 +84,10 @@ __all__ = [
     "variance_pop",
     "when",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`ew.spark` brings PySpark along; Spark's workers need neither it nor `ew.testing`.  Both come when asked for."""
+    if name in ("spark", "testing"):
+        return import_module(f"everwhen.{name}")
+    raise AttributeError(f"module 'everwhen' has no attribute {name!r}")

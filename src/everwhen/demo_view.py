@@ -1,7 +1,8 @@
 """What the demo shows, as a picture: pure functions from counts and rows to `rich` renderables.
 
-The picture fills exactly the space it is given, from 80 columns by 24 lines on: the queries always stand, then the
-inputs, then as many operators as there is room for, those with the most state first.
+The picture fills exactly the space it is given, from 80 columns by 24 lines on: the queries always stand, with as many
+rows of their results as there is room for, then the inputs, and beside them the parts that keep state: operators, or
+stages on Spark, those with the most state first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from everwhen.model.time import INF, NEVER
 
 @dataclass(frozen=True, slots=True)
 class QueryView:
-    """One query: how many rows are alive now, what it has said, and its latest result."""
+    """One query: how many rows are alive now, what it has said, its latest results, and until when it is final."""
 
     name: str
     title: str
@@ -27,23 +28,25 @@ class QueryView:
     inserts: int = 0
     ended: int = 0
     corrected: int = 0
-    latest: str = ""
+    latest: Sequence[str] = ()
     is_current: bool = True
+    final: int = NEVER
 
 
 @dataclass(frozen=True, slots=True)
 class InputView:
-    """One input: elements read, and how far it has promised to be complete."""
+    """One input: elements read, how far it has promised to be complete, and whether others wait for it."""
 
     name: str
     elements: int = 0
     progress: int = NEVER
     lag: int | None = None
+    holds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorView:
-    """One operator and what it keeps."""
+class PartView:
+    """One operator, or one stage on Spark, and what it keeps."""
 
     name: str
     rows_in: int = 0
@@ -63,7 +66,12 @@ class DemoView:
     now: int | None = None
     queries: Sequence[QueryView] = ()
     inputs: Sequence[InputView] = ()
-    operators: Sequence[OperatorView] = ()
+    parts: Sequence[PartView] = ()
+    part: str = "operator"
+    depth: int = 1  # at most so many rows of each result
+    engine: str = ""
+    epochs: str = ""  # how the epochs are doing
+    waiting: str = ""  # what is waited for
     kept_after: int | None = None  # rows still kept after all inputs were closed
 
 
@@ -132,14 +140,21 @@ def _value(value: object) -> str:
 
 def render(view: DemoView, width: int = 100, height: int = 30) -> RenderableType:
     """The whole picture, `height` lines at most."""
-    lines = max(height - len(view.queries) - 8, len(view.inputs))
+    foot = _foot(view)
+    left = height - 7 - len(foot) - len(view.inputs)  # 7: the heading, two headers, their rules, two empty lines
+    depth = min(max(left // max(len(view.queries), 1), 1), view.depth)
+    lines = max(left - depth * len(view.queries), 0) + len(view.inputs)
     bottom = Table.grid(expand=True, padding=(0, 2, 0, 0), pad_edge=False)
     bottom.add_column()
     bottom.add_column(ratio=1)
-    bottom.add_row(input_table(view.inputs), operator_table(view.operators, lines))
-    kept = sum(one.state_bytes for one in view.operators)
-    foot = f" {len(view.operators)} operators keep {size(kept)}.  Ctrl-C ends the demo."
-    return Group(heading(view), "", query_table(view.queries, width), "", bottom, Text(foot, style="dim"))
+    bottom.add_row(input_table(view.inputs), part_table(view, lines))
+    return Group(heading(view), "", query_table(view.queries, width, depth), "", bottom, *foot)
+
+
+def _foot(view: DemoView) -> list[Text]:
+    kept = f"{len(view.parts)} {view.part}s keep {size(sum(one.state_bytes for one in view.parts))}."
+    lines = [view.waiting, " ".join((view.epochs, kept, " Ctrl-C ends the demo.")).strip()]
+    return [Text(f" {line}", style="dim", no_wrap=True, overflow="ellipsis") for line in lines if line]
 
 
 def heading(view: DemoView) -> RenderableType:
@@ -155,55 +170,59 @@ def heading(view: DemoView) -> RenderableType:
         (f"{view.elapsed:.0f} s", "bold"),
         f"{view.limit} ",
     )
-    line.add_row(Text.assemble((" Everwhen", "bold cyan"), "  NEXMark, time ", (moment(view.now), "bold")), right)
+    line.add_row(
+        Text.assemble((" Everwhen", "bold cyan"), f"  NEXMark{view.engine}, time ", (moment(view.now), "bold")), right
+    )
     return line
 
 
-def query_table(queries: Sequence[QueryView], width: int) -> Table:
-    """A line per query; a narrow one leaves out the results that ended in the ordinary way."""
+def query_table(queries: Sequence[QueryView], width: int, depth: int = 1) -> Table:
+    """So many lines per query; a narrow table leaves out all that was said and what ended in the ordinary way."""
     wide = width >= 90
     table = _table()
     table.add_column("query", no_wrap=True, overflow="ellipsis")
     table.add_column("result now", ratio=1, no_wrap=True, overflow="ellipsis")
-    for name in ("rows", "inserts", *(("ended",) if wide else ()), "corrected"):
+    for name in ("rows", *(("said", "ended") if wide else ()), "corrected", "final to"):
         table.add_column(name, justify="right", no_wrap=True)
     for query in queries:
-        numbers = [count(query.alive), count(query.inserts), *([count(query.ended)] if wide else [])]
-        table.add_row(
-            Text.assemble((query.name, "bold"), " ", query.title),
-            Text(query.latest or "nothing yet", style="" if query.is_current and query.latest else "dim"),
-            *numbers,
-            Text(count(query.corrected), style="yellow" if query.corrected else "dim"),
-        )
+        numbers = [count(query.alive), *([count(query.inserts), count(query.ended)] if wide else [])]
+        corrected = Text(count(query.corrected), style="yellow" if query.corrected else "dim")
+        first, *more = query.latest or ("nothing yet",)
+        style = "" if query.is_current and query.latest else "dim"
+        title = Text.assemble((query.name, "bold"), " ", query.title)
+        table.add_row(title, Text(first, style=style), *numbers, corrected, moment(query.final))
+        for text in [*more, *[""] * depth][: depth - 1]:
+            table.add_row("", Text(text, style=style))
     return table
 
 
 def input_table(inputs: Sequence[InputView]) -> Table:
-    """A line per input."""
+    """A line per input; the lag of the one that is waited for stands out."""
     table = _table(expand=False)
     table.add_column("input", no_wrap=True)
     for name in ("read", "CTI", "lag"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in inputs:
-        table.add_row(one.name, count(one.elements), moment(one.progress), duration(one.lag))
+        lag = Text(duration(one.lag), style="yellow" if one.holds else "")
+        table.add_row(one.name, count(one.elements), moment(one.progress), lag)
     return table
 
 
-def operator_table(operators: Sequence[OperatorView], lines: int) -> Table:
-    """The operators that keep most, `lines` of them at most."""
+def part_table(view: DemoView, lines: int) -> Table:
+    """The parts that keep most, `lines` of them at most."""
     table = _table()
-    table.add_column("operator", ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_column(view.part, ratio=1, no_wrap=True, overflow="ellipsis")
     for name in ("in", "kept", "state"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in sorted(operators, key=lambda one: (-one.state_bytes, -one.rows_in, one.name))[:lines]:
+    for one in sorted(view.parts, key=lambda one: (-one.state_bytes, -one.rows_in, one.name))[:lines]:
         table.add_row(one.name, count(one.rows_in), count(one.state_rows), size(one.state_bytes))
     return table
 
 
 def summary(view: DemoView, reason: str, width: int = 100) -> RenderableType:
     """What remains on the screen when the demo is over."""
-    kept = sum(one.state_bytes for one in view.operators)
-    rows = sum(one.state_rows for one in view.operators)
+    kept = sum(one.state_bytes for one in view.parts)
+    rows = sum(one.state_rows for one in view.parts)
     rate = view.events / view.elapsed if view.elapsed else 0.0
     after = "" if view.kept_after is None else f", {view.kept_after:,} once the inputs were closed"
     line = Text.assemble(
@@ -211,8 +230,8 @@ def summary(view: DemoView, reason: str, width: int = 100) -> RenderableType:
         (f"{view.events:,}", "bold"),
         f" events in {view.elapsed:.1f} s, ",
         (f"{rate:,.0f}", "bold green"),
-        f" events/s through {len(view.queries)} queries; {len(view.operators)} operators kept {rows:,} rows "
-        f"({size(kept)}){after}.",
+        f" events/s through {len(view.queries)} queries; {len(view.parts)} {view.part}s kept {rows:,} rows "
+        f"({size(kept)}){after}. {view.epochs}".rstrip(),
     )
     return Group("", query_table(view.queries, width), "", input_table(view.inputs), "", line)
 
@@ -220,13 +239,14 @@ def summary(view: DemoView, reason: str, width: int = 100) -> RenderableType:
 def progress_line(view: DemoView) -> str:
     """One line for a log."""
     behind = max((one.lag for one in view.inputs if one.lag is not None), default=None)
-    kept = sum(one.state_bytes for one in view.operators)
+    kept = sum(one.state_bytes for one in view.parts)
     said = sum(query.inserts for query in view.queries)
     corrected = sum(query.corrected for query in view.queries)
     return (
         f"{view.elapsed:5.1f} s  {view.events:>10,} events  {view.rate:>9,.0f}/s  time {moment(view.now)}  "
         f"lag {duration(behind)}  results {count(said)}  corrected {count(corrected)}  state {size(kept)}"
-    )
+        f"  {view.epochs}"
+    ).rstrip()
 
 
 def _table(expand: bool = True) -> Table:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,16 +23,17 @@ from pyspark.sql import DataFrame
 from everwhen import errors
 from everwhen.connectors.sinks.base import EpochSink
 from everwhen.connectors.sinks.changelog import ChangelogSink
-from everwhen.errors import EverwhenError, SinkError
+from everwhen.errors import EverwhenError, InputError, SinkError, StateError
 from everwhen.model.elements import ADJUST, CTI, ElementBatch, empty_elements
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import StagePlan
-from everwhen.runtime.spark.feeds import Cutoff, bucketed, progress_rows, stage_rows
+from everwhen.runtime.spark.feeds import Cutoff, bucketed, fed_rows
 from everwhen.runtime.spark.journal import Journal, Known
 from everwhen.runtime.spark.late import LateRows
 from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, slots
+from everwhen.runtime.spark.progress import WRONG, explanation
 from everwhen.runtime.spark.rows import whole
 from everwhen.runtime.spark.source import ResolvedSource
 from everwhen.runtime.spark.task import StageTask
@@ -83,6 +85,7 @@ class EpochRunner:
     reports: list[EpochReport] = field(default_factory=list)
     error: BaseException | None = None
     listener: Callable[[EpochReport], None] | None = None
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         try:
@@ -92,6 +95,8 @@ class EpochRunner:
             raise
 
     def _run(self, frame: DataFrame, epoch: int) -> None:
+        if not self.reports:
+            self._check_order(epoch)
         if self.journal.has(epoch) and all(sink.committed() >= epoch for sink in self.sinks.values()):
             return  # only Spark's own commit was missing
         started = time.perf_counter()
@@ -100,14 +105,31 @@ class EpochRunner:
         idle = self.journal.begun(epoch, self._idle(known, now))
         cutoff = Cutoff(tuple(known.sources.get(source.name, NEVER) for source in self.plan.sources))
         table = self.job(frame, epoch, idle, cutoff).toArrow()
-        notes, results = self._read(table)
+        try:
+            notes, results = self._read(table)
+        except InputError as error:
+            if WRONG in str(error):
+                raise InputError(explanation(frame, self.plan) or str(error)) from None
+            raise
         after = self._after(known, notes, now)
         late = self.late.keep(frame, self.plan, self.sources, cutoff, epoch, notes)
+        for name, rows in _left_out(self.plan, notes).items():
+            late[name] = late.get(name, 0) + rows
         self.journal.done(epoch, after)
         rows_out = sum(note["rows_out"] for note in notes if note["stage"] == len(self.plan.stages))
         for name, sink in self.sinks.items():
             self._commit(name, sink, epoch, results[name], _parts(notes, name), known, after)
         self._report(epoch, time.perf_counter() - started, notes, rows_out, after, idle, late)
+
+    def _check_order(self, epoch: int) -> None:
+        """The first epoch of a run is the last one that was done, or the one after."""
+        newest = self.journal.newest()
+        if epoch < newest:
+            raise StateError(
+                f"{self.journal.place}: Spark begins with epoch {epoch}, and epoch {newest} is done already: Spark's "
+                "part of the checkpoint was deleted or is an older copy; restore it, or start with a new checkpoint "
+                "and new sinks"
+            )
 
     # -- the job ------------------------------------------------------------------------------------------------
 
@@ -123,16 +145,16 @@ class EpochRunner:
             if flowing is not None:
                 handed = [stream for stream in stage.inputs if stream.feed is None]
                 frames.append(bucketed(flowing, handed, into, self.buckets))
-            rows = stage_rows(frame, stage, self.plan, into, self.sources, cutoff, self.buckets)
+            rows = fed_rows(frame, stage, self.plan, into, self.sources, cutoff, self.buckets)
             if rows is not None:
                 frames.append(rows)
-                frames.append(progress_rows(frame, self.plan, self.sources, cutoff, into, self.buckets))
             whole = frames[0]
             for more in frames[1:]:
                 whole = whole.unionByName(more)
             parts = {n: s for n, s in self.sinks.items() if isinstance(s, ChangelogSink)} if stage.level == last else {}
             task = StageTask(
                 self.query,
+                self.run,
                 self.journal.state_root,
                 stage,
                 self.emit,
@@ -160,6 +182,8 @@ class EpochRunner:
             if text["tag"] == ERROR:
                 raise _error(json.loads(text["note"]))
         notes = [json.loads(text["note"]) for text in texts]
+        for problem in sorted({problem for note in notes for problem in note["damaged"]}):
+            _log.warning("a snapshot was skipped, and the state rebuilt from what came before it: %s", problem)
         results = {}
         for at, (name, schema) in enumerate(self.schemas.items()):
             part = table.filter(pa.array(tags == at))
@@ -228,8 +252,8 @@ class EpochRunner:
             except Exception as bad:
                 if pause is None:
                     raise SinkError(
-                        f"the sink of {name!r} has not taken epoch {epoch} in {attempt + 1} attempts: {bad}. Nothing is "
-                        "lost: start the query again with the same checkpoint when the sink works"
+                        f"the sink of {name!r} has not taken epoch {epoch} in {attempt + 1} attempts: {bad}. Nothing "
+                        "is lost: start the query again with the same checkpoint when the sink works"
                     ) from bad
                 _log.warning("the sink of %r did not take epoch %d (%s); trying again in %s s", name, epoch, bad, pause)
                 time.sleep(pause)
@@ -274,6 +298,20 @@ class EpochRunner:
 def _parts(notes: Sequence[Mapping[str, Any]], name: str) -> list[str]:
     found = [note for note in notes if note["parts"].get(name)]
     return [part for note in sorted(found, key=lambda note: note["bucket"]) for part in note["parts"][name]]
+
+
+def _left_out(plan: StagePlan, notes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many adjusts of each source were left out because their events are not there."""
+    streams: dict[str, int] = {}
+    for note in notes:
+        for name, rows in note["left_out"].items():
+            streams[name] = streams.get(name, 0) + rows
+    found: dict[str, int] = {}
+    for name, rows in streams.items():
+        feed = plan.stream(name).feed
+        if rows and feed is not None:  # several streams of a source tell of the same rows
+            found[feed.source.name] = max(found.get(feed.source.name, 0), rows)
+    return found
 
 
 def _error(told: Mapping[str, Any]) -> EverwhenError:

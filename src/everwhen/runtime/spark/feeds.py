@@ -6,7 +6,8 @@ All sources are unioned into one frame, one branch per feed, so that an epoch is
 
 `keep` is what the feed's filters say; rows are not dropped by it before the progress of their source is known, which is
 the largest start of all its rows (`lead`: one feed per source counts).  From this frame every stage that reads sources
-gets its rows (`stage_rows`) and one progress row per source and bucket (`progress_rows`).
+gets its rows and one progress row per source and bucket (`fed_rows`).  Where rows of one group and lifetime are merged,
+the progress comes out of the same pass: Spark runs the merging once and uses its exchange twice.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from pyspark.sql import functions as F
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expr import Column as Name
 from everwhen.errors import QueryError
-from everwhen.model.elements import ADJUST, CTI, INSERT
+from everwhen.model.elements import CTI
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.plan.stages import Feed, Stage, StagePlan, StreamIn
 from everwhen.runtime.spark.expressions import translate
-from everwhen.runtime.spark.layout import LATE, SOURCE, Layout, carried, slots
+from everwhen.runtime.spark.layout import Layout, carried, slots
+from everwhen.runtime.spark.progress import STATISTICS, combined, marks, statistics, sync
 from everwhen.runtime.spark.source import ResolvedSource, problems
 
 
@@ -116,6 +118,35 @@ def _translated(expr: object, schema: Schema, columns: Mapping[str, Column]) -> 
 # -- the rows of a stage ------------------------------------------------------------------------------------------
 
 
+def fed_rows(
+    frame: DataFrame,
+    stage: Stage,
+    plan: StagePlan,
+    layout: Layout,
+    sources: Mapping[str, ResolvedSource],
+    cutoff: Cutoff,
+    buckets: int,
+) -> DataFrame | None:
+    """The rows of a stage's feeds and the progress of their sources, in one pass where rows are merged; None if it has
+    no feeds."""
+    streams = [stream for stream in stage.inputs if stream.feed is not None]
+    moving = any(sources[source.name].source.late == "adjust" for source in plan.sources)
+    if len(streams) == 1 and len(plan.sources) == 1 and streams[0].feed is not None and not moving:
+        (stream,) = streams
+        if stream.feed is not None and stream.feed.partial is not None:
+            both = _merged_with_statistics(
+                frame.where(F.col("tag") == stream.tag), stream, stream.feed, cutoff, sources
+            )
+            rows = bucketed(both.where("kept"), [stream], layout, buckets)
+            found = both.withColumn("source", F.lit(0)).groupBy("source").agg(*combined())
+            return rows.unionByName(bucketed(marks(found, plan, sources, buckets), [], layout, buckets))
+    rows_only = stage_rows(frame, stage, plan, layout, sources, cutoff, buckets)
+    if rows_only is None:
+        return None
+    found = frame.where("lead").groupBy("source").agg(*statistics(_promised(cutoff)))
+    return rows_only.unionByName(bucketed(marks(found, plan, sources, buckets), [], layout, buckets))
+
+
 def stage_rows(
     frame: DataFrame,
     stage: Stage,
@@ -148,11 +179,7 @@ def too_late(cutoff: Cutoff, source: ResolvedSource) -> Column:
     promised = _promised(cutoff)
     if source.source.late == "adjust":
         return (F.col("ve") <= promised) & (F.col("ve") > F.col("vs") + 1)
-    return _sync() < promised
-
-
-def _sync() -> Column:
-    return F.when(F.col("op") == ADJUST, F.least("ve", "vnew")).otherwise(F.col("vs"))
+    return sync() < promised
 
 
 def _promised(cutoff: Cutoff) -> Column:
@@ -171,13 +198,14 @@ def _on_time(frame: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSo
     chronon = F.col("ve") == F.col("vs") + 1
     end = F.when(moving & chronon, F.col("ve") + lateness).otherwise(F.col("ve"))
     start = F.when(moving, F.col("vs") + lateness).otherwise(F.col("vs"))
-    stays = (moving & (start < end)) | (~moving & (_sync() >= promised))
+    stays = (moving & (start < end)) | (~moving & (sync() >= promised))
     frame = frame.withColumns({"vs_": start, "ve_": end, "stays": stays}).where("stays")
     return frame.drop("vs", "ve", "stays").withColumnsRenamed({"vs_": "vs", "ve_": "ve"})
 
 
-def _windowed(frame: DataFrame, streams: Sequence[StreamIn]) -> DataFrame:
-    """The four numbers of each row: an element, or the segment that its window makes of it."""
+def _windowed(frame: DataFrame, streams: Sequence[StreamIn], keep: Sequence[str] = ()) -> DataFrame:
+    """The four numbers of each row: an element, or the segment that its window makes of it (then perhaps an empty one,
+    which goes unless columns are to be kept)."""
     start, end, weight = F.col("vs"), F.col("ve"), F.col("op").cast("bigint")
     for stream in streams:
         assert stream.feed is not None
@@ -195,41 +223,67 @@ def _windowed(frame: DataFrame, streams: Sequence[StreamIn]) -> DataFrame:
         end = F.when(mine, hi).otherwise(end)
         weight = F.when(mine, F.lit(1).cast("bigint")).otherwise(weight)
     numbers = {"a": start, "b": end, "c": F.col("vnew"), "w": weight}
-    rows = frame.withColumns(numbers).drop("vs", "ve", "vnew", "op", "source", "lead", "problem", "keep")
+    gone = {"vs", "ve", "vnew", "op", "source", "lead", "problem", "keep"} - set(keep)
+    rows = frame.withColumns(numbers).drop(*gone)
     sliding = [s.tag for s in streams if s.feed is not None and s.feed.window is not None and s.feed.window[1] > 1]
-    return rows.where(~F.col("tag").isin(sliding) | (F.col("a") < F.col("b"))) if sliding else rows
+    if not sliding or keep:
+        return rows
+    return rows.where(~F.col("tag").isin(sliding) | (F.col("a") < F.col("b")))
 
 
 def _merged(frame: DataFrame, stream: StreamIn, feed: Feed) -> DataFrame:
     """Rows of one group and one lifetime as a single row of partial results."""
+    keys, lanes = _partial(feed, F.lit(True))
+    return _lanes_in_place(frame.groupBy("a", "b", *keys).agg(*lanes), stream)
+
+
+def _merged_with_statistics(
+    frame: DataFrame, stream: StreamIn, feed: Feed, cutoff: Cutoff, sources: Mapping[str, ResolvedSource]
+) -> DataFrame:
+    """As `_merged`, together with what has to be known of all rows: those that are not kept form groups apart."""
+    kept = F.col("keep") & (F.col("op") < CTI) & F.col("problem").isNull()
+    if sources[feed.source.name].source.late == "drop":
+        kept = kept & (sync() >= _promised(cutoff))
+    numbered = frame.withColumn("kept", kept)
+    windowed = _windowed(numbered, [stream], ("vs", "ve", "vnew", "op", "problem", "source"))
+    fits = F.col("kept") & (F.col("a") < F.col("b"))
+    keys, lanes = _partial(feed, fits)
+    where = [F.when(fits, F.col(name)).alias(name) for name in "ab"]
+    grouped = windowed.groupBy(fits.alias("kept"), *where, *keys).agg(*lanes, *statistics(_promised(cutoff)))
+    return _lanes_in_place(grouped, stream, ("kept", *STATISTICS))
+
+
+def _partial(feed: Feed, fits: Column) -> tuple[list[Column], list[Column]]:
+    """The keys and the partial results of rows that fit."""
     assert feed.partial is not None
     before = dict(zip(feed.node.schema.names, (slot for slot, _ in slots(feed.node.schema)), strict=True))
-    keys = [F.col(before[key]).alias(f"k{at}") for at, key in enumerate(feed.partial.keys)]
+    keys = [F.when(fits, F.col(before[key])).alias(f"k{at}") for at, key in enumerate(feed.partial.keys)]
     lanes: list[Column] = []
     for lane in feed.partial.lanes:
-        value = F.col(before[lane.columns[0]]) if lane.columns else F.lit(1)
+        value = F.when(fits, F.col(before[lane.columns[0]]) if lane.columns else F.lit(1))
         match lane.function:
             case "count":
                 found = F.count(value)
+            case "sum" if str(feed.node.schema.field(lane.columns[0]).type) in ("float", "double"):
+                found = F.sum(value.cast("double"))
             case "sum":
-                wide = (
-                    "double" if str(feed.node.schema.field(lane.columns[0]).type) in ("float", "double") else "bigint"
-                )
-                value = value.cast(wide)
-                found = F.sum(value) if wide == "double" else _checked_sum(value, lane.columns[0])
+                found = _checked_sum(value.cast("bigint"), lane.columns[0])
             case "min":
                 found = F.min(value)
             case _:
                 found = F.max(value)
         lanes.append(found.alias(f"l{len(lanes)}"))
-    grouped = frame.groupBy("a", "b", *keys).agg(*lanes)
-    names = [f"k{at}" for at in range(len(keys))] + [f"l{at}" for at in range(len(lanes))]
+    return keys, lanes
+
+
+def _lanes_in_place(grouped: DataFrame, stream: StreamIn, more: Sequence[str] = ()) -> DataFrame:
+    names = [name for name in grouped.columns if name[0] in "kl" and name[1:].isdigit()]
     payload = [
         F.col(name).cast(carried(type_)).alias(slot)
         for name, (slot, type_) in zip(names, slots(stream.schema), strict=True)
     ]
     head = [F.lit(stream.tag).alias("tag"), F.col("a"), F.col("b"), F.lit(0).cast("bigint").alias("c")]
-    return grouped.select(*head, F.lit(1).cast("bigint").alias("w"), *payload)
+    return grouped.select(*head, F.lit(1).cast("bigint").alias("w"), *payload, *more)
 
 
 def _checked_sum(value: Column, name: str) -> Column:
@@ -273,42 +327,3 @@ def _hashable(slot: str, type_: object) -> Column:
             F.when(column == 0, F.lit(0.0)).when(F.isnan(column), F.lit(float("nan"))).otherwise(column.cast("double"))
         )
     return column
-
-
-def progress_rows(
-    frame: DataFrame,
-    plan: StagePlan,
-    sources: Mapping[str, ResolvedSource],
-    cutoff: Cutoff,
-    layout: Layout,
-    buckets: int,
-) -> DataFrame:
-    """One row per source and bucket: how far the source has come in this epoch, and what is wrong with it."""
-    sync, op = _sync(), F.col("op")
-    is_late = (op < CTI) & (sync < _promised(cutoff))
-    found = frame.where("lead").groupBy("source").agg(
-        F.max(F.when(op == INSERT, F.col("vs"))).alias("start"),
-        F.max(F.when(op == CTI, F.col("vs"))).alias("said"),
-        F.count(F.when(op < CTI, 1)).alias("rows"),
-        F.count(F.when(is_late, 1)).alias("late"),
-        F.min(F.when(is_late, sync)).alias("earliest"),
-        F.max("problem").alias("note"),
-    )  # fmt: skip
-    cti = F.lit(NEVER)
-    for at, source in enumerate(plan.sources):
-        bound = sources[source.name].source.disorder
-        own = F.col("said") if bound is None else F.greatest(F.col("said"), F.col("start") - F.lit(bound))
-        cti = F.when(F.col("source") == at, own).otherwise(cti)
-    row = F.struct(
-        F.lit(SOURCE).alias("tag"), F.coalesce("start", F.lit(NEVER)).alias("a"), F.coalesce(cti,
-        F.lit(NEVER)).alias("b"), F.col("rows").alias("c"), F.col("source").cast("bigint").alias("w"), F.col("note"),
-    )  # fmt: skip
-    behind = F.struct(
-        F.lit(LATE).alias("tag"), F.col("late").alias("a"), F.coalesce("earliest", F.lit(0)).alias("b"),
-        F.lit(0).cast("bigint").alias("c"), F.col("source").cast("bigint").alias("w"),
-        F.lit(None).cast("string").alias("note"),
-    )  # fmt: skip
-    marks = F.when(F.col("late") > 0, F.array(row, behind)).otherwise(F.array(row))
-    exploded = found.select(F.explode(marks).alias("mark")).select("mark.*")
-    spread = exploded.select(F.explode(F.sequence(F.lit(0), F.lit(buckets - 1))).alias("bucket"), "*")
-    return bucketed(spread, [], layout, buckets)

@@ -53,11 +53,10 @@ class Handle:
         return self.stream.lastProgress
 
     @property
-    def last_error(self) -> BaseException | None:
+    def last_error(self) -> EverwhenError | None:
         """Why the query stopped; None if it runs or was asked to stop."""
-        if self._runner.error is not None and not self.is_active:
-            return self._runner.error
-        return None if self.is_active else self.stream.exception()
+        failed = None if self.is_active else self.stream.exception()
+        return None if failed is None else self._explained(failed)
 
     def waiting(self) -> str:
         """Who holds the answer back, in a sentence."""
@@ -90,17 +89,24 @@ class Handle:
                 return True
             return bool(self.stream.awaitTermination(timeout))  # type: ignore[arg-type]  # parts of a second are fine
         except StreamingQueryException as failed:
-            error = self._runner.error
-            if isinstance(error, EverwhenError):
-                raise error from None
-            raise EverwhenError(f"the query failed: {_short(str(failed))}") from failed
+            raise self._explained(failed) from None
 
     def process_available(self) -> None:
-        """Wait until everything that is there now has been processed."""
-        self.stream.processAllAvailable()
+        """Wait until everything that is there now has been processed.  If the query failed, its error is raised."""
+        try:
+            self.stream.processAllAvailable()
+        except StreamingQueryException as failed:
+            raise self._explained(failed) from None
+
+    def _explained(self, failed: BaseException) -> EverwhenError:
+        """Our own error where there is one; else what Spark says, in a line."""
+        error = self._runner.error
+        if isinstance(error, EverwhenError):
+            return error
+        return EverwhenError(f"the query failed: {_short(str(failed if error is None else error))}")
 
     def stop(self) -> None:
-        """Stop after the epoch under way; started again with the same checkpoint, the query goes on."""
+        """Stop now; started again with the same checkpoint, the query goes on, and an epoch under way is run again."""
         self.stream.stop()
         for sink in self._runner.sinks.values():
             sink.close()

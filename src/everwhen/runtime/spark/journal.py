@@ -4,7 +4,8 @@
     <checkpoint>/everwhen/epochs/<n>.begun     what was decided by the clock before epoch n: which sources are idle
     <checkpoint>/everwhen/epochs/<n>.done      what was known after it: promises of sources and queries, last rows seen
 
-`begun` is published once, `done` before any sink takes the epoch.
+`begun` is published once, `done` before any sink takes the epoch.  So an epoch that has begun and is not done has left
+no trace outside, and is taken back when it is run again: its input may have been repaired meanwhile.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 import difflib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -51,6 +53,7 @@ class Journal:
             self._folder.make()
         except OSError as bad:
             raise StateError(blame(bad, checkpoint, "use it as a checkpoint")) from None
+        self.place = self._folder.place()
         self.state_root = self._folder.place("state")
 
     def open(self, identity: Identity) -> str:
@@ -63,45 +66,77 @@ class Journal:
             before = Identity(found["plan"], found["buckets"], found["emit"])
         except OSError as bad:
             raise StateError(blame(bad, self._folder.place("query.json"), "read or write it")) from None
-        except (ValueError, KeyError) as bad:
+        except (ValueError, KeyError, TypeError) as bad:
+            what = f"there is no {bad}" if isinstance(bad, KeyError) else str(bad)
             raise StateError(
-                f"{self._folder.place('query.json')} cannot be read: {bad}; restore the file, or start the query with a "
+                f"{self._folder.place('query.json')} is damaged: {what}; restore the file, or start the query with a "
                 "new checkpoint"
             ) from None
         if before != identity:
-            raise QueryError(_difference(before, identity, self._folder.place()))
+            raise QueryError(_difference(before, identity, self.place))
         return str(found["id"])
 
     def begun(self, epoch: int, idle: frozenset[str]) -> frozenset[str]:
         """The sources that are idle in an epoch: as decided now, or when it was first run."""
         name = f"epochs/{epoch:012d}.begun"
-        self._folder.create(name, [json.dumps({"idle": sorted(idle)}).encode()])
-        return frozenset(self._read(name)["idle"])
+        with self._explained(name, "write what was decided for the epoch"):
+            first = self._folder.create(name, [json.dumps({"idle": sorted(idle)}).encode()])
+            if not first and not self.has(epoch):
+                self._withdraw(epoch)
+        return frozenset(self._read(name, "idle")["idle"])
+
+    def _withdraw(self, epoch: int) -> None:
+        """Take back what the tasks of an epoch have published that was not done: all of it, or its buckets would
+        take the epoch's input at different times."""
+        state = self._folder.within("state")
+        for stage in state.folders():
+            for bucket in state.within(stage).folders():
+                for kind in ("snapshot", "log"):
+                    state.within(stage).within(bucket).remove(f"{kind}-{epoch:012d}")
 
     def done(self, epoch: int, known: Known) -> None:
         """Remember what is known after an epoch."""
-        self._folder.replace(f"epochs/{epoch:012d}.done", [json.dumps(asdict(known)).encode()])
-        if epoch >= _KEPT:
-            for ending in ("begun", "done"):
-                self._folder.remove(f"epochs/{epoch - _KEPT:012d}.{ending}")
+        name = f"epochs/{epoch:012d}.done"
+        with self._explained(name, "write what is known of the epoch"):
+            self._folder.replace(name, [json.dumps(asdict(known)).encode()])
+            if epoch >= _KEPT:
+                for ending in ("begun", "done"):
+                    self._folder.remove(f"epochs/{epoch - _KEPT:012d}.{ending}")
 
     def known(self, epoch: int) -> Known:
         """What was known after an epoch."""
         if epoch < 0:
             return Known()
-        return Known(**self._read(f"epochs/{epoch:012d}.done"))
+        found = self._read(f"epochs/{epoch:012d}.done", "sources", "queries", "seen")
+        return Known(found["sources"], found["queries"], found["seen"])
 
     def has(self, epoch: int) -> bool:
         return self._folder.exists(f"epochs/{epoch:012d}.done")
 
-    def _read(self, name: str) -> dict[str, Any]:
+    def newest(self) -> int:
+        """The last epoch that is done; -1 if there is none."""
+        with self._explained("epochs", "list the epochs"):
+            names = [entry.name for entry in self._folder.within("epochs").entries()]
+        return max((int(name.removesuffix(".done")) for name in names if name.endswith(".done")), default=-1)
+
+    def _read(self, name: str, *keys: str) -> dict[str, Any]:
+        with self._explained(name, "read what is known of the epoch"):
+            text = self._folder.read(name)
         try:
-            found: dict[str, Any] = json.loads(self._folder.read(name))
-            return found
+            found = json.loads(text)
+            return {key: found[key] for key in keys}
+        except (ValueError, KeyError, TypeError) as bad:
+            what = f"there is no {bad}" if isinstance(bad, KeyError) else str(bad)
+            raise StateError(
+                f"{self._folder.place(name)} is damaged: {what}; restore the file, or start with a new checkpoint"
+            ) from None
+
+    @contextmanager
+    def _explained(self, name: str, wanted: str) -> Iterator[None]:
+        try:
+            yield
         except OSError as bad:
-            raise StateError(blame(bad, self._folder.place(name), "read what is known of the epoch")) from None
-        except ValueError as bad:
-            raise StateError(f"{self._folder.place(name)} is damaged: {bad}; start with a new checkpoint") from None
+            raise StateError(blame(bad, self._folder.place(name), wanted)) from None
 
 
 def _difference(before: Identity, now: Identity, place: str) -> str:

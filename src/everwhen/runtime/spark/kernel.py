@@ -53,12 +53,14 @@ class EpochInput:
 
 @dataclass(frozen=True)
 class EpochOutput:
-    """The elements of each query and the changes of each stream that is handed on."""
+    """The elements of each query and the changes of each stream that is handed on.  `left_out`: how many adjusts of
+    each stream were left out because their event is not there (it came too late itself)."""
 
     results: Mapping[str, ElementBatch]
     handed: Mapping[str, Output]
     progress: Mapping[str, int]
     tau: int
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 _NONE: Final = np.empty(0, np.int64)
@@ -94,6 +96,7 @@ class StageKernel:
             self.promised[name] = max(self.promised[name], promise)
         self.tau = max(self.tau, given.tau)
         inputs: dict[tuple[str, Form], Output] = {}
+        before = {name: guard.left_out for name, guard in self.guards.items()}
         for stream in self.stage.inputs:
             wanted = [form for name, form in self.graph.forms if name == stream.name]
             if wanted:
@@ -101,7 +104,8 @@ class StageKernel:
         results = self.graph.step(inputs, self.tau)
         handed = self.graph.handed(inputs)
         progress = {sink.name: sink.chain.cti for sink in self.plan.sinks}
-        return EpochOutput(results, handed, progress, self.tau)
+        left_out = {name: guard.left_out - before[name] for name, guard in self.guards.items()}
+        return EpochOutput(results, handed, progress, self.tau, left_out)
 
     def collect(self) -> None:
         """Let go of values that nothing holds; after this the outputs of the last step cannot be read any more."""

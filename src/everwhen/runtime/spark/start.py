@@ -16,7 +16,8 @@ from everwhen.api import Stream
 from everwhen.connectors.sinks.base import EpochSink
 from everwhen.connectors.sinks.callback import CallbackSink
 from everwhen.connectors.sinks.changelog import ChangelogSink
-from everwhen.errors import QueryError
+from everwhen.connectors.sinks.postgres import PostgresSink
+from everwhen.errors import QueryError, SinkError
 from everwhen.model.schema import Schema
 from everwhen.operators.base import Emit
 from everwhen.plan.explain import explain_stages
@@ -55,9 +56,8 @@ def start(
     it is not plain (`SparkSource`).  `sink` is a sink, a path (a Parquet changelog) or a function of (epoch, elements);
     one per query where there are several.  `checkpoint` is a directory, which belongs to this query for ever: started
     again with it, the query goes on where it was.  `trigger`: None (as fast as it can), "5 seconds" (one epoch
-    each), or
-    "available" (what is there now, then stop).  `buckets`: how many tasks share a stage's state, fixed when the query is
-    first started (default: the cores of the cluster).
+    each), or "available" (what is there now, then stop).  `buckets`: how many tasks share a stage's state, fixed when
+    the query is first started (default: the cores of the cluster).
     """
     queries = named(query)
     if not inputs:
@@ -78,10 +78,14 @@ def start(
         raise QueryError(f"start: there is at least one bucket, not {width}")
     if snapshot_every < 1:
         raise QueryError(f"start: a snapshot is taken every epoch at the most, not every {snapshot_every}")
+    # Whatever can be wrong with query and frames is found before anything is written.
+    elements = {input_name: normalise(inputs[input_name], resolved[input_name]) for input_name in resolved}
+    fed = unioned(plan, elements, resolved)
     journal = Journal(os.fspath(checkpoint))
     identity = journal.open(Identity(explain_stages(plan), width, policy.value))
     for query_name, node in queries.items():
         sinks[query_name].prepare(node.schema)
+        _check_sink(query_name, sinks[query_name], journal)
     place = os.fspath(checkpoint).rstrip("/")
     runner = EpochRunner(
         plan,
@@ -96,8 +100,7 @@ def start(
         LateRows(f"{place}/everwhen/late"),
     )
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # the handle tells what went wrong
-    elements = {input_name: normalise(inputs[input_name], resolved[input_name]) for input_name in resolved}
-    writer = unioned(plan, elements, resolved).writeStream.foreachBatch(runner)
+    writer = fed.writeStream.foreachBatch(runner)
     writer = writer.option("checkpointLocation", f"{place}/spark").outputMode("append")
     if name is not None:
         writer = writer.queryName(name)
@@ -164,6 +167,21 @@ def _sinks(sink: Sink | Mapping[str, Sink], queries: Mapping[str, Node]) -> dict
     if not isinstance(sink, Mapping) and len(queries) > 1:
         raise QueryError(f"several queries cannot share one sink; give one each: {{{', '.join(map(repr, queries))}}}")
     return {name: _sink(one) for name, one in given.items()}
+
+
+def _check_sink(name: str, sink: EpochSink, journal: Journal) -> None:
+    """A sink and a checkpoint belong together: the sink has the epochs that are done, all but perhaps the last.
+
+    Else it would take an epoch for one that it has, or lack the events that later ones adjust."""
+    done, taken = journal.newest(), sink.committed()
+    forgets = not isinstance(sink, ChangelogSink | PostgresSink) and taken == -1  # what a process holds goes with it
+    if taken not in (done - 1, done) and not forgets:
+        has = f"epochs up to {taken}" if taken >= 0 else "no epochs"
+        raise SinkError(
+            f"the sink of {name!r} has {has}, and the checkpoint {journal.place} has "
+            f"{f'epochs up to {done}' if done >= 0 else 'none'}: they do not belong together; use the sink that was "
+            "written with this checkpoint, or a new checkpoint and a new sink"
+        )
 
 
 def _sink(sink: Sink) -> EpochSink:

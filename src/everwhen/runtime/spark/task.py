@@ -6,7 +6,9 @@
     4. give the output; keep the state, with its epoch, for the next time.
 
 Kernels are deterministic, so 1. and 2. make every attempt give the same output.  Workers are reused but buckets move
-between them, so a state that lags behind is caught up by the published inputs it has missed.
+between them, so a state that lags behind is caught up by the published inputs it has missed, or loaded anew where these
+have been tidied away.  A bucket that gives up tells every bucket of the next stage, so that nobody takes a part of an
+epoch for the whole of it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,7 +25,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from everwhen.connectors.sinks.changelog import ChangelogSink
-from everwhen.errors import EverwhenError, InputError
+from everwhen.errors import EverwhenError, InputError, StateError
 from everwhen.model.time import NEVER, show
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import Stage
@@ -34,6 +37,7 @@ from everwhen.runtime.spark.store import BucketStore
 
 @dataclass
 class _Live:
+    run: str
     epoch: int
     kernel: StageKernel
 
@@ -53,10 +57,11 @@ _LIVE: Final[dict[tuple[str, int, int], _Live]] = {}
 
 @dataclass(frozen=True)
 class StageTask:
-    """The function that `mapInArrow` runs.  `query` names the query's state for ever: a live kernel is only used for
-    the query it belongs to."""
+    """The function that `mapInArrow` runs.  `query` names the query's state for ever, `run` one start of it: a live
+    kernel is only used for the run it belongs to, since an epoch that failed may be taken back before the next one."""
 
     query: str
+    run: str
     root: str
     stage: Stage
     emit: Emit
@@ -75,18 +80,19 @@ class StageTask:
         received = pa.Table.from_batches([typed(batch, self.into) for batch in batches], self.into.arrow)
         tags = received.column("tag").to_numpy()
         messages = [(int(tags[i]), str(received.column("note")[i])) for i in np.flatnonzero(tags <= NOTE).tolist()]
-        forwarded = [control(tag, 0, note=note) for tag, note in messages]
-        if any(tag == ERROR for tag, _ in messages):
-            yield self._told(forwarded)
+        problems = [note for tag, note in messages if tag == ERROR]
+        if problems:
+            yield self._failed(problems[0])
             return
+        forwarded = [control(tag, 0, note=note) for tag, note in messages]
         try:
             yield from self._run(bucket, received, forwarded)
         except EverwhenError as error:
             text = json.dumps({"kind": type(error).__name__, "message": str(error), "stage": self.stage.level})
-            yield self._told([control(ERROR, to, note=text) for to in range(self.buckets)])
+            yield self._failed(text)
 
-    def _told(self, rows: list[dict[str, object]]) -> pa.RecordBatch:
-        return self.out.controls(rows)
+    def _failed(self, text: str) -> pa.RecordBatch:
+        return self.out.controls([control(ERROR, to, note=text) for to in range(self.buckets)])
 
     def _run(self, bucket: int, received: pa.Table, forwarded: list[dict[str, object]]) -> Iterator[pa.RecordBatch]:
         started = time.perf_counter()
@@ -118,6 +124,7 @@ class StageTask:
             "sources": dict(live.kernel.cti),
             "fed": given.fed,
             "late": given.late,
+            "left_out": dict(out.left_out),
             "tau": out.tau,
             "caught_up": caught_up,
             "damaged": store.damaged,
@@ -134,21 +141,29 @@ class StageTask:
         """The state after the epoch before, and how many epochs had to be replayed for it (-1: none, it was live)."""
         live = _LIVE.pop(key, None)
         before = self.epoch - 1
-        if live is not None and live.epoch == before:
-            return live, -1
-        if live is None or live.epoch > before or live.epoch < before - 2 * self.snapshot_every:
-            live = _Live(-1, StageKernel(self.stage, self.emit, self.lenient))
-            snapshot = store.newest_snapshot(before)
-            if snapshot is not None:
-                live.epoch = snapshot[0]
-                live.kernel.restore(snapshot[1])
+        if live is not None and live.run == self.run and live.epoch <= before:
+            if live.epoch == before:
+                return live, -1
+            # Another worker had the bucket meanwhile.  What it published may be collected, once a snapshot covers it.
+            if before - live.epoch <= self.snapshot_every:
+                with suppress(StateError):
+                    return live, self._catch_up(live, store)
+        live = _Live(self.run, -1, StageKernel(self.stage, self.emit, self.lenient))
+        snapshot = store.newest_snapshot(before)
+        if snapshot is not None:
+            live.epoch = snapshot[0]
+            live.kernel.restore(snapshot[1])
+        return live, self._catch_up(live, store)
+
+    def _catch_up(self, live: _Live, store: BucketStore) -> int:
+        """Replay the published inputs of the epochs before this one; how many there were."""
         replayed = 0
-        for epoch, table, meta in store.logs_between(live.epoch, before):
+        for epoch, table, meta in store.logs_between(live.epoch, self.epoch - 1):
             live.kernel.step(self._input(table, meta).epoch)
             live.kernel.collect()
             live.epoch = epoch
             replayed += 1
-        return live, replayed
+        return replayed
 
     # -- input --------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,87 @@
+"""How far sources have come in an epoch, computed in the JVM, and the control rows that tell every bucket.
+
+What is counted is of fixed size: a text among the results would make Spark sort all rows.  So wrong rows are counted
+here, and looked for once there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from everwhen.model.elements import ADJUST, CTI, INSERT
+from everwhen.model.time import NEVER
+from everwhen.plan.stages import StagePlan
+from everwhen.runtime.spark.layout import LATE, SOURCE
+from everwhen.runtime.spark.source import ResolvedSource
+
+STATISTICS: Final = ("start", "said", "rows", "late", "earliest", "wrong")
+WRONG: Final = "rows that cannot be read as elements"
+
+
+def sync() -> Column:
+    """The first instant that an element changes."""
+    return F.when(F.col("op") == ADJUST, F.least("ve", "vnew")).otherwise(F.col("vs"))
+
+
+def statistics(promised: Column) -> list[Column]:
+    """The largest start and CTI, the number of rows, of late and of wrong ones, and the earliest late one."""
+    op = F.col("op")
+    late = (op < CTI) & (sync() < promised)
+    return [
+        F.max(F.when(op == INSERT, F.col("vs"))).alias("start"),
+        F.max(F.when(op == CTI, F.col("vs"))).alias("said"),
+        F.count(F.when(op < CTI, 1)).alias("rows"),
+        F.count(F.when(late, 1)).alias("late"),
+        F.min(F.when(late, sync())).alias("earliest"),
+        F.count(F.when(F.col("problem").isNotNull(), 1)).alias("wrong"),
+    ]
+
+
+def combined() -> list[Column]:
+    """The same of the whole, from those of its parts."""
+    how = {"start": F.max, "said": F.max, "earliest": F.min}
+    return [how.get(name, F.sum)(name).alias(name) for name in STATISTICS]
+
+
+def marks(found: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSource], buckets: int) -> DataFrame:
+    """Control rows for every bucket, from one row of statistics per source."""
+    cti = F.lit(NEVER)
+    for at, source in enumerate(plan.sources):
+        bound = sources[source.name].source.disorder
+        own = F.col("said") if bound is None else F.greatest(F.col("said"), F.col("start") - F.lit(bound))
+        cti = F.when(F.col("source") == at, own).otherwise(cti)
+    zero, nothing = F.lit(0).cast("bigint"), F.lit(None).cast("string")
+    which = F.col("source").cast("bigint").alias("w")
+    note = F.when(F.col("wrong") > 0, F.concat(F.col("wrong").cast("string"), F.lit(f" {WRONG}")))
+    row = F.struct(
+        F.lit(SOURCE).alias("tag"),
+        F.coalesce("start", F.lit(NEVER)).alias("a"),
+        F.coalesce(cti, F.lit(NEVER)).alias("b"),
+        F.coalesce("rows", zero).alias("c"),
+        which,
+        note.alias("note"),
+    )
+    behind = F.struct(
+        F.lit(LATE).alias("tag"),
+        F.coalesce("late", zero).alias("a"),
+        F.coalesce("earliest", zero).alias("b"),
+        zero.alias("c"),
+        which,
+        nothing.alias("note"),
+    )
+    told = F.when(F.col("late") > 0, F.array(row, behind)).otherwise(F.array(row))
+    single = found.select(F.explode(told).alias("mark")).select("mark.*")
+    return single.select(F.explode(F.sequence(F.lit(0), F.lit(buckets - 1))).alias("bucket"), "*")
+
+
+def explanation(frame: DataFrame, plan: StagePlan) -> str | None:
+    """What is wrong with the first wrong row of an epoch, with the row."""
+    wrong = frame.where(F.col("lead") & F.col("problem").isNotNull()).first()
+    if wrong is None:
+        return None
+    times = ", ".join(f"{name}={wrong[name]}" for name in ("vs", "ve", "vnew"))
+    return f"{plan.sources[wrong['source']].name}: {wrong['problem']}; the row has {times}"
