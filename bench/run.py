@@ -30,6 +30,7 @@ INPUTS = ROOT / ".cache" / "bench"
 PEERS = ROOT / ".cache" / "peers"
 OUT = BENCH / "out" / "latest.json"
 TIMEOUT = 120  # seconds for one measurement
+SPARK_TIMEOUT = 900
 OWN_HOME = {"bytewax": "bytewax==0.21.1", "pathway": "pathway==0.33.0"}
 DIFFERENT = "DIFFERENT ANSWER"
 
@@ -71,6 +72,11 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
     "single_element": ours(),
     "idle_keys": tuple(Measurement("everwhen-local", ("current", idle)) for idle in ("0", "100000", "1000000")),
     "nexmark": tuple(Measurement("everwhen-local", ("current", f"q{i}")) for i in range(1, 10)),
+    "spark_sums": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
+    "spark_join": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
+    "spark_state": (Measurement("everwhen-spark"),),
+    "spark_scale": (Measurement("everwhen-spark"),),
+    "spark_bounded": (Measurement("everwhen-spark"),),
     "memory": tuple(Measurement("everwhen-local", ("current", events)) for events in ("2000000", "10000000")),
 }
 
@@ -104,6 +110,8 @@ def command(work: str, measurement: Measurement) -> list[str]:
     match measurement.system:
         case "everwhen-local":
             return [sys.executable, str(BENCH / "works.py"), work, *measurement.arguments]
+        case "everwhen-spark" | "spark-native":
+            return [sys.executable, str(BENCH / "spark_works.py"), work, measurement.system, str(INPUTS)]
         case peer:
             python = peer_python(peer) if peer in OWN_HOME else sys.executable
             return [python, str(BENCH / "peers" / f"{peer}_work.py"), work, str(INPUTS)]
@@ -111,7 +119,8 @@ def command(work: str, measurement: Measurement) -> list[str]:
 
 def measure(work: str, measurement: Measurement) -> list[Row]:
     """Run one measurement and read what it reports."""
-    done = subprocess.run(command(work, measurement), capture_output=True, text=True, timeout=TIMEOUT, cwd=ROOT)
+    limit = SPARK_TIMEOUT if work.startswith("spark") else TIMEOUT
+    done = subprocess.run(command(work, measurement), capture_output=True, text=True, timeout=limit, cwd=ROOT)
     if done.returncode:
         words = done.stderr.strip().splitlines()
         raise RuntimeError(words[-1] if words else f"ended with status {done.returncode}")
@@ -161,7 +170,7 @@ def show(rows: list[Row]) -> None:
     table.add_column("remarks")
     for work in dict.fromkeys(row["work"] for row in rows):
         mine = [row for row in rows if row["work"] == work]
-        own = next((row for row in mine if row["system"] == "everwhen-local"), None)
+        own = next((row for row in mine if row["system"].startswith("everwhen")), None)
         for i, row in enumerate(mine):
             is_peer = own is not None and not row["system"].startswith("everwhen") and row["events_per_s"]
             ratio = f"{own['events_per_s'] / row['events_per_s']:,.2f} x" if own is not None and is_peer else ""

@@ -41,6 +41,10 @@ from everwhen.runtime.spark.task import StageTask
 _log = logging.getLogger(__name__)
 _PATIENCE: Final = (0.2, 1.0, 3.0, 10.0)
 """Seconds to wait before a sink is tried again."""
+_TOLD: Final = 500
+"""Characters of an error that are told to Spark; the handle has the error itself."""
+_STOPPED: Final = "py4j.protocol.Py4JJavaError: An error occurred while calling the job: java.lang.InterruptedException"
+"""The words by which Spark knows that an epoch did not fail but was stopped."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class EpochRunner:
     patience: Sequence[float] = _PATIENCE
     reports: list[EpochReport] = field(default_factory=list)
     error: BaseException | None = None
+    stopping: bool = False
     listener: Callable[[EpochReport], None] | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -91,8 +96,11 @@ class EpochRunner:
         try:
             self._run(frame, epoch)
         except BaseException as error:
+            if self.stopping:
+                raise RuntimeError(_STOPPED) from None
             self.error = error
-            raise
+            # Spark searches the text by a pattern that recurses per character: a long one overflows its stack.
+            raise RuntimeError(f"{type(error).__name__}: {str(error)[:_TOLD]}") from None
 
     def _run(self, frame: DataFrame, epoch: int) -> None:
         if not self.reports:
