@@ -4,8 +4,8 @@
 
 Both systems read the same Parquet files, one file of a million rows per epoch, on `local[2]` with two buckets (two
 shuffle partitions), and give their results to nobody (a no-op sink; a function that does nothing).  The first epochs
-start processes and load kernels; the rate is that of the epochs after them.  Spark's own sums are in update mode with the
-RocksDB state store and a watermark; they drop what is later than that, while ours are corrected.
+start processes and load kernels; the rate is that of the epochs after them.  Spark's own sums are in update mode with
+the RocksDB state store and a watermark; they drop what is later than that, while ours are corrected.
 """
 
 from __future__ import annotations

@@ -107,6 +107,7 @@ class Handle:
 
     def stop(self) -> None:
         """Stop now; started again with the same checkpoint, the query goes on, and an epoch under way is run again."""
+        self._runner.stopping = True
         self.stream.stop()
         for sink in self._runner.sinks.values():
             sink.close()

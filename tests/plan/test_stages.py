@@ -1,0 +1,100 @@
+"""Where plans are cut, and what may stay below the first exchange."""
+
+from __future__ import annotations
+
+import pytest
+
+import everwhen as ew
+from everwhen.algebra import nodes as n
+from everwhen.api import Stream
+from everwhen.plan.stages import StagePlan, Trait, cut
+
+S = ew.source("S", {"k": "string", "x": "int64"})
+T = ew.source("T", {"k": "string", "x": "int64"})
+c = ew.col
+
+
+def staged(query: Stream, native: bool = True, **traits: Trait) -> StagePlan:
+    return cut({"out": query.node}, traits, lambda expr, schema: native)
+
+
+def spread(plan: StagePlan) -> list[list[tuple[str, ...] | None]]:
+    """How each stage's inputs are spread."""
+    return [[stream.by for stream in stage.inputs] for stage in plan.stages]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (S.group_by("k").agg(n=ew.count()), [[("k",)]]),
+        (S.distinct(), [[("k", "x")]]),
+        (S.difference(T), [[("k", "x"), ("k", "x")]]),
+        (S.join(T, on="k"), [[("k",), ("k",)]]),
+        (S.rows(2, partition_by=["k"]), [[("k",)]]),
+        (S.rows(2), [[()]]),
+        (S.aggregate(m=ew.median("x")), [[()]]),
+        (S.join(T, where=c("x") < c("x_right")), [[("k", "x"), None]]),
+        (S.join(T, where=c("x") < c("x_right"), how="full"), [[(), ()]]),
+        # the groups of a finer grouping lie together already
+        (S.group_by("k", "x").agg(n=ew.count()).group_by("k").agg(m=ew.max("n")), [[("k",)]]),
+        # another key: rows must cross
+        (S.group_by("k").agg(n=ew.count()).group_by("n").agg(m=ew.count()), [[("k",)], [("n",)]]),
+        (S.join(T, on="k").group_by("x").agg(n=ew.count()), [[("k",), ("k",)], [("x",)]]),
+        # the key is gone from the answer: equal rows may lie apart, and the sink must see them together
+        (S.group_by("k").agg(t=ew.sum("x")).select("t"), [[("k",)], [("t",)]]),
+        # two phases
+        (S.aggregate(n=ew.count()), [[("k", "x")], [()]]),
+        # a source joins later than what was computed from it
+        (
+            S.join(S.group_by("k").agg(n=ew.count()).select(m=c("n")), on={"x": "m"}),
+            [[("k",)], [("x",), ("n",)]],
+        ),
+    ],
+)
+def test_rows_lie_together_where_they_must(query: Stream, expected: list[list[tuple[str, ...] | None]]) -> None:
+    assert spread(staged(query)) == expected
+
+
+def test_filters_and_projections_belong_to_the_feed_as_far_as_they_are_native() -> None:
+    query = S.where(c("x") > 1).select("k", y=c("x") * 2).group_by("k").agg(t=ew.sum("y"))
+    (stream,) = staged(query).stages[0].inputs
+    assert stream.feed is not None and isinstance(stream.feed.node, n.Map)
+    (stream,) = staged(query, native=False).stages[0].inputs
+    assert stream.feed is not None and isinstance(stream.feed.node, n.Source)
+
+
+def test_a_key_that_only_we_can_compute_costs_a_stage() -> None:
+    query = S.select(y=c("x") * 2).group_by("y").agg(n=ew.count())
+    assert len(staged(query).stages) == 1
+    assert spread(staged(query, native=False)) == [[("k", "x")], [("y",)]]
+
+
+def test_rows_are_merged_early_only_where_nothing_is_taken_back() -> None:
+    query = S.range(60, slide=10).group_by("k").agg(t=ew.sum("x"), a=ew.avg("x"))
+    (stream,) = staged(query, S=Trait(insert_only=True, chronons=True)).stages[0].inputs
+    assert stream.feed is not None
+    assert stream.form == "segments" and stream.feed.window == (60, 10)
+    assert stream.feed.partial is not None and [lane.function for lane in stream.feed.partial.lanes] == ["sum", "count"]
+    for trait in (Trait(), Trait(insert_only=True), Trait(chronons=True)):
+        (stream,) = staged(query, S=trait).stages[0].inputs
+        assert stream.form == "elements" and stream.feed is not None and stream.feed.partial is None
+
+
+def test_a_median_is_not_merged_early() -> None:
+    query = S.range(60).group_by("k").agg(m=ew.median("x"))
+    (stream,) = staged(query, S=Trait(True, True)).stages[0].inputs
+    assert stream.feed is not None and stream.feed.partial is None and stream.feed.window == (60, 1)
+
+
+def test_queries_share_what_they_read() -> None:
+    totals = S.group_by("k").agg(t=ew.sum("x"))
+    plan = cut({"a": totals.node, "b": totals.where(c("t") > 1).node}, {}, lambda expr, schema: True)
+    assert len(plan.stages) == 1 and len(plan.stages[0].inputs) == 1
+    assert set(plan.stages[0].queries) == {"a", "b"}
+
+
+def test_an_answer_that_is_ready_early_crosses_to_the_last_stage() -> None:
+    totals = S.group_by("k").agg(t=ew.sum("x"))
+    plan = cut({"a": totals.node, "b": totals.aggregate(m=ew.max("t")).node}, {}, lambda expr, schema: True)
+    assert len(plan.stages) == 2
+    assert not plan.stages[0].queries and set(plan.stages[1].queries) == {"a", "b"}
