@@ -112,7 +112,12 @@ class EpochRunner:
         now = self.clock()
         idle = self.journal.begun(epoch, self._idle(known, now))
         cutoff = Cutoff(tuple(known.sources.get(source.name, NEVER) for source in self.plan.sources))
-        table = self.job(frame, epoch, idle, cutoff).toArrow()
+        lazy, held = self.job(frame, epoch, idle, cutoff)
+        try:
+            table = lazy.toArrow()
+        finally:
+            for kept in held:
+                kept.unpersist()
         try:
             notes, results = self._read(table)
         except InputError as error:
@@ -141,21 +146,26 @@ class EpochRunner:
 
     # -- the job ------------------------------------------------------------------------------------------------
 
-    def job(self, frame: DataFrame, epoch: int, idle: frozenset[str], cutoff: Cutoff) -> DataFrame:
-        """The epoch as one lazy frame: the answers of the last stage and the notes of all."""
+    def job(
+        self, frame: DataFrame, epoch: int, idle: frozenset[str], cutoff: Cutoff
+    ) -> tuple[DataFrame, list[DataFrame]]:
+        """The epoch as one lazy frame: the answers of the last stage and the notes of all; and what it holds in
+        memory."""
         last = len(self.plan.stages)
         layouts = [Layout.of(stream.schema for stream in stage.inputs) for stage in self.plan.stages]
         layouts.append(Layout.of(self.schemas.values()))
         flowing: DataFrame | None = None
+        held: list[DataFrame] = []
         for at, stage in enumerate(self.plan.stages):
             into = layouts[at]
             frames = []
             if flowing is not None:
                 handed = [stream for stream in stage.inputs if stream.feed is None]
                 frames.append(bucketed(flowing, handed, into, self.buckets))
-            rows = fed_rows(frame, stage, self.plan, into, self.sources, cutoff, self.buckets)
-            if rows is not None:
-                frames.append(rows)
+            fed = fed_rows(frame, stage, self.plan, into, self.sources, cutoff, self.buckets)
+            if fed is not None:
+                frames.append(fed.rows)
+                held += [fed.held] if fed.held is not None else []
             whole = frames[0]
             for more in frames[1:]:
                 whole = whole.unionByName(more)
@@ -178,7 +188,7 @@ class EpochRunner:
             )
             flowing = whole.repartitionById(self.buckets, "bucket").mapInArrow(task, layouts[at + 1].spark)
         assert flowing is not None
-        return flowing
+        return flowing, held
 
     # -- what came out ------------------------------------------------------------------------------------------
 

@@ -6,8 +6,7 @@ All sources are unioned into one frame, one branch per feed, so that an epoch is
 
 `keep` is what the feed's filters say; rows are not dropped by it before the progress of their source is known, which is
 the largest start of all its rows (`lead`: one feed per source counts).  From this frame every stage that reads sources
-gets its rows and one progress row per source and bucket (`fed_rows`).  Where rows of one group and lifetime are merged,
-the progress comes out of the same pass: Spark runs the merging once and uses its exchange twice.
+gets its rows and one progress row per source and bucket (`fed_rows`).
 """
 
 from __future__ import annotations
@@ -118,6 +117,14 @@ def _translated(expr: object, schema: Schema, columns: Mapping[str, Column]) -> 
 # -- the rows of a stage ------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Fed:
+    """The rows that a stage gets from sources; `held` is what was kept in memory for them, to be let go afterwards."""
+
+    rows: DataFrame
+    held: DataFrame | None = None
+
+
 def fed_rows(
     frame: DataFrame,
     stage: Stage,
@@ -126,25 +133,27 @@ def fed_rows(
     sources: Mapping[str, ResolvedSource],
     cutoff: Cutoff,
     buckets: int,
-) -> DataFrame | None:
-    """The rows of a stage's feeds and the progress of their sources, in one pass where rows are merged; None if it has
-    no feeds."""
+) -> Fed | None:
+    """The rows of a stage's feeds and the progress of their sources; None if it has no feeds.
+
+    Where all rows are merged, one pass gives both: its few rows are held in memory, since Spark would otherwise make
+    the pass once for each.
+    """
     streams = [stream for stream in stage.inputs if stream.feed is not None]
     moving = any(sources[source.name].source.late == "adjust" for source in plan.sources)
-    if len(streams) == 1 and len(plan.sources) == 1 and streams[0].feed is not None and not moving:
+    if len(streams) == 1 and len(plan.sources) == 1 and not moving:
         (stream,) = streams
         if stream.feed is not None and stream.feed.partial is not None:
-            both = _merged_with_statistics(
-                frame.where(F.col("tag") == stream.tag), stream, stream.feed, cutoff, sources
-            )
-            rows = bucketed(both.where("kept"), [stream], layout, buckets)
-            found = both.withColumn("source", F.lit(0)).groupBy("source").agg(*combined())
-            return rows.unionByName(bucketed(marks(found, plan, sources, buckets), [], layout, buckets))
-    rows_only = stage_rows(frame, stage, plan, layout, sources, cutoff, buckets)
-    if rows_only is None:
+            mine = frame.where(F.col("tag") == stream.tag)
+            held = _merged_with_statistics(mine, stream, stream.feed, cutoff, sources).persist()
+            rows = bucketed(held.where("kept"), [stream], layout, buckets)
+            found = held.withColumn("source", F.lit(0)).groupBy("source").agg(*combined())
+            return Fed(rows.unionByName(bucketed(marks(found, plan, sources, buckets), [], layout, buckets)), held)
+    own = stage_rows(frame, stage, plan, layout, sources, cutoff, buckets)
+    if own is None:
         return None
     found = frame.where("lead").groupBy("source").agg(*statistics(_promised(cutoff)))
-    return rows_only.unionByName(bucketed(marks(found, plan, sources, buckets), [], layout, buckets))
+    return Fed(own.unionByName(bucketed(marks(found, plan, sources, buckets), [], layout, buckets)))
 
 
 def stage_rows(

@@ -1,0 +1,101 @@
+"""Running the examples of a document, as they are printed.
+
+In order, in one directory and one namespace per document: `python` blocks as doctests (or as plain code if they have no
+prompts); `console` blocks as a session of the program `everwhen`, in which `cat FILE` shows, and so makes, an input
+file.  Other blocks are pictures.  A block in an unknown language is an error, so that nothing escapes by a misspelling.
+"""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everwhen.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES = {"text", "json"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its text, and the line on which the text starts (1-based)."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(document: Path) -> Iterator[Block]:
+    """The fenced blocks of a document, in order."""
+    opened: tuple[str, int] | None = None
+    collected: list[str] = []
+    for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.startswith("```"):
+            collected.append(line)
+        elif opened is None:
+            opened, collected = (line[3:].strip(), number + 1), []
+        else:
+            yield Block(opened[0], "\n".join(collected) + "\n", opened[1])
+            opened = None
+    assert opened is None, f"{document.name}: the block of line {opened} is not closed"
+
+
+def run_python(block: Block, namespace: dict[str, Any], name: str) -> dict[str, Any]:
+    """The namespace after the block has run."""
+    if ">>>" not in block.text:
+        code = compile("\n" * (block.line - 1) + block.text, name, "exec")
+        exec(code, namespace)
+        return namespace
+    test = doctest.DocTestParser().get_doctest(block.text, namespace, name, name, block.line - 1)
+    report: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(test, out=report.append, clear_globs=False)
+    assert not report, "".join(report)
+    return dict(test.globs)
+
+
+def commands(block: Block) -> Iterator[tuple[str, str]]:
+    """The commands of a session and what stands under each."""
+    parts = re.split(r"^\$ (.*)\n", block.text, flags=re.MULTILINE)
+    assert not parts[0].strip(), f"line {block.line}: a session starts with a command"
+    yield from zip(parts[1::2], parts[2::2], strict=True)
+
+
+def run_session(block: Block, where: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = 0
+    for command, shown in commands(block):
+        words = shlex.split(command)
+        match words:
+            case ["cat", name]:
+                (where / name).write_text(shown, encoding="utf-8")
+            case ["make", target]:
+                rule = rf"^{target}:"
+                assert re.search(rule, (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), command
+            case ["echo", "$?"]:
+                assert shown.strip() == str(status), command
+            case ["everwhen", *arguments]:
+                capsys.readouterr()
+                status = main(arguments)
+                out, err = capsys.readouterr()
+                assert (out + err).rstrip() == shown.rstrip(), f"line {block.line}: {command}"
+            case _:
+                pytest.fail(f"line {block.line}: {command!r} cannot be checked")
+
+
+def run_document(document: Path, where: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All blocks of a document; the current directory is `where`."""
+    namespace: dict[str, Any] = {"__name__": document.stem}
+    for block in blocks(document):
+        match block.language:
+            case "python":
+                namespace = run_python(block, namespace, document.name)
+            case "console":
+                run_session(block, where, capsys)
+            case other:
+                assert other in PICTURES, f"{document.name}, line {block.line}: a block in {other!r}"
