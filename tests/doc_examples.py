@@ -53,9 +53,9 @@ def run_python(block: Block, namespace: dict[str, Any], name: str) -> dict[str, 
         code = compile("\n" * (block.line - 1) + block.text, name, "exec")
         exec(code, namespace)
         return namespace
-    test = doctest.DocTestParser().get_doctest(block.text, namespace, name, name, block.line - 1)
+    test = doctest.DocTestParser().get_doctest(block.text, namespace, f"{name}:{block.line}", name, block.line - 1)
     report: list[str] = []
-    doctest.DocTestRunner(verbose=False).run(test, out=report.append, clear_globs=False)
+    doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS).run(test, out=report.append, clear_globs=False)
     assert not report, "".join(report)
     return dict(test.globs)
 

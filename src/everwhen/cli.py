@@ -164,13 +164,13 @@ def _declare_demo(parser: argparse.ArgumentParser) -> None:
     # The demo reads its options itself; they are declared here for the help text, and handed on as they are.
     parser.add_argument("--seconds", metavar="N", help="stop after so long")
     parser.add_argument("--events", metavar="N", help="stop after so many events")
-    parser.add_argument("--engine", choices=("spark", "local"), help="what runs the queries")
+    parser.add_argument("--engine", choices=("spark", "local"), help="what runs the queries: spark unless given")
     parser.add_argument("--plain", action="store_true", help="lines of text instead of a live display")
 
 
 def _demo(options: argparse.Namespace) -> int:
     try:
-        from everwhen.demo import main as demo  # it brings Spark along, which nothing else here needs
+        from everwhen.demo import main as demo  # it brings the engine along, which nothing else here needs
     except ModuleNotFoundError as missing:
         return _fail(f"the demo cannot run: {missing}", FAILED)
     arguments = ["--plain"] if options.plain else []
@@ -218,7 +218,7 @@ _COMMANDS: Final = (
     ),
     _Command(
         "demo",
-        "The NEXMark auction, live in the terminal.",
+        "The NEXMark auction, live in the terminal: four queries on Spark, or nine in process with --engine local.",
         "everwhen demo --seconds 30",
         _declare_demo,
         _demo,

@@ -1,8 +1,9 @@
 """The demo on Spark: four queries in one `start`, over four paced streams, on all cores of this machine.
 
 Spark starts in one thread and the kernels are compiled in another, so that the terminal always says what is happening
-and Ctrl-C works at any moment.  The streams are paced: application time is the time of the clock on the wall, so a lag
-is a true delay.  Everything that is written goes to a temporary directory, which is removed at the end.
+and Ctrl-C works at any moment.  The streams are paced, and an epoch takes a few seconds of them at the most, so that a
+slow machine shows the same at a slower pace.  What is written goes to a temporary directory, which is removed at the
+end.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 
     from everwhen.spark import EpochReport, Handle
 
-RATE: Final = 5_000  # events per second: a fraction of what an idle machine of two cores can do
+RATE: Final = 5_000  # events per second, of all four streams
+EPOCH_ROWS: Final = 3 * RATE  # at most so many in an epoch
 CONFIG: Final = replace(LOCAL_CONFIG, rate=RATE)
 DEPTH: Final = 4
 FRAME_SECONDS: Final = 0.25
@@ -110,7 +112,7 @@ class Launch:
             handle = api.start(queries, inputs, sink=dict(self.sinks), checkpoint=f"{self.place}/checkpoint")
             with self._lock:
                 self.handle = handle
-            self.words = "Running the first epoch, for which every worker loads the kernels"
+            self.words = "Running the first epochs, for which every worker loads the kernels"
         except BaseException as bad:  # told to whoever waits for the handle
             self.error = bad
 
@@ -118,7 +120,7 @@ class Launch:
         from everwhen.connectors.nexmark.spark_source import options
 
         bounds = {} if self.events is None else {"events": self.events}
-        return options(name, CONFIG, rows_per_second=RATE, **bounds)
+        return options(name, CONFIG, rows_per_second=RATE, rows_per_batch=EPOCH_ROWS, **bounds)
 
     def _compile(self, queries: Mapping[str, Stream], done: threading.Event) -> None:
         """Compiled kernels are kept on disk, where Spark's workers find them."""
@@ -198,7 +200,7 @@ class SparkDemo:
         (first, then), (last, since) = self._recent[0], self._recent[-1]
         moment = time.monotonic()
         return DemoView(
-            elapsed=(moment if live else self.last) - self.began,
+            elapsed=max((moment if live else self.last) - self.began, 0.0),
             limit=self.limit,
             events=sum(self.read.values()),
             rate=(since - then) / (last - first) if last > first else 0.0,
@@ -208,7 +210,7 @@ class SparkDemo:
             parts=self._stages(),
             part="stage",
             depth=DEPTH,
-            engine=" on Spark",
+            engine="NEXMark on Spark",
             epochs=self._epochs(moment if live else None),
             waiting=self._waiting(),
         )
@@ -227,15 +229,14 @@ class SparkDemo:
             return ""
         held = self._holding()
         who = f"{', '.join(held)} hold{'s' if len(held) == 1 else ''} progress back" if held else "all inputs are level"
-        return f"5 % of all rows come late, 1 % of the bids are wrong at first, 1 % come twice; {who}."
+        return f"5% late, 1% wrong at first, 1% twice; {who}."
 
     def _epochs(self, moment: float | None) -> str:
         if self.report is None:
             return ""
-        done = f"{self.report.epoch + 1} epochs, the last in {self.report.seconds:.1f} s."
         if moment is None:
-            return done
-        return f"Epoch {self.report.epoch} took {self.report.seconds:.1f} s, the next is at {moment - self.last:.1f} s."
+            return f"Epochs: {self.report.epoch + 1}, the last in {self.report.seconds:.1f} s."
+        return f"Epoch {self.report.epoch}: {self.report.seconds:.1f} s, next: {moment - self.last:.1f} s."
 
     def _stages(self) -> list[PartView]:
         notes = () if self.report is None else self.report.buckets
@@ -243,7 +244,7 @@ class SparkDemo:
         for stage in sorted({note["stage"] for note in notes}):
             mine = [note for note in notes if note["stage"] == stage]
             kept = [sum(note[what] for note in mine) for what in ("rows_out", "state_rows", "state_bytes")]
-            found.append(PartView(f"stage {stage}, {len(mine)} buckets", self._rows_in.get(stage, 0), *kept))
+            found.append(PartView(f"{stage} in {len(mine)} buckets", self._rows_in.get(stage, 0), *kept))
         return found
 
 
@@ -282,7 +283,7 @@ def _await_first_epoch(console: Console, plain: bool, launch: Launch, demo: Spar
     with console.status(launch.words) if not plain else _nothing() as status:
         while not stop.is_set() and launch.error is None:
             if launch.handle is not None:
-                if demo.take(launch.handle.recent):
+                if demo.take(launch.handle.recent) and demo.now > NEVER:
                     return True
                 if not launch.handle.is_active:
                     return False

@@ -69,7 +69,7 @@ class DemoView:
     parts: Sequence[PartView] = ()
     part: str = "operator"
     depth: int = 1  # at most so many rows of each result
-    engine: str = ""
+    engine: str = "NEXMark"
     epochs: str = ""  # how the epochs are doing
     waiting: str = ""  # what is waited for
     kept_after: int | None = None  # rows still kept after all inputs were closed
@@ -153,7 +153,7 @@ def render(view: DemoView, width: int = 100, height: int = 30) -> RenderableType
 
 def _foot(view: DemoView) -> list[Text]:
     kept = f"{len(view.parts)} {view.part}s keep {size(sum(one.state_bytes for one in view.parts))}."
-    lines = [view.waiting, " ".join((view.epochs, kept, " Ctrl-C ends the demo.")).strip()]
+    lines = [view.waiting, " ".join((view.epochs, kept, "Ctrl-C ends the demo.")).strip()]
     return [Text(f" {line}", style="dim", no_wrap=True, overflow="ellipsis") for line in lines if line]
 
 
@@ -164,15 +164,13 @@ def heading(view: DemoView) -> RenderableType:
     line.add_column(justify="right", no_wrap=True)
     right = Text.assemble(
         (f"{count(view.rate)}", "bold green"),
-        " events/s   ",
+        " events/s  ",
         (count(view.events), "bold"),
-        " events   ",
+        " events  ",
         (f"{view.elapsed:.0f} s", "bold"),
         f"{view.limit} ",
     )
-    line.add_row(
-        Text.assemble((" Everwhen", "bold cyan"), f"  NEXMark{view.engine}, time ", (moment(view.now), "bold")), right
-    )
+    line.add_row(Text.assemble((" Everwhen", "bold cyan"), f"  {view.engine}  ", (moment(view.now), "bold")), right)
     return line
 
 

@@ -1,4 +1,4 @@
-"""The demo's loop and its table of results, over a runtime that only repeats its input."""
+"""The demo in process: its loop and its table of results, over a runtime that only repeats its input."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from everwhen import demo
+from everwhen import demo_local as demo
 from everwhen.api import Stream
 from everwhen.connectors.nexmark import SCHEMAS, STREAMS
-from everwhen.demo import CONFIG, Demo, Results, demo_queries, main
+from everwhen.demo import main
+from everwhen.demo_local import CONFIG, Demo, demo_queries
+from everwhen.demo_results import Results
 from everwhen.model.element import Adjust, Cti, Element, Insert
 from everwhen.model.elements import CTI, ElementBatch, batch_of, empty_elements
 from everwhen.model.schema import Schema
@@ -87,7 +89,7 @@ def test_results_hold_the_rows_alive_at_the_latest_instant() -> None:
     results.take(epoch(Insert(0, 5, row(1.0)), Insert(2, INF, row(2.0)), Insert(9, 30, row(3.0)), Cti(1)), NEVER, 8)
     assert results.alive(8) == [(2, (1, 2.0))]
     assert sorted(results.alive(9)) == [(2, (1, 2.0)), (9, (1, 3.0))]
-    assert results.view("q4", 9).latest == "item 1  price 3.00", "what started last is shown"
+    assert results.view("q4", "", 9).latest == ("item 1  price 3.00",), "what started last is shown"
     results.take(epoch(Adjust(2, INF, 12, row(2.0)), Adjust(9, 30, 9, row(3.0)), Insert(12, INF, row(4.0))), 8, 15)
     assert results.alive(15) == [(12, (1, 4.0))]
     assert (results.inserts, results.ended, results.corrected) == (4, 2, 0)
@@ -127,10 +129,17 @@ def test_the_table_stays_small() -> None:
 
 def test_the_view_falls_back_to_the_last_result() -> None:
     results = Results()
-    assert results.view("q5", 0).latest == ""
+    assert results.view("q5", "closing price", 0).latest == ()
     results.take(epoch(Insert(3, 4, row(2.5))), NEVER, 9)
-    view = results.view("q5", 9)
-    assert (view.latest, view.is_current, view.alive, view.title) == ("item 1  price 2.50", False, 0, "closing price")
+    view = results.view("q5", "closing price", 9)
+    assert (view.latest, view.is_current, view.alive, view.final) == (("item 1  price 2.50",), False, 0, NEVER)
+
+
+def test_the_newest_rows_come_first_and_promises_are_remembered() -> None:
+    results = Results()
+    results.take(epoch(Insert(3, 40, row(2.5)), Insert(5, 40, row(3.5)), Insert(4, 40, row(4.5)), Cti(3)), NEVER, 9)
+    view = results.view("q5", "", 9, depth=2)
+    assert (view.latest, view.alive, view.final) == (("item 1  price 3.50", "item 1  price 4.50"), 3, 3)
 
 
 # -- the loop ------------------------------------------------------------------------------------------------------
@@ -162,14 +171,14 @@ def small_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_local_runtime_answers_every_query() -> None:
     out = console(terminal=False)
-    run = Demo(demo._local(demo_queries()), demo_queries(), CONFIG)
+    run = Demo(demo.local_runtime(demo_queries()), demo_queries(), CONFIG)
     for _ in range(12):
         run.step(2_000)
     run.close()
     silent = {name for name, results in run.results.items() if not results.inserts}
     assert silent <= {"q2"}, f"{silent} said nothing"
     assert run.shown.kept_after is not None
-    assert main(["--events", "20000"], console=out) == 0
+    assert main(["--engine", "local", "--events", "20000"], console=out) == 0
     assert "Done: 20,000 events" in output(out)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
@@ -11,7 +12,7 @@ from rich.console import Console, RenderableType
 from everwhen.demo_view import (
     DemoView,
     InputView,
-    OperatorView,
+    PartView,
     QueryView,
     count,
     moment,
@@ -32,13 +33,13 @@ FULL = DemoView(
     rate=98_765.4,
     now=1_234_567,
     queries=[
-        QueryView(f"q{i}", title, 12, 7_654_321, 345_678, 1_234 * i, ROW, i % 2 == 0)
+        QueryView(f"q{i}", title, 12, 7_654_321, 345_678, 1_234 * i, (ROW,), i % 2 == 0, 1_230_000)
         for i, title in enumerate((*TITLES, "new sellers", "tumbling bid"), 1)
     ],
     inputs=[
         InputView(name, 12_345_678, 1_230_000, 4_567) for name in ("Person", "OpenAuction", "ClosedAuction", "Bid")
     ],
-    operators=[OperatorView(f"join on item {i}", 123_456 * i, 3, 1_000 * i, 40_000 * i) for i in range(25)],
+    parts=[PartView(f"join on item {i}", 123_456 * i, 3, 1_000 * i, 40_000 * i) for i in range(25)],
 )
 
 
@@ -51,7 +52,7 @@ def text(picture: RenderableType, width: int, height: int = 50) -> list[str]:
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (132, 50)])
 def test_the_picture_fits(width: int, height: int) -> None:
     lines = text(render(FULL, width, height), width)
-    assert len(lines) == min(height, 17 + len(FULL.operators))
+    assert len(lines) == min(height, 17 + len(FULL.parts))
     assert max(map(cell_len, lines)) <= width
     whole = "\n".join(lines)
     for word in ("98.8k events/s", "1.23M events", "12 s of 60 s", "0:20:34", "ClosedAuction", "4.6 s", "Ctrl-C"):
@@ -77,7 +78,7 @@ def test_before_the_first_event_there_is_a_picture_too() -> None:
 
 def test_the_summary_says_what_was_done() -> None:
     after = DemoView(
-        elapsed=10.0, events=2_000_000, queries=FULL.queries, operators=FULL.operators, inputs=FULL.inputs, kept_after=0
+        elapsed=10.0, events=2_000_000, queries=FULL.queries, parts=FULL.parts, inputs=FULL.inputs, kept_after=0
     )
     whole = " ".join(" ".join(text(summary(after, "Stopped", 100), 100)).split())
     assert "Stopped: 2,000,000 events in 10.0 s, 200,000 events/s through 9 queries" in whole
@@ -100,3 +101,34 @@ def test_counts_stay_short(number: int) -> None:
 def test_sizes_and_moments() -> None:
     assert [size(0), size(1023), size(1024), size(5 * 2**40)] == ["0 B", "1023 B", "1.0 KiB", "5120.0 GiB"]
     assert [moment(NEVER), moment(INF), moment(86_399_999)] == ["-", "∞", "23:59:59"]
+
+
+SPARK = replace(
+    FULL,
+    queries=[
+        replace(query, latest=(ROW, f"second of {query.name}", f"third of {query.name}")) for query in FULL.queries[:4]
+    ],
+    inputs=[replace(one, holds=one.name == "Bid") for one in FULL.inputs],
+    parts=[PartView(f"{i} in 2 buckets", 123_456 * i, 3, 1_000 * i, 40_000 * i) for i in range(1, 4)],
+    part="stage",
+    depth=4,
+    engine="NEXMark on Spark",
+    epochs="Epoch 12: 0.8 s, next: 0.2 s.",
+    waiting="Bid holds progress back.",
+)
+
+
+@pytest.mark.parametrize(("width", "height", "depth"), [(80, 24, 2), (100, 30, 4)])
+def test_four_queries_on_spark_show_more_of_their_results(width: int, height: int, depth: int) -> None:
+    lines = text(render(SPARK, width, height), width)
+    assert len(lines) <= height and max(map(cell_len, lines)) <= width
+    whole = "\n".join(lines)
+    for word in ("NEXMark on Spark", "final to", "0:20:30", "3 in 2 buckets", "Bid holds progress back"):
+        assert word in whole
+    assert "Epoch 12: 0.8 s" in whole and "Ctrl-C" in whole
+    assert whole.count("second of") == 4 and whole.count("third of") == (4 if depth > 2 else 0)
+
+
+def test_the_summary_of_spark_counts_stages() -> None:
+    whole = " ".join(" ".join(text(summary(SPARK, "Done", 100), 100)).split())
+    assert "through 4 queries; 3 stages kept 6,000 rows" in whole and "Epoch 12: 0.8 s" in whole

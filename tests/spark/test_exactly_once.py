@@ -215,7 +215,7 @@ def check_changelog(place: Path, expected: list[dict[str, ElementBatch]]) -> Non
     assert [json.loads(path.read_text())["epoch"] for path in manifests] == list(range(len(expected)))
     found = list(read_changelog(place / "changelog"))
     assert_valid(found)
-    assert found[-1].elements()[-1] == ew.Cti(ew.INF)
+    assert list(found[-1].elements())[-1] == ew.Cti(ew.INF)
     assert_same_history(history(found, "highest"), history([answer["highest"] for answer in expected], "highest"))
 
 

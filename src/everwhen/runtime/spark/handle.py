@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -114,7 +115,12 @@ class Handle:
 
 
 def _short(text: str) -> str:
-    """The line of a failure that says what happened."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if "Error" in line or "Exception" in line]
-    return (telling or lines or ["for an unknown reason"])[-1]
+    """The line of a failure that says what happened: the end of the last Python traceback, or Spark's first word."""
+    said, inside = "", False
+    for line in text.splitlines():
+        if "Traceback (most recent call last)" in line:
+            inside = True
+        elif inside and line and not line[0].isspace():
+            said, inside = line, False
+    plain = said or next((line for line in text.splitlines() if line.strip()), "for an unknown reason")
+    return re.sub(r"^\[[A-Z_.]+\] | SQLSTATE: \w+$", "", plain.strip())

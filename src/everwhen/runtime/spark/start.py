@@ -81,12 +81,12 @@ def start(
     # Whatever can be wrong with query and frames is found before anything is written.
     elements = {input_name: normalise(inputs[input_name], resolved[input_name]) for input_name in resolved}
     fed = unioned(plan, elements, resolved)
-    journal = Journal(os.fspath(checkpoint))
+    place = _absolute(checkpoint)
+    journal = Journal(place)
     identity = journal.open(Identity(explain_stages(plan), width, policy.value))
     for query_name, node in queries.items():
         sinks[query_name].prepare(node.schema)
         _check_sink(query_name, sinks[query_name], journal)
-    place = os.fspath(checkpoint).rstrip("/")
     runner = EpochRunner(
         plan,
         resolved,
@@ -188,7 +188,7 @@ def _sink(sink: Sink) -> EpochSink:
     if isinstance(sink, EpochSink):
         return sink
     if isinstance(sink, str | os.PathLike):
-        return ChangelogSink(os.fspath(sink))
+        return ChangelogSink(_absolute(sink))
     if callable(sink):
         return CallbackSink(sink)
     raise QueryError(f"a sink is one of everwhen.connectors.sinks, a path, or a function, not {type(sink).__name__}")
@@ -200,3 +200,9 @@ def _triggered(writer: Any, trigger: str | None) -> Any:
     if trigger in ("available", "availableNow", "once"):
         return writer.trigger(availableNow=True)
     return writer.trigger(processingTime=trigger)
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    """A path as it is meant here: the JVM and the workers may have another current directory.  A URI stays."""
+    text = os.fspath(path)
+    return text.rstrip("/") if "://" in text else os.path.abspath(text)
