@@ -102,14 +102,14 @@ class AggregateOperator(Operator):
         self._plan.check(pieces.new)
         if self._plain is not None:
             codes, n_keys = sweep.keys.codes, len(self._keys.schema)
-            lo, hi, weight, rows = aggregate_rows(
+            group, lo, hi, weight, rows = aggregate_rows(
                 pieces.head, pieces.old, pieces.new, codes, self._keys.words, self.codec.words, n_keys, *self._plain
             )
         else:
             changed, lanes = said_and_to_say(pieces.head, pieces.old, pieces.new)
-            lo, hi, weight = changed[:, 1].copy(), changed[:, 2].copy(), changed[:, 3].copy()
-            rows = self._rows(changed[:, 0], lanes)
-        return Output(Changes(self.codec, lo, hi, weight, rows), Frontier(promise))
+            group, lo, hi, weight = (changed[:, j].copy() for j in range(4))
+            rows = self._rows(group, lanes)
+        return Output(Changes(self.codec, lo, hi, weight, rows, group), Frontier(promise))
 
     def _rows(self, ids: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         codec, keys = self.codec, self._keys

@@ -86,13 +86,16 @@ class Sweep:
     def intern(self, rows: np.ndarray) -> np.ndarray:
         """Key ids of coded rows."""
         ids = self.keys.intern(rows)
+        self._grow()
+        return ids
+
+    def _grow(self) -> None:
         capacity = self.keys.capacity
         if capacity > len(self._start):
             self._start = grown(self._start, capacity, 0)
             self._length = grown(self._length, capacity, 0)
             self._slot = grown(self._slot, capacity, -1)
             self._calendar.grow(capacity)
-        return ids
 
     def step(
         self,
@@ -234,13 +237,16 @@ class Sweep:
         )
         at = at + np.arange(len(at))
         return {
-            "cti": self.cti, "tau": self.tau, "length": length, "edges": self._pool[at], "known": self._known[at],
+            "cti": self.cti, "tau": self.tau, "ids": ids, "length": length, "edges": self._pool[at], "known": self._known[at],
             "due": self._calendar.due[ids],
         }  # fmt: skip
 
     def restore(self, rows: np.ndarray, state: dict[str, Any]) -> np.ndarray:
-        """Take a snapshot over; `rows` are the key rows in its order.  Returns their new ids."""
-        ids = self.intern(rows)
+        """Take a snapshot over; `rows` are the key rows in its order.  Returns their ids, which are as they were: the
+        chain may know them."""
+        ids: np.ndarray = state["ids"]
+        self.keys.put(ids, rows)
+        self._grow()
         self.cti, self.tau = state["cti"], state["tau"]
         n = len(state["edges"])
         self._reserve(n)

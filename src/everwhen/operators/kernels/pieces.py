@@ -43,12 +43,14 @@ def said_and_to_say(head, old, new):
 
 @njit(cache=True)
 def aggregate_rows(head, old, new, keys, key_words, words, key_columns, value_lane, valid_lane):
-    """As `said_and_to_say`, with coded rows, for aggregates that are a lane each (null where the valid lane is
-    zero)."""
+    """As `said_and_to_say`, with coded rows, for aggregates that are a lane each (null where the valid lane is zero).
+
+    Returns keys, starts, ends, weights and rows.
+    """
     n = len(head)
     width = old.shape[1]
     n_values = len(value_lane)
-    times = np.empty((3, 2 * n), np.int64)
+    times = np.empty((4, 2 * n), np.int64)
     rows = np.empty((2 * n, words + key_columns + n_values), np.int64)
     count = 0
     for side in range(2):
@@ -72,6 +74,7 @@ def aggregate_rows(head, old, new, keys, key_words, words, key_columns, value_la
             times[0, count] = head[i, 1]
             times[1, count] = head[i, 2]
             times[2, count] = -1 if side == 0 else 1
+            times[3, count] = k
             for c in range(words):
                 rows[count, c] = keys[k, c] if c < key_words else 0
             for c in range(key_columns):
@@ -85,7 +88,7 @@ def aggregate_rows(head, old, new, keys, key_words, words, key_columns, value_la
                     column = key_columns + c
                     rows[count, column // 63] |= np.int64(1) << np.int64(column % 63)
             count += 1
-    return times[0, :count], times[1, :count], times[2, :count], rows[:count]
+    return times[3, :count], times[0, :count], times[1, :count], times[2, :count], rows[:count]
 
 
 @njit(cache=True)
