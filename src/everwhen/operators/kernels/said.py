@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from everwhen.operators.kernels.prefetch import prefetch
 from everwhen.operators.kernels.runs import LENGTH, START, bigger, make_room
 
 VS: Final = 0
@@ -43,6 +44,18 @@ def _first_after(pool, s, n, t):
     return a
 
 
+@njit(cache=True, inline="always")
+def _ahead(group, place, pool, i):
+    """Ask for what the segments after the `i`th will need."""
+    if i + 24 < len(group):
+        prefetch(place, group[i + 24])
+    if i + 12 < len(group):
+        k = group[i + 12]
+        s = place[k, START]
+        prefetch(pool, s)
+        prefetch(pool, s + place[k, LENGTH])
+
+
 @njit(cache=True)
 def chain(group, lo, hi, weight, place, pool, end, cti, promise):
     """Signed segments as inserts and adjusts: records op, vs, ve, vnew and the position of the segment whose row it is.
@@ -57,6 +70,7 @@ def chain(group, lo, hi, weight, place, pool, end, cti, promise):
     rest = np.empty((16, 2), np.int64)
     i = 0
     while i < n:
+        _ahead(group, place, pool, i)
         if weight[i] > 0:
             i += 1
             continue
@@ -146,6 +160,7 @@ def chain(group, lo, hi, weight, place, pool, end, cti, promise):
         first = i
         lasting = 0
         while i < n and group[i] == k and weight[i] > 0:
+            _ahead(group, place, pool, i)
             if count == len(out):
                 out = bigger(out, count + 1)
             out[count, 0] = 0
