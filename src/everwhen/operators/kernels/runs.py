@@ -62,7 +62,7 @@ def tidied(place, pool):
         n = place[k, LENGTH]
         if n > 0:
             size += n + n // 2 + 2
-    out = np.empty((size + size // 2 + 256, pool.shape[1]), pool.dtype)
+    out = np.zeros((size + size // 2 + 256, pool.shape[1]), pool.dtype)
     end = 0
     for k in range(len(place)):
         n = place[k, LENGTH]
