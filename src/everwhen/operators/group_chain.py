@@ -35,16 +35,14 @@ class GroupChain:
 
     def step(self, batch: Changes, promise: int) -> ElementBatch:
         said_cti = promise > self.cti
-        records, rows = self._elements(batch, promise)
-        n = len(records)
+        head, rows = self._elements(batch, promise, int(said_cti))
+        n = len(rows)
         if self._ordered and n > 1:
-            op, vs, ve, vnew = (records[:, j] for j in range(4))
+            op, vs, ve, vnew = head[:, :n]
             sync = np.where(op == ADJUST, np.minimum(ve, vnew), vs)
             if (sync[1:] < sync[:-1]).any():
                 order = np.argsort(sync, kind="stable")
-                records, rows = records[order], rows[order]
-        head = np.empty((4, n + said_cti), np.int64)
-        head[:, :n] = records[:, :4].T
+                head[:, :n], rows = head[:, order], rows[order]
         if said_cti:
             head[:, n] = CTI, promise, promise, 0
             self.cti = promise
@@ -53,22 +51,35 @@ class GroupChain:
         columns = self.codec.decode(rows, nulls=int(said_cti))
         return ElementBatch(self.codec.schema, head[0].astype(np.uint8), head[1], head[2], head[3], columns)
 
-    def _elements(self, batch: Changes, promise: int) -> tuple[np.ndarray, np.ndarray]:
-        """Records op, vs, ve, vnew and the row of each."""
-        if not len(batch):
-            return np.empty((0, 5), np.int64), batch.rows
+    def _elements(self, batch: Changes, promise: int, more: int) -> tuple[np.ndarray, np.ndarray]:
+        """Columns op, vs, ve, vnew, with room for `more` elements, and the rows: first what is taken back, then what is
+        said."""
+        n = len(batch)
+        if not n:
+            return np.empty((4, more), np.int64), batch.rows
         assert batch.group is not None, "a chain of groups is fed by an operator that knows groups"
-        said = self._said
-        said.grow(int(batch.group.max()) + 1)
-        records, said.pool, said.end, missing = kernel.chain(
-            batch.group, batch.lo, batch.hi, batch.weight, said.place, said.pool, said.end, self.cti, promise
-        )
-        if missing >= 0:
-            raise EverwhenError("the output takes back what it never said: please report this as a defect")
+        group, lo, hi, said = batch.group, batch.lo, batch.hi, self._said
+        said.grow(int(group.max()) + 1)
+        taken = int(np.count_nonzero(batch.weight < 0))
+        count = 0
+        if taken:
+            records, count, said.pool, said.end, missing = kernel.take_back(
+                group[:taken], lo[:taken], hi[:taken], said.place, said.pool, said.end, self.cti
+            )
+            if missing >= 0:
+                raise EverwhenError("the output takes back what it never said: please report this as a defect")
+        if taken < n:
+            said.pool, said.end = kernel.keep(
+                group[taken:], lo[taken:], hi[taken:], said.place, said.pool, said.end, self.cti, promise
+            )
         self._tidy()
-        at = records[:, 4]
-        unmoved = len(at) == len(batch) and at[0] == 0 and at[-1] == len(at) - 1 and bool((np.diff(at) == 1).all())
-        return records, batch.rows if unmoved else batch.rows[at]
+        head = np.zeros((4, count + n - taken + more), np.int64)
+        head[1, count : count + n - taken] = lo[taken:]
+        head[2, count : count + n - taken] = hi[taken:]
+        if not taken:
+            return head, batch.rows
+        head[:, :count] = records[:4, :count]
+        return head, np.concatenate([batch.rows[records[4, :count]], batch.rows[taken:]])
 
     def _tidy(self, force: bool = False) -> None:
         if force or self._said.crowded:

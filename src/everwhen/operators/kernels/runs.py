@@ -17,6 +17,7 @@ FIRST: Final = 0
 ROOM: Final = 1
 START: Final = 2
 LENGTH: Final = 3
+_FEW: Final = 1 << 15
 
 
 @njit(cache=True, inline="always")
@@ -25,6 +26,26 @@ def bigger(array, size):
     out = np.empty((max(size, 2 * len(array)), array.shape[1]), array.dtype)
     out[: len(array)] = array
     return out
+
+
+@njit(cache=True, inline="always")
+def copy_row(to, i, source, j, width):
+    """Copy a record.  Records are short, and a loop over a few words costs more than the words: so no loop for most."""
+    if width == 2:
+        to[i, 0] = source[j, 0]
+        to[i, 1] = source[j, 1]
+    elif width == 3:
+        to[i, 0] = source[j, 0]
+        to[i, 1] = source[j, 1]
+        to[i, 2] = source[j, 2]
+    elif width == 4:
+        to[i, 0] = source[j, 0]
+        to[i, 1] = source[j, 1]
+        to[i, 2] = source[j, 2]
+        to[i, 3] = source[j, 3]
+    else:
+        for c in range(width):
+            to[i, c] = source[j, c]
 
 
 @njit(cache=True)
@@ -41,38 +62,37 @@ def make_room(place, pool, end, k, more):
         to = place[k, FIRST]
     else:
         to = end
-        room = n + more + (n + more) // 2 + 2
+        room = 2 * (n + more) + 4
         end += room
         if end > len(pool):
             pool = bigger(pool, end)
         place[k, FIRST] = to
         place[k, ROOM] = room
     for i in range(n):
-        for c in range(width):
-            pool[to + i, c] = pool[s + i, c]
+        copy_row(pool, to + i, pool, s + i, width)
     place[k, START] = to
     return pool, end
 
 
 @njit(cache=True)
 def tidied(place, pool):
-    """All runs in a new pool, each with some room, in the order of keys; and the end of it."""
+    """All runs in a new pool, in the order of keys, and the end of it.  A run keeps its room unless it is far too
+    much."""
     size = 0
     for k in range(len(place)):
         n = place[k, LENGTH]
-        if n > 0:
-            size += n + n // 2 + 2
-    out = np.zeros((size + size // 2 + 256, pool.shape[1]), pool.dtype)
+        place[k, ROOM] = min(place[k, ROOM], 6 * n + 8) if n > 0 else 0
+        size += place[k, ROOM]
+    width = pool.shape[1]
+    out = np.zeros((size + size // 2 + 256, width), pool.dtype)
     end = 0
     for k in range(len(place)):
         n = place[k, LENGTH]
         s = place[k, START]
         place[k, FIRST] = end
         place[k, START] = end
-        place[k, ROOM] = n + n // 2 + 2 if n > 0 else 0
         for i in range(n):
-            for c in range(pool.shape[1]):
-                out[end + i, c] = pool[s + i, c]
+            copy_row(out, end + i, pool, s + i, width)
         end += place[k, ROOM]
     return out, end
 
@@ -98,7 +118,7 @@ class Runs:
         self.place = np.zeros((64, 4), np.int64)
         self.pool = np.zeros((256, width), np.int64)
         self.end = 0
-        self._tidy_at = 4096
+        self._tidy_at = _FEW
 
     def grow(self, capacity: int) -> None:
         """Make room for ids below `capacity`."""
@@ -114,7 +134,7 @@ class Runs:
     def tidy(self) -> None:
         """Close the gaps."""
         self.pool, self.end = tidied(self.place, self.pool)
-        self._tidy_at = max(4096, 2 * self.end)
+        self._tidy_at = max(_FEW, 2 * self.end)
 
     def clear(self) -> None:
         """Forget all records of all ids."""

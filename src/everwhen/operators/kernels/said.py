@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from everwhen.operators.kernels.prefetch import prefetch
-from everwhen.operators.kernels.runs import LENGTH, START, bigger, make_room
+from everwhen.operators.kernels.runs import LENGTH, START, bigger, copy_row, make_room
 
 VS: Final = 0
 VE: Final = 1
@@ -49,148 +49,146 @@ def _ahead(group, place, pool, i):
     """Ask for what the segments after the `i`th will need."""
     if i + 24 < len(group):
         prefetch(place, group[i + 24])
-    if i + 12 < len(group):
         k = group[i + 12]
         s = place[k, START]
         prefetch(pool, s)
         prefetch(pool, s + place[k, LENGTH])
 
 
-@njit(cache=True)
-def chain(group, lo, hi, weight, place, pool, end, cti, promise):
-    """Signed segments as inserts and adjusts: records op, vs, ve, vnew and the position of the segment whose row it is.
+@njit(cache=True, inline="always")
+def _record(out, n, op, vs, ve, vnew, at):
+    out[0, n] = op
+    out[1, n] = vs
+    out[2, n] = ve
+    out[3, n] = vnew
+    out[4, n] = at
 
-    First everything is taken back, then everything is said.  Segments of a group stand together, in the order of time.
-    Events that end by the promise are not kept.  Returns the records, the pool and its end, and the position of a
-    segment that takes back what was never said (-1: none).
+
+@njit(cache=True)
+def take_back(group, lo, hi, place, pool, end, cti):
+    """Segments that are taken back as adjusts, and inserts of what a cut leaves behind it.
+
+    Segments of a group stand together, in the order of time.  Returns records as columns (op, vs, ve, vnew, and the
+    position of the segment whose row it is), how many, the pool and its end, and the position of a segment that takes
+    back what was never said (-1: none).
     """
     n = len(group)
-    out = np.empty((n + n // 4 + 16, 5), np.int64)
+    out = np.empty((5, 2 * n + 16), np.int64)
     count = 0
-    rest = np.empty((16, 2), np.int64)
+    rest = np.empty((64, 2), np.int64)
     i = 0
     while i < n:
         _ahead(group, place, pool, i)
-        if weight[i] > 0:
-            i += 1
-            continue
         k = group[i]
         _drop_ended(place, pool, k, cti)
         s = place[k, START]
         stop = s + place[k, LENGTH]
         to = at = _first_after(pool, s, place[k, LENGTH], lo[i])
-        # what is left of the events from here on is written over them; what a cut leaves behind it waits in between
+        stretch = i
+        while stretch < n and group[stretch] == k:
+            stretch += 1
+        most = stop - at + 2 * (stretch - i)
+        if most > len(rest):
+            rest = bigger(rest, most)
+        if count + most > out.shape[1]:
+            more = np.empty((5, 2 * (count + most)), np.int64)
+            more[:, :count] = out[:, :count]
+            out = more
+        # what is left of the events from `to` to `at` is gathered in `rest`; the event at hand is [vs, ve)
         vs = ve = np.int64(0)
         some = False
         kept = 0
-        while i < n and group[i] == k and weight[i] < 0:
+        while i < stretch:
             a = lo[i]
             b = hi[i]
             while a < b:
-                while not some or ve <= a:  # the event that covers a
+                while not some or ve <= a:  # look for the event that covers a
                     if some:
-                        if kept == len(rest):
-                            rest = bigger(rest, kept + 1)
                         rest[kept, VS] = vs
                         rest[kept, VE] = ve
                         kept += 1
                     if at == stop:
-                        return out[:count], pool, end, i
+                        return out, count, pool, end, i
                     vs = pool[at, VS]
                     ve = pool[at, VE]
                     some = True
                     at += 1
                 if vs > a:
-                    return out[:count], pool, end, i
-                if count + 2 > len(out):
-                    out = bigger(out, count + 2)
-                out[count, 0] = 1
-                out[count, 1] = vs
-                out[count, 2] = ve
-                out[count, 3] = a
-                out[count, 4] = i
+                    return out, count, pool, end, i
+                _record(out, count, 1, vs, ve, a, i)
                 count += 1
                 if a > vs:
-                    if kept == len(rest):
-                        rest = bigger(rest, kept + 1)
                     rest[kept, VS] = vs
                     rest[kept, VE] = a
                     kept += 1
-                some = False
-                if ve > b:
-                    out[count, 0] = 0
-                    out[count, 1] = b
-                    out[count, 2] = ve
-                    out[count, 3] = 0
-                    out[count, 4] = i
+                some = ve > b
+                if some:
+                    _record(out, count, 0, b, ve, 0, i)
                     count += 1
                     vs = b
-                    some = True
                 a = min(b, ve)
             i += 1
         if some:
-            if kept == len(rest):
-                rest = bigger(rest, kept + 1)
             rest[kept, VS] = vs
             rest[kept, VE] = ve
             kept += 1
-        grown = kept - (at - to)
-        if grown > 0:
-            pool, end = make_room(place, pool, end, k, grown)
-            to += place[k, START] - s
-            at += place[k, START] - s
-            stop += place[k, START] - s
-            for x in range(stop - 1, at - 1, -1):
-                pool[x + grown, VS] = pool[x, VS]
-                pool[x + grown, VE] = pool[x, VE]
-        elif grown < 0:
-            for x in range(at, stop):
-                pool[x + grown, VS] = pool[x, VS]
-                pool[x + grown, VE] = pool[x, VE]
-        for x in range(kept):
-            pool[to + x, VS] = rest[x, VS]
-            pool[to + x, VE] = rest[x, VE]
-        place[k, LENGTH] += grown
+        pool, end = _replace(place, pool, end, k, to, at, rest, kept)
+    return out, count, pool, end, np.int64(-1)
+
+
+@njit(cache=True)
+def _replace(place, pool, end, k, to, at, rest, kept):
+    """Let the first records of `rest` stand for those from `to` to `at` in the run of `k`."""
+    grown = kept - (at - to)
+    if grown > 0:
+        s = place[k, START]
+        pool, end = make_room(place, pool, end, k, grown)
+        to += place[k, START] - s
+        at += place[k, START] - s
+    stop = place[k, START] + place[k, LENGTH]
+    if grown > 0:
+        for x in range(stop - 1, at - 1, -1):
+            copy_row(pool, x + grown, pool, x, 2)
+    elif grown < 0:
+        for x in range(at, stop):
+            copy_row(pool, x + grown, pool, x, 2)
+    for x in range(kept):
+        copy_row(pool, to + x, rest, x, 2)
+    place[k, LENGTH] += grown
+    return pool, end
+
+
+@njit(cache=True)
+def keep(group, lo, hi, place, pool, end, cti, promise):
+    """Remember segments that are said and do not end by the promise.  They stand as for `take_back`."""
+    n = len(group)
     i = 0
     while i < n:
-        if weight[i] < 0:
-            i += 1
-            continue
+        _ahead(group, place, pool, i)
         k = group[i]
-        first = i
         lasting = 0
-        while i < n and group[i] == k and weight[i] > 0:
-            _ahead(group, place, pool, i)
-            if count == len(out):
-                out = bigger(out, count + 1)
-            out[count, 0] = 0
-            out[count, 1] = lo[i]
-            out[count, 2] = hi[i]
-            out[count, 3] = 0
-            out[count, 4] = i
-            count += 1
+        while i < n and group[i] == k:
             lasting += hi[i] > promise
             i += 1
-        if lasting:  # they are the last of the run
-            _drop_ended(place, pool, k, cti)
-            pool, end = make_room(place, pool, end, k, lasting)
-            s = place[k, START]
-            x = s + place[k, LENGTH] - 1
-            place[k, LENGTH] += lasting
-            to = x + lasting
-            j = i - 1
-            while lasting > 0:
-                if x >= s and pool[x, VS] > lo[j]:
-                    pool[to, VS] = pool[x, VS]
-                    pool[to, VE] = pool[x, VE]
-                    x -= 1
-                else:
-                    pool[to, VS] = lo[j]
-                    pool[to, VE] = hi[j]
-                    j -= 1
-                    lasting -= 1
-                to -= 1
-    return out[:count], pool, end, np.int64(-1)
+        if lasting == 0:
+            continue
+        _drop_ended(place, pool, k, cti)
+        pool, end = make_room(place, pool, end, k, lasting)
+        s = place[k, START]
+        x = s + place[k, LENGTH] - 1
+        place[k, LENGTH] += lasting
+        to = x + lasting
+        j = i - 1  # those that last are the last
+        while to > x:
+            if x >= s and pool[x, VS] > lo[j]:
+                copy_row(pool, to, pool, x, 2)
+                x -= 1
+            else:
+                pool[to, VS] = lo[j]
+                pool[to, VE] = hi[j]
+                j -= 1
+            to -= 1
+    return pool, end
 
 
 @njit(cache=True)

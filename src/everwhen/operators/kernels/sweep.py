@@ -28,7 +28,7 @@ from numba import njit
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels.edges import added
 from everwhen.operators.kernels.prefetch import prefetch
-from everwhen.operators.kernels.runs import LENGTH, START, bigger, make_room
+from everwhen.operators.kernels.runs import LENGTH, START, bigger, copy_row, make_room
 from everwhen.operators.kernels.tables import BLOCK
 
 CUT: Final = 0
@@ -68,10 +68,21 @@ def _frontier(pool, s, n, mode, tau, m):
 
 @njit(cache=True, inline="always")
 def _alive(pool, at, ni):
-    for c in range(1, 1 + ni):
+    if pool[at, 1] != 0:
+        return True
+    for c in range(2, 1 + ni):
         if pool[at, c] != 0:
             return True
     return False
+
+
+@njit(cache=True, inline="always")
+def _same(a, i, first, b, j, lanes):
+    """Whether the lanes of an edge of `b` are those that stand from `first` on in a record of `a`."""
+    for c in range(lanes):
+        if a[i, first + c] != b[j, 1 + c]:
+            return False
+    return True
 
 
 @njit(cache=True, inline="always")
@@ -160,20 +171,21 @@ def _add_lanes(pool, w, delta, ni, na):
 @njit(cache=True, inline="always")
 def _put(out, n, first, v, lo, hi, pool, at, lanes):
     """Append a piece with the lanes of an edge, or lengthen the one before it if it says the same."""
-    if n > first and out[n - 1, 2] == lo:
-        same = True
-        for c in range(lanes):
-            if out[n - 1, 3 + c] != pool[at, 1 + c]:
-                same = False
-                break
-        if same:
-            out[n - 1, 2] = hi
-            return n
+    if n > first and out[n - 1, 2] == lo and _same(out, n - 1, 3, pool, at, lanes):
+        out[n - 1, 2] = hi
+        return n
     out[n, 0] = v
     out[n, 1] = lo
     out[n, 2] = hi
-    for c in range(lanes):
-        out[n, 3 + c] = pool[at, 1 + c]
+    out[n, 3] = pool[at, 1]
+    if lanes == 2:
+        out[n, 4] = pool[at, 2]
+    elif lanes == 3:
+        out[n, 4] = pool[at, 2]
+        out[n, 5] = pool[at, 3]
+    else:
+        for c in range(1, lanes):
+            out[n, 3 + c] = pool[at, 1 + c]
     return n + 1
 
 
@@ -213,13 +225,7 @@ def _say(v, old, o0, o1, F0, L0, pool, s, n, F1, L1, first, last, mode, ni, lane
             q = min(q, F1)
         was = _alive(old, o - 1, ni)
         to_be = p < F1 and _alive(pool, w - 1, ni)
-        differ = was != to_be
-        if was and to_be:
-            for c in range(1, 1 + lanes):
-                if old[o - 1, c] != pool[w - 1, c]:
-                    differ = True
-                    break
-        if differ:
+        if was != to_be or (was and not _same(old, o - 1, 1, pool, w - 1, lanes)):
             if was:
                 nt = _put(taken, nt, first_taken, v, p, q, old, o - 1, lanes)
             if to_be:
@@ -321,8 +327,7 @@ def visit(
             if o1 > len(old):
                 old = bigger(old, o1)
             for i in range(o0, o1):
-                for c in range(width):
-                    old[i, c] = pool[x + i - o0, c]
+                copy_row(old, i, pool, x + i - o0, width)
             if touched:
                 x -= s
                 pool, end = make_room(place, pool, end, k, offsets[v + 1] - offsets[v])
