@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from everwhen.model.prefetch import prefetch
+
 
 @njit(cache=True)
 def aggregate_rows(visited, taken, said, keys, key_words, words, key_columns, value_lane, valid_lane):
@@ -18,6 +20,8 @@ def aggregate_rows(visited, taken, said, keys, key_words, words, key_columns, va
     for i in range(n):
         source = taken if i < nt else said
         at = i if i < nt else i - nt
+        if at + 16 < len(source):
+            prefetch(keys, visited[source[at + 16, 0]])
         k = visited[source[at, 0]]
         out[0, i] = k
         out[1, i] = source[at, 1]

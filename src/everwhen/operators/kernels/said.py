@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
-from everwhen.operators.kernels.prefetch import prefetch
+from everwhen.model.prefetch import prefetch
 from everwhen.operators.kernels.runs import LENGTH, START, bigger, copy_row, make_room
 
 VS: Final = 0

@@ -27,7 +27,7 @@ from numba import njit
 
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels.edges import added
-from everwhen.operators.kernels.prefetch import prefetch
+from everwhen.model.prefetch import prefetch
 from everwhen.operators.kernels.runs import LENGTH, START, bigger, copy_row, make_room
 from everwhen.operators.kernels.tables import BLOCK
 
@@ -43,15 +43,12 @@ _NEVER: Final = np.int64(NEVER)
 @njit(cache=True, inline="always")
 def _after(pool, s, n, t):
     """The position of the first of the sorted edges that is later than `t`; at least one is not."""
-    a = s + 1
-    b = s + n
-    while a < b:
-        mid = (a + b) >> 1
-        if pool[mid, 0] <= t:
-            a = mid + 1
-        else:
-            b = mid
-    return a
+    # without a branch: where an edge stands can't be foretold, and a wrong guess costs more than the search
+    while n > 1:
+        half = n >> 1
+        s += half * (pool[s + half, 0] <= t)
+        n -= half
+    return s + 1
 
 
 @njit(cache=True, inline="always")
