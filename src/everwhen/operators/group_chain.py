@@ -18,7 +18,7 @@ from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import StateSize
 from everwhen.operators.kernels import said as kernel
-from everwhen.operators.kernels.runs import LENGTH, Runs
+from everwhen.operators.kernels.runs import LENGTH, Runs, needed
 
 
 class GroupChain:
@@ -63,13 +63,17 @@ class GroupChain:
         taken = int(np.count_nonzero(batch.weight < 0))
         count = 0
         if taken:
-            records, count, said.pool, said.end, missing = kernel.take_back(
-                group[:taken], lo[:taken], hi[:taken], said.place, said.pool, said.end, self.cti
+            total, longest = self._reserve(group[:taken])
+            records = np.empty((5, 2 * taken + total), np.int64)
+            rest = np.empty((longest + 2 * taken, 2), np.int64)
+            count, said.end, missing = kernel.take_back(
+                group[:taken], lo[:taken], hi[:taken], said.place, said.pool, said.end, self.cti, records, rest
             )
             if missing >= 0:
                 raise EverwhenError("the output takes back what it never said: please report this as a defect")
         if taken < n:
-            said.pool, said.end = kernel.keep(
+            self._reserve(group[taken:])
+            said.end = kernel.keep(
                 group[taken:], lo[taken:], hi[taken:], said.place, said.pool, said.end, self.cti, promise
             )
         self._tidy()
@@ -80,6 +84,12 @@ class GroupChain:
             return head, batch.rows
         head[:, :count] = records[:4, :count]
         return head, np.concatenate([batch.rows[records[4, :count]], batch.rows[taken:]])
+
+    def _reserve(self, group: np.ndarray) -> tuple[int, int]:
+        """Make room for a record more per segment.  Returns how many records these groups have, in all and at most."""
+        room, total, longest = needed(self._said.place, *kernel.stretches(group))
+        self._said.reserve(room)
+        return total, longest
 
     def _tidy(self, force: bool = False) -> None:
         if force or self._said.crowded:

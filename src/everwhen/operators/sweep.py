@@ -22,7 +22,7 @@ from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, Policy, StateSize
 from everwhen.operators.kernels import sweep as kernel
 from everwhen.operators.kernels.edges import group_edges
-from everwhen.operators.kernels.runs import Runs
+from everwhen.operators.kernels.runs import Runs, needed, resized
 from everwhen.operators.kernels.tables import Calendar, KeyTable, grown
 
 _NO_INTS = np.empty(0, np.int64)
@@ -33,7 +33,8 @@ _NO_EDGES = [_NO_INTS, _NO_INTS, np.empty((0, 0), np.int64), _NO_INTS, _NO_INTS,
 class Pieces:
     """Where the answer changed: what is taken back and what is said, per key in the order of time.
 
-    `taken` and `said` have a record per piece: the position of its key in `keys`, lo, hi, and the lanes.
+    `taken` and `said` have a record per piece: the position of its key in `keys`, lo, hi, and the lanes.  They hold
+    until the next step.
     """
 
     keys: np.ndarray
@@ -78,6 +79,7 @@ class Sweep:
         # behind evaluated lanes stands whether they are known
         self._runs = Runs(1 + self._lanes + (evaluated > 0))
         self._evaluated_at = slice(1 + self._added, 1 + self._lanes)
+        self._taken = self._said = np.empty((0, 3 + self._lanes), np.int64)
         self._slot = np.full(64, -1, np.int64)
         self._calendar = Calendar(3)  # something to say, something to cut, everything to fold
 
@@ -110,7 +112,7 @@ class Sweep:
         """
         mode, then = self.policy.clip(self.tau, self.cti)
         _, now = self.policy.clip(tau, promise)
-        visits = _Visits(self, mode, then, now, promise, 64 + 2 * len(ids))
+        visits = _Visits(self, mode, then, now, promise)
         touched, edges = _NO_INTS, _NO_EDGES
         if len(ids):
             touched, *edges = group_edges(
@@ -140,6 +142,11 @@ class Sweep:
             self._runs.tidy()
         self.tau, self.cti = tau, promise
         return visits.pieces(keys)
+
+    def _expect(self, pieces: int) -> None:
+        """Make room for pieces; their memory is used again in the next step."""
+        if pieces > len(self._said):
+            self._taken, self._said = resized(self._taken, pieces), resized(self._said, pieces)
 
     def _due(self, now: int, tau: int, promise: int, mode: int) -> np.ndarray:
         """Keys to visit although nothing came for them."""
@@ -190,58 +197,65 @@ class Sweep:
         return ids
 
 
+Old = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Edges as they were before a merge, the offsets at which each key's begin, and how far each key had been said."""
+
+
 class _Visits:
     """The visits of one step: what they have in common, and what they gave so far."""
 
-    def __init__(self, sweep: Sweep, mode: int, then: int, now: int, promise: int, expected: int) -> None:
+    def __init__(self, sweep: Sweep, mode: int, then: int, now: int, promise: int) -> None:
         self._sweep = sweep
         self._policy = (mode, then, sweep.cti, now, promise)
-        self._taken = np.empty((expected, 3 + sweep._lanes), np.int64)
-        self._said = np.empty((expected, 3 + sweep._lanes), np.int64)
         self._n_taken = self._n_said = self._visited = 0
         self._gone: list[np.ndarray] = []
 
     def both(self, keys: np.ndarray, edges: Sequence[np.ndarray]) -> None:
         """Merge and say, key by key."""
-        self._visit(keys, edges, 3, (self._scratch(), _NO_INTS, _NO_INTS))
+        total, longest = self._reserve(keys, edges)
+        self._sweep._expect(max(self._n_taken, self._n_said) + 2 * total + len(edges[1]) + 6 * len(keys))
+        self._visit(keys, edges, 3, (self._scratch(longest + 2), _NO_INTS, _NO_INTS))
 
-    def merge(self, keys: np.ndarray, edges: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def merge(self, keys: np.ndarray, edges: Sequence[np.ndarray]) -> Old:
         """Merge only; returns what `say` has to know of the state before."""
+        total, _ = self._reserve(keys, edges)
         at, frontier = np.zeros(len(keys) + 1, np.int64), np.empty(len(keys), np.int64)
-        return self._visit(keys, edges, 1, (self._scratch(), at, frontier)), at, frontier
+        old = self._scratch(total + len(keys)), at, frontier
+        self._visit(keys, edges, 1, old)
+        return old
 
-    def say(
-        self, keys: np.ndarray, edges: Sequence[np.ndarray], old: tuple[np.ndarray, np.ndarray, np.ndarray]
-    ) -> None:
+    def say(self, keys: np.ndarray, edges: Sequence[np.ndarray], old: Old) -> None:
+        """Say what a merge before has changed."""
+        more = 2 * len(old[0]) + len(edges[1]) + 6 * len(keys)
+        self._sweep._expect(max(self._n_taken, self._n_said) + more)
         self._visit(keys, edges, 2, old)
 
-    def _scratch(self) -> np.ndarray:
-        return np.empty((32, self._sweep._runs.pool.shape[1]), np.int64)
+    def _reserve(self, keys: np.ndarray, edges: Sequence[np.ndarray]) -> tuple[int, int]:
+        runs = self._sweep._runs
+        room, total, longest = needed(runs.place, keys, edges[0])
+        runs.reserve(room)
+        return total, longest
 
-    def _visit(
-        self,
-        keys: np.ndarray,
-        edges: Sequence[np.ndarray],
-        parts: int,
-        old: tuple[np.ndarray, np.ndarray, np.ndarray],
-    ) -> np.ndarray:
+    def _scratch(self, size: int) -> np.ndarray:
+        return np.empty((size, self._sweep._runs.pool.shape[1]), np.int64)
+
+    def _visit(self, keys: np.ndarray, edges: Sequence[np.ndarray], parts: int, old: Old) -> None:
         sweep = self._sweep
         runs, calendar = sweep._runs, sweep._calendar
-        runs.pool, runs.end, kept, self._taken, self._n_taken, self._said, self._n_said, dead = kernel.visit(
+        runs.end, self._n_taken, self._n_said, dead = kernel.visit(
             keys, *edges, sweep._ints, sweep._added, sweep.prune, *self._policy, parts, runs.place, runs.pool, runs.end,
-            *old, calendar.due, calendar.block, self._taken, self._n_taken, self._said, self._n_said, self._visited,
+            *old, calendar.due, calendar.block, sweep._taken, self._n_taken, sweep._said, self._n_said, self._visited,
         )  # fmt: skip
         if parts & 2:
             self._visited += len(keys)
             self._gone.append(keys[dead])
-        return kept  # type: ignore[no-any-return]
 
     def gone(self) -> np.ndarray:
         """Keys that are empty for good."""
         return np.concatenate(self._gone) if self._gone else _NO_INTS
 
     def pieces(self, keys: np.ndarray) -> Pieces:
-        return Pieces(keys, self._taken[: self._n_taken], self._said[: self._n_said])
+        return Pieces(keys, self._sweep._taken[: self._n_taken], self._sweep._said[: self._n_said])
 
 
 def _next(t: int) -> int:

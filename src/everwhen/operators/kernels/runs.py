@@ -13,19 +13,13 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from everwhen.model.prefetch import prefetch
+
 FIRST: Final = 0
 ROOM: Final = 1
 START: Final = 2
 LENGTH: Final = 3
 _FEW: Final = 1 << 15
-
-
-@njit(cache=True, inline="always")
-def bigger(array, size):
-    """A copy with room for at least `size` rows, twice as many as before."""
-    out = np.empty((max(size, 2 * len(array)), array.shape[1]), array.dtype)
-    out[: len(array)] = array
-    return out
 
 
 @njit(cache=True, inline="always")
@@ -48,43 +42,66 @@ def copy_row(to, i, source, j, width):
             to[i, c] = source[j, c]
 
 
+@njit(cache=True, inline="always")
+def _fits(place, k, more):
+    return place[k, START] + place[k, LENGTH] + more <= place[k, FIRST] + place[k, ROOM]
+
+
 @njit(cache=True)
 def make_room(place, pool, end, k, more):
-    """Let the run of `k` have room for `more` records behind it.  Returns the pool, which may be a new one, and its
-    end."""
+    """Let the run of `k` have room for `more` records behind it.  Returns the end of the pool, which is big enough."""
+    if _fits(place, k, more):
+        return end
     s = place[k, START]
     n = place[k, LENGTH]
-    room = place[k, ROOM]
-    if s + n + more <= place[k, FIRST] + room:
-        return pool, end
-    width = pool.shape[1]
-    if 4 * (n + more) <= 3 * room:
+    if 4 * (n + more) <= 3 * place[k, ROOM]:
         to = place[k, FIRST]
     else:
         to = end
-        room = 2 * (n + more) + 4
-        end += room
-        if end > len(pool):
-            pool = bigger(pool, end)
         place[k, FIRST] = to
-        place[k, ROOM] = room
+        place[k, ROOM] = 2 * (n + more) + 4
+        end += place[k, ROOM]
     for i in range(n):
-        copy_row(pool, to + i, pool, s + i, width)
+        copy_row(pool, to + i, pool, s + i, pool.shape[1])
     place[k, START] = to
-    return pool, end
+    return end
 
 
 @njit(cache=True)
-def tidied(place, pool):
-    """All runs in a new pool, in the order of keys, and the end of it.  A run keeps its room unless it is far too
-    much."""
+def needed(place, keys, offsets):
+    """What `make_room` may need for so many more records of each key; and how many records the keys have, in all and at
+    most."""
+    room = 0
+    total = 0
+    longest = 0
+    for i in range(len(keys)):
+        k = keys[i]
+        if i + 16 < len(keys):
+            prefetch(place, keys[i + 16])
+        more = 1 + offsets[i + 1] - offsets[i] if len(offsets) else 1
+        n = place[k, LENGTH]
+        if not _fits(place, k, more):
+            room += 2 * (n + more) + 4
+        total += n
+        longest = max(longest, n)
+    return room, total, longest
+
+
+@njit(cache=True)
+def _trim(place):
+    """Take far too much room from runs.  Returns how much they have in all."""
     size = 0
     for k in range(len(place)):
         n = place[k, LENGTH]
         place[k, ROOM] = min(place[k, ROOM], 6 * n + 8) if n > 0 else 0
         size += place[k, ROOM]
+    return size
+
+
+@njit(cache=True)
+def _move(place, pool, out):
+    """Copy all runs to another pool, in the order of keys.  Returns its end."""
     width = pool.shape[1]
-    out = np.zeros((size + size // 2 + 256, width), pool.dtype)
     end = 0
     for k in range(len(place)):
         n = place[k, LENGTH]
@@ -94,7 +111,7 @@ def tidied(place, pool):
         for i in range(n):
             copy_row(out, end + i, pool, s + i, width)
         end += place[k, ROOM]
-    return out, end
+    return end
 
 
 @njit(cache=True)
@@ -109,6 +126,13 @@ def gathered(place, pool, ids):
         for j in range(place[ids[i], LENGTH]):
             out[offsets[i] + j] = pool[s + j]
     return out, offsets
+
+
+def resized(array: np.ndarray, size: int) -> np.ndarray:
+    """A copy with at least so many rows, twice as many as before."""
+    out = np.empty((max(size, 2 * len(array)), array.shape[1]), np.int64)
+    out[: len(array)] = array
+    return out
 
 
 class Runs:
@@ -133,8 +157,20 @@ class Runs:
 
     def tidy(self) -> None:
         """Close the gaps."""
-        self.pool, self.end = tidied(self.place, self.pool)
+        size = _trim(self.place)
+        pool = np.zeros((size + size // 2 + 256, self.pool.shape[1]), np.int64)
+        self.end = _move(self.place, self.pool, pool)
+        self.pool = pool
         self._tidy_at = max(_FEW, 2 * self.end)
+
+    def reserve(self, records: int) -> None:
+        """Make room for so many records at the end of the pool.
+
+        Kernels never do this themselves: arrays that don't change in a loop need no reference counts, and memory from
+        NumPy comes in large pages.
+        """
+        if self.end + records > len(self.pool):
+            self.pool = resized(self.pool, self.end + records)
 
     def clear(self) -> None:
         """Forget all records of all ids."""
@@ -155,8 +191,7 @@ class Runs:
         """Give records to ids that have none."""
         self.grow(int(ids.max(initial=-1)) + 1)
         n = len(records)
-        if self.end + n > len(self.pool):
-            self.pool = bigger(self.pool, self.end + n)
+        self.reserve(n)
         self.pool[self.end : self.end + n] = records
         self.place[ids, FIRST] = self.place[ids, START] = self.end + offsets[:-1]
         self.place[ids, ROOM] = self.place[ids, LENGTH] = np.diff(offsets)

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from everwhen.model.prefetch import prefetch
-from everwhen.operators.kernels.runs import LENGTH, START, bigger, copy_row, make_room
+from everwhen.operators.kernels.runs import LENGTH, START, copy_row, make_room
 
 VS: Final = 0
 VE: Final = 1
@@ -65,17 +65,15 @@ def _record(out, n, op, vs, ve, vnew, at):
 
 
 @njit(cache=True)
-def take_back(group, lo, hi, place, pool, end, cti):
+def take_back(group, lo, hi, place, pool, end, cti, out, rest):
     """Segments that are taken back as adjusts, and inserts of what a cut leaves behind it.
 
-    Segments of a group stand together, in the order of time.  Returns records as columns (op, vs, ve, vnew, and the
-    position of the segment whose row it is), how many, the pool and its end, and the position of a segment that takes
-    back what was never said (-1: none).
+    Segments of a group stand together, in the order of time.  `out` gets records as columns (op, vs, ve, vnew, and the
+    position of the segment whose row it is); `rest` is scratch.  Returns how many records there are, the end of the
+    pool, and the position of a segment that takes back what was never said (-1: none).
     """
     n = len(group)
-    out = np.empty((5, 2 * n + 16), np.int64)
     count = 0
-    rest = np.empty((64, 2), np.int64)
     i = 0
     while i < n:
         _ahead(group, place, pool, i)
@@ -87,13 +85,6 @@ def take_back(group, lo, hi, place, pool, end, cti):
         stretch = i
         while stretch < n and group[stretch] == k:
             stretch += 1
-        most = stop - at + 2 * (stretch - i)
-        if most > len(rest):
-            rest = bigger(rest, most)
-        if count + most > out.shape[1]:
-            more = np.empty((5, 2 * (count + most)), np.int64)
-            more[:, :count] = out[:, :count]
-            out = more
         # what is left of the events from `to` to `at` is gathered in `rest`; the event at hand is [vs, ve)
         vs = ve = np.int64(0)
         some = False
@@ -108,13 +99,13 @@ def take_back(group, lo, hi, place, pool, end, cti):
                         rest[kept, VE] = ve
                         kept += 1
                     if at == stop:
-                        return out, count, pool, end, i
+                        return count, end, i
                     vs = pool[at, VS]
                     ve = pool[at, VE]
                     some = True
                     at += 1
                 if vs > a:
-                    return out, count, pool, end, i
+                    return count, end, i
                 _record(out, count, 1, vs, ve, a, i)
                 count += 1
                 if a > vs:
@@ -132,8 +123,8 @@ def take_back(group, lo, hi, place, pool, end, cti):
             rest[kept, VS] = vs
             rest[kept, VE] = ve
             kept += 1
-        pool, end = _replace(place, pool, end, k, to, at, rest, kept)
-    return out, count, pool, end, np.int64(-1)
+        end = _replace(place, pool, end, k, to, at, rest, kept)
+    return count, end, np.int64(-1)
 
 
 @njit(cache=True)
@@ -142,7 +133,7 @@ def _replace(place, pool, end, k, to, at, rest, kept):
     grown = kept - (at - to)
     if grown > 0:
         s = place[k, START]
-        pool, end = make_room(place, pool, end, k, grown)
+        end = make_room(place, pool, end, k, grown)
         to += place[k, START] - s
         at += place[k, START] - s
     stop = place[k, START] + place[k, LENGTH]
@@ -155,7 +146,7 @@ def _replace(place, pool, end, k, to, at, rest, kept):
     for x in range(kept):
         copy_row(pool, to + x, rest, x, 2)
     place[k, LENGTH] += grown
-    return pool, end
+    return end
 
 
 @njit(cache=True)
@@ -173,7 +164,7 @@ def keep(group, lo, hi, place, pool, end, cti, promise):
         if lasting == 0:
             continue
         _drop_ended(place, pool, k, cti)
-        pool, end = make_room(place, pool, end, k, lasting)
+        end = make_room(place, pool, end, k, lasting)
         s = place[k, START]
         x = s + place[k, LENGTH] - 1
         place[k, LENGTH] += lasting
@@ -188,7 +179,23 @@ def keep(group, lo, hi, place, pool, end, cti, promise):
                 pool[to, VE] = hi[j]
                 j -= 1
             to -= 1
-    return pool, end
+    return end
+
+
+@njit(cache=True)
+def stretches(group):
+    """The groups of segments that stand together, and the offsets at which each begins."""
+    n = len(group)
+    keys = np.empty(n, np.int64)
+    offsets = np.empty(n + 1, np.int64)
+    count = 0
+    for i in range(n):
+        if i == 0 or group[i] != group[i - 1]:
+            keys[count] = group[i]
+            offsets[count] = i
+            count += 1
+    offsets[count] = n
+    return keys[:count], offsets[: count + 1]
 
 
 @njit(cache=True)

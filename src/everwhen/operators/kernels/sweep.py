@@ -25,10 +25,10 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels.edges import added
-from everwhen.model.prefetch import prefetch
-from everwhen.operators.kernels.runs import LENGTH, START, bigger, copy_row, make_room
+from everwhen.operators.kernels.runs import LENGTH, START, copy_row, make_room
 from everwhen.operators.kernels.tables import BLOCK
 
 CUT: Final = 0
@@ -96,10 +96,16 @@ def _ahead(keys, place, pool, due, v):
 
 
 @njit(cache=True, inline="always")
+def _clear(delta):
+    for c in range(len(delta)):
+        delta[c] = 0
+
+
+@njit(cache=True, inline="always")
 def _merge(old, i, i1, j, j1, et, ed, er, ni, na, pool, w, prune, delta):
     """Write the edges behind the one at `w`, which is that of `old` at `i`.  Returns the position behind the last."""
     width = pool.shape[1]
-    delta[:] = 0
+    _clear(delta)
     cur = i
     i += 1
     w += 1
@@ -112,7 +118,7 @@ def _merge(old, i, i1, j, j1, et, ed, er, ni, na, pool, w, prune, delta):
         if j < j1 and et[j] == t:
             refs += er[j]
             if refs == 0:
-                delta[:] = 0
+                _clear(delta)
             else:
                 for c in range(ni):
                     delta[c] += ed[j, c]
@@ -285,7 +291,8 @@ def visit(
 
     Keys without any edges are visited because they are due; `offsets` is empty then.  If both parts come at once, `old`
     is scratch; otherwise it keeps what `_say` needs until then, with `old_at` and `F0`.  Pieces are numbered from
-    `visited` by their key's place in `keys`.  Returns what may be new arrays, their ends, and which keys are empty.
+    `visited` by their key's place in `keys`.  All arrays have room enough.  Returns the end of the pool, the numbers of
+    pieces, and which keys are empty.
     """
     width = pool.shape[1]
     lanes = width - 1 if width == 1 + na else width - 2
@@ -304,7 +311,7 @@ def visit(
         stop = last[v] if touched else _NEVER
         if parts & 1:
             if place[k, LENGTH] == 0:  # a new key: nothing, since ever
-                pool, end = make_room(place, pool, end, k, 1)
+                end = make_room(place, pool, end, k, 1 + (offsets[v + 1] - offsets[v] if touched else 0))
                 place[k, LENGTH] = 1
                 s = place[k, START]
                 for c in range(width):
@@ -321,13 +328,11 @@ def visit(
             x = _after(pool, s, n, min(start - 1, min(frontier, L0))) - 1
             o0 = o1 if parts == 1 else 0
             o1 = o0 + s + n - x
-            if o1 > len(old):
-                old = bigger(old, o1)
             for i in range(o0, o1):
                 copy_row(old, i, pool, x + i - o0, width)
             if touched:
                 x -= s
-                pool, end = make_room(place, pool, end, k, offsets[v + 1] - offsets[v])
+                end = make_room(place, pool, end, k, offsets[v + 1] - offsets[v])
                 s = place[k, START]
                 at = _after(pool, s, n, start - 1) - 1  # an edge at the same time is written anew
                 i = o0 + at - s - x
@@ -345,16 +350,12 @@ def visit(
             s = place[k, START]
             n = place[k, LENGTH]
             F1 = _frontier(pool, s, n, mode, tau1, m1)
-            most = max(nt, ns) + o1 - o0 + n + 4
-            if most > len(said):
-                taken = bigger(taken, most)
-                said = bigger(said, most)
             nt, ns = _say(
                 v + visited, old, o0, o1, frontier, L0, pool, s, n, F1, L1, start, stop, mode, ni, lanes, taken, nt,
                 said, ns,
             )  # fmt: skip
             dead[v] = _settle(k, place, pool, F1, mode, tau1, m1, ni, due, block)
-    return pool, end, old, taken, nt, said, ns, dead
+    return end, nt, ns, dead
 
 
 @njit(cache=True)
@@ -375,7 +376,9 @@ def pending(keys, place, mode, tau, m, c, pool):
             if pool[at, 1] == 0 or pool[at, known] != 0:
                 continue
             if count == len(out):
-                out = bigger(out, 2 * count)
+                more = np.empty((2 * count, 3), np.int64)
+                more[:count] = out
+                out = more
             out[count, 0] = keys[v]
             out[count, 1] = at
             out[count, 2] = t
