@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
+from everwhen.model.prefetch import prefetch
+
 _SEED: Final = np.uint64(0x243F6A8885A308D3)
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _LAST: Final = np.uint64(0xBF58476D1CE4E5B9)
@@ -36,6 +38,15 @@ def _mixed(h, word):
     return h ^ (h >> np.uint64(29))
 
 
+@njit(cache=True, inline="always")
+def _hash(data, a, b):
+    h = _SEED ^ np.uint64(b - a)
+    for j in range(a, b, 8):
+        h = _mixed(h, _word(data, j, b))
+    h *= _LAST
+    return h ^ (h >> np.uint64(32))
+
+
 @njit(cache=True)
 def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes):
     """Codes of rows `first`…; new strings are appended.  `starts` has one entry more than there are strings.
@@ -44,18 +55,19 @@ def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes
     """
     mask = np.uint64(len(slots) - 1)
     used = starts[count]
+    hashes = np.empty(n, np.uint64)
     for i in range(n):
+        hashes[i] = _hash(data, offsets[first + i], offsets[first + i + 1])
+    for i in range(n):
+        if i + 24 < n:
+            prefetch(slots, np.int64(hashes[i + 24] & mask))
+            prefetch(entries, slots[hashes[i + 12] & mask])
         a = offsets[first + i]
         b = offsets[first + i + 1]
         size = np.uint64(b - a)
         w0 = _word(data, a, b)
         w1 = _word(data, a + 8, b) if b - a > 8 else np.uint64(0)
-        h = _mixed(_mixed(_SEED ^ size, w0), w1)
-        if b - a > 16:
-            for j in range(a + 16, b, 8):
-                h = _mixed(h, _word(data, j, b))
-        h *= _LAST
-        h ^= h >> np.uint64(32)
+        h = hashes[i]
         at = h & mask
         while True:
             code = slots[at]
@@ -112,6 +124,9 @@ def _size(codes, starts):
 def _gather(codes, starts, arena, offsets, data):
     used = 0
     for i in range(len(codes)):
+        if i + 24 < len(codes):
+            prefetch(starts, codes[i + 24])
+            prefetch(arena, starts[codes[i + 12]])
         offsets[i] = used
         for j in range(starts[codes[i]], starts[codes[i] + 1]):
             data[used] = arena[j]

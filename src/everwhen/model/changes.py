@@ -17,20 +17,27 @@ from everwhen.model.rows import RowCodec
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Changes:
-    """Signed segments; `rows` are coded payloads of `codec`."""
+    """Signed segments; `rows` are coded payloads of `codec`.
+
+    `group`: where an operator's answer is made of groups with one row each at any instant, the number of the group of
+    each segment.  Segments of a group stand together, in the order of time: first what is taken back, then what is
+    said, each once.
+    """
 
     codec: RowCodec
     lo: np.ndarray
     hi: np.ndarray
     weight: np.ndarray
     rows: np.ndarray
+    group: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.lo)
 
     def take(self, picked: np.ndarray) -> Changes:
         """The segments at positions, or where a mask is true."""
-        return Changes(self.codec, self.lo[picked], self.hi[picked], self.weight[picked], self.rows[picked])
+        group = None if self.group is None else self.group[picked]
+        return Changes(self.codec, self.lo[picked], self.hi[picked], self.weight[picked], self.rows[picked], group)
 
     def with_rows(self, codec: RowCodec, rows: np.ndarray) -> Changes:
         return Changes(codec, self.lo, self.hi, self.weight, rows)

@@ -51,10 +51,11 @@ class RowCodec:
             rows[:, self.words + j] = codes
         return rows
 
-    def decode(self, rows: np.ndarray) -> tuple[pa.Array, ...]:
-        """Coded rows as Arrow columns."""
+    def decode(self, rows: np.ndarray, nulls: int = 0) -> tuple[pa.Array, ...]:
+        """Coded rows as Arrow columns, followed by so many nulls."""
         complete = not rows[:, : self.words].any()
-        return tuple(self.column(rows, j, complete) for j in range(len(self._types)))
+        columns = tuple(self.column(rows, j, complete) for j in range(len(self._types)))
+        return tuple(pa.concat_arrays([c, pa.nulls(nulls, c.type)]) for c in columns) if nulls else columns
 
     def column(self, rows: np.ndarray, j: int, complete: bool = False) -> pa.Array:
         """One column of coded rows as Arrow; `complete`: nothing is null."""

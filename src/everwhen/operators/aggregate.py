@@ -22,7 +22,7 @@ from everwhen.operators import holistic
 from everwhen.operators.base import Operator, Output, Policy, StateSize
 from everwhen.operators.kernels import live as live_kernel
 from everwhen.operators.kernels.live import VALUES
-from everwhen.operators.kernels.pieces import aggregate_rows, said_and_to_say
+from everwhen.operators.kernels.pieces import aggregate_rows
 from everwhen.operators.lanes import Coded, LanePlan
 from everwhen.operators.live import LiveRows
 from everwhen.operators.sweep import Sweep
@@ -94,22 +94,26 @@ class AggregateOperator(Operator):
             )
             live.apply(ids, records)
         evaluate = self._evaluate if live is not None else None
-        pieces, _ = sweep.step(ids, batch.lo, batch.hi, values, tau, promise, evaluate)
+        pieces = sweep.step(ids, batch.lo, batch.hi, values, tau, promise, evaluate)
         if live is not None:
             live.expire(promise)
         if not len(pieces):
             return Output(no_changes(self.codec), Frontier(promise))
-        self._plan.check(pieces.new)
+        if len(pieces.said):
+            self._plan.check(pieces.said[:, 3:])
         if self._plain is not None:
             codes, n_keys = sweep.keys.codes, len(self._keys.schema)
-            lo, hi, weight, rows = aggregate_rows(
-                pieces.head, pieces.old, pieces.new, codes, self._keys.words, self.codec.words, n_keys, *self._plain
+            group, lo, hi, weight, rows = aggregate_rows(
+                pieces.keys, pieces.taken, pieces.said, codes, self._keys.words, self.codec.words, n_keys, *self._plain
             )
         else:
-            changed, lanes = said_and_to_say(pieces.head, pieces.old, pieces.new)
-            lo, hi, weight = changed[:, 1].copy(), changed[:, 2].copy(), changed[:, 3].copy()
-            rows = self._rows(changed[:, 0], lanes)
-        return Output(Changes(self.codec, lo, hi, weight, rows), Frontier(promise))
+            changed = np.concatenate([pieces.taken, pieces.said])
+            group, lo, hi = pieces.keys[changed[:, 0]], changed[:, 1].copy(), changed[:, 2].copy()
+            weight = np.ones(len(changed), np.int64)
+            weight[: len(pieces.taken)] = -1
+            lanes = np.ascontiguousarray(changed[:, 3:])
+            rows = self._rows(group, lanes)
+        return Output(Changes(self.codec, lo, hi, weight, rows, group), Frontier(promise))
 
     def _rows(self, ids: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         codec, keys = self.codec, self._keys
@@ -172,7 +176,7 @@ class AggregateOperator(Operator):
         for lane, type_ in self._pooled_results:
             codes = encode_column(state[f"results{lane}"], type_, self.codec.pool)
             sweep["edges"][:, 1 + self._plan.added + lane] = codes
-        ids = self._sweep.restore(self._keys.encode(state["keys"], len(sweep["length"])), sweep)
+        ids = self._sweep.restore(self._keys.encode(state["keys"], len(sweep["ids"])), sweep)
         if self._live is not None:
             live = state["live"]
             values = self._arguments.encode(state["arguments"], len(live["records"]))

@@ -59,8 +59,9 @@ class CountsOperator(Operator):
         promise = lowest(frontiers)
         sweep = self._sweep
         ids = sweep.intern(rows)
-        pieces, _ = sweep.step(ids, lo, hi, np.ascontiguousarray(lanes), tau, promise)
-        changed = weighted(pieces.head, self._multiplicity(pieces.new) - self._multiplicity(pieces.old))
+        pieces = sweep.step(ids, lo, hi, np.ascontiguousarray(lanes), tau, promise)
+        before, after = self._multiplicity(pieces.taken[:, 3:]), self._multiplicity(pieces.said[:, 3:])
+        changed = weighted(pieces.keys, pieces.taken, before, pieces.said, after)
         rows = sweep.keys.codes[changed[:, 0]]
         out = Changes(self.codec, changed[:, 1].copy(), changed[:, 2].copy(), changed[:, 3].copy(), rows)
         return Output(out, Frontier(promise))
@@ -74,5 +75,5 @@ class CountsOperator(Operator):
 
     def restore(self, state: dict[str, Any]) -> None:
         columns = state["rows"]
-        n = len(state["sweep"]["length"])
+        n = len(state["sweep"]["ids"])
         self._sweep.restore(self.codec.encode(columns, n), state["sweep"])

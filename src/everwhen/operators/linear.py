@@ -19,6 +19,7 @@ from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import BITS, RowCodec, encode_column
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.operators.base import Operator, Output, lowest
+from everwhen.operators.kernels import windows as kernel
 
 MOST_LEVELS = 20_000_000
 """A window over long lifetimes has a level per instant; beyond so many per step it is surely not meant."""
@@ -125,35 +126,31 @@ class TimeWindowOperator(Operator):
 
     def _windowed(self, batch: Changes) -> Changes:
         w = self._size
-        lo, hi = batch.lo, batch.hi
-        length = np.where(hi == INF, INF, hi - lo)
-        if (length > 1).any() and w > 1:
-            levels = np.minimum(length, w)
-            endless = levels == INF
-            total = float("inf") if endless.any() else int(levels.astype(np.float64).sum())
-            if total > MOST_LEVELS:
-                raise QueryError(
-                    f"a window over lifetimes counts every instant of them: this batch would need {total:.3g} levels. "
-                    "Put .istream() before the window to count each event once, or use .lifetime(length=…) on a source"
-                )
-            at = np.repeat(np.arange(len(lo)), levels)
-            k = np.arange(len(at)) - np.repeat(np.cumsum(levels) - levels, levels)
-            batch = batch.take(at)
-            lo, hi = batch.lo + k, batch.hi - k
-        else:
-            k = np.zeros(1, np.int64)
-        if w == INF:
-            ends = np.full(len(lo), INF, np.int64)
-        else:
-            ends = np.where(batch.hi == INF, INF, hi + (w - 1))
-            finite = ends[ends != INF]
-            if len(finite) and finite.max() > MAX_TIME:
-                raise TimeRangeError(f"a window of {w} ticks moves an end beyond the largest time, {MAX_TIME}")
-        if self._slide > 1:
-            lo, ends = rounded_up(lo, self._slide, -1), rounded_up(ends, self._slide, -1)
-            keep = lo < ends
-            return Changes(self.codec, lo[keep], ends[keep], batch.weight[keep], batch.rows[keep])
-        return Changes(self.codec, lo, ends, batch.weight, batch.rows)
+        lo, hi, n, longest, last = kernel.windowed(batch.lo, batch.hi, w, self._slide, INF)
+        if longest > 1 and w > 1:
+            batch = self._levels(batch)
+            lo, hi, n, _, last = kernel.windowed(batch.lo, batch.hi, w, self._slide, INF)
+        if last > MAX_TIME:
+            raise TimeRangeError(f"a window of {w} ticks moves an end beyond the largest time, {MAX_TIME}")
+        if n < len(lo):
+            keep = lo < hi
+            return Changes(self.codec, lo[keep], hi[keep], batch.weight[keep], batch.rows[keep])
+        return Changes(self.codec, lo, hi, batch.weight, batch.rows)
+
+    def _levels(self, batch: Changes) -> Changes:
+        """Level k of a lifetime, without the window: `[vs+k-1, ve-k+1)`."""
+        levels = np.minimum(np.where(batch.hi == INF, INF, batch.hi - batch.lo), self._size)
+        total = float("inf") if (levels == INF).any() else int(levels.astype(np.float64).sum())
+        if total > MOST_LEVELS:
+            raise QueryError(
+                f"a window over lifetimes counts every instant of them: this batch would need {total:.3g} levels. "
+                "Put .istream() before the window to count each event once, or use .lifetime(length=…) on a source"
+            )
+        at = np.repeat(np.arange(len(levels)), levels)
+        k = np.arange(len(at)) - np.repeat(np.cumsum(levels) - levels, levels)
+        batch = batch.take(at)
+        hi = np.where(batch.hi == INF, INF, batch.hi - k)
+        return Changes(self.codec, batch.lo + k, hi, batch.weight, batch.rows)
 
 
 class GranularityOperator(Operator):

@@ -21,25 +21,28 @@ from everwhen.model.pool import Pool
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, Policy, StateSize
 from everwhen.operators.kernels import sweep as kernel
+from everwhen.operators.kernels.edges import group_edges
+from everwhen.operators.kernels.runs import Runs, needed, resized
 from everwhen.operators.kernels.tables import Calendar, KeyTable, grown
 
 _NO_INTS = np.empty(0, np.int64)
+_NO_EDGES = [_NO_INTS, _NO_INTS, np.empty((0, 0), np.int64), _NO_INTS, _NO_INTS, _NO_INTS]
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Where the answer changed, per key in the order of time.
+    """Where the answer changed: what is taken back and what is said, per key in the order of time.
 
-    `head`: key id, lo, hi, 1 if something had been said + 2 if something is to be said; and the lanes of both
-    (zeros: nothing).
+    `taken` and `said` have a record per piece: the position of its key in `keys`, lo, hi, and the lanes.  They hold
+    until the next step.
     """
 
-    head: np.ndarray
-    old: np.ndarray
-    new: np.ndarray
+    keys: np.ndarray
+    taken: np.ndarray
+    said: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.head)
+        return len(self.taken) + len(self.said)
 
 
 Evaluate = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -72,27 +75,26 @@ class Sweep:
         self.tau = NEVER
         self._ints = ints
         self._added = ints + 2 * floats
-        width = self._added + evaluated
-        self._evaluated_at = slice(1 + self._added, 1 + width)
-        self._pool = np.zeros((256, 1 + width), np.int64)
-        self._known = np.zeros(256, np.uint8)
-        self._end = 0
-        self._start = np.zeros(64, np.int64)
-        self._length = np.zeros(64, np.int64)
+        self._lanes = self._added + evaluated
+        # behind evaluated lanes stands whether they are known
+        self._runs = Runs(1 + self._lanes + (evaluated > 0))
+        self._evaluated_at = slice(1 + self._added, 1 + self._lanes)
+        self._taken = self._said = np.empty((0, 3 + self._lanes), np.int64)
         self._slot = np.full(64, -1, np.int64)
-        self._calendar = Calendar(3)  # something to say, something to cut, something to fold
-        self.edges = 0
+        self._calendar = Calendar(3)  # something to say, something to cut, everything to fold
 
     def intern(self, rows: np.ndarray) -> np.ndarray:
         """Key ids of coded rows."""
         ids = self.keys.intern(rows)
+        self._grow()
+        return ids
+
+    def _grow(self) -> None:
         capacity = self.keys.capacity
-        if capacity > len(self._start):
-            self._start = grown(self._start, capacity, 0)
-            self._length = grown(self._length, capacity, 0)
+        if capacity > len(self._slot):
+            self._runs.grow(capacity)
             self._slot = grown(self._slot, capacity, -1)
             self._calendar.grow(capacity)
-        return ids
 
     def step(
         self,
@@ -103,155 +105,157 @@ class Sweep:
         tau: int,
         promise: int,
         evaluate: Evaluate | None = None,
-    ) -> tuple[Pieces, np.ndarray]:
+    ) -> Pieces:
         """Apply segments (values of the added lanes, already times weight), then τ and the promise.
 
-        Returns the pieces that changed and the ids of keys that are gone (already forgotten by `keys`).
+        Returns the pieces that changed.  Keys that are gone are forgotten by `keys`.
         """
         mode, then = self.policy.clip(self.tau, self.cti)
         _, now = self.policy.clip(tau, promise)
-        ni, na = self._ints, self._added
+        visits = _Visits(self, mode, then, now, promise)
+        touched, edges = _NO_INTS, _NO_EDGES
         if len(ids):
-            keys, offsets, et, ed, er, first, last = kernel.group_edges(
-                ids, lo, hi, values, values.view(np.float64), ni, na, self._slot
+            touched, *edges = group_edges(
+                ids, lo, hi, values, values.view(np.float64), self._ints, self._added, self._slot
             )
-            self._reserve(len(et) + int(self._length[keys].sum()) + 2 * len(keys))
-            new_start, new_length = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-            old_length = self._length[keys]
-            self._end = kernel.merge(
-                keys, offsets, et, ed, ed.view(np.float64), er, ni, na, self._start, self._length, self._pool,
-                self._pool.view(np.float64), self._known, self._end, new_start, new_length, self.prune,
-            )  # fmt: skip
-            self.edges -= int(old_length.sum())
-            old_start, old_length = self._start[keys], self._length[keys]
+        if evaluate is None:
+            if len(touched):
+                visits.both(touched, edges)
+            due = self._due(now, tau, promise, mode)
+            if len(due):
+                visits.both(due, _NO_EDGES)
+            keys = np.concatenate([touched, due]) if len(due) else touched
         else:
-            keys = old_start = old_length = new_start = new_length = first = last = _NO_INTS
-        due = self._due(now, tau, promise, mode, keys)
-        if len(due):
-            start, length = self._start[due], self._length[due]
-            keys = np.concatenate([keys, due])
-            old_start, old_length = np.concatenate([old_start, start]), np.concatenate([old_length, length])
-            new_start, new_length = np.concatenate([new_start, start]), np.concatenate([new_length, length])
-            first = np.concatenate([first, np.full(len(due), INF, np.int64)])
-            last = np.concatenate([last, np.full(len(due), NEVER, np.int64)])
-        if evaluate is not None and len(keys):
-            self._evaluate(evaluate, keys, new_start, new_length, mode, now, promise)
-        head, old, new = kernel.emit(
-            keys, old_start, old_length, new_start, new_length, first, last, mode, then, self.cti, now, promise,
-            ni, self._pool, 64 + 2 * len(keys) + 2 * len(ids),
-        )  # fmt: skip
-        next_visit = np.empty((len(keys), 3), np.int64)
-        if len(due):
-            self.edges -= int(self._length[due].sum())
-        dead = kernel.fold(
-            keys,
-            new_start,
-            new_length,
-            promise,
-            mode,
-            now,
-            promise,
-            ni,
-            self._start,
-            self._length,
-            self._pool,
-            next_visit,
-        )
-        self._calendar.schedule(keys, next_visit)
-        self.edges += int(self._length[keys].sum())
-        gone = keys[dead] if promise < INF else self.keys.ids()  # after CTI(∞) nothing can change: all of it is over
+            self._calendar.due[touched] = INF  # they are visited anyway
+            due = self._due(now, tau, promise, mode)
+            old = visits.merge(touched, edges), visits.merge(due, _NO_EDGES)
+            keys = np.concatenate([touched, due])
+            self._evaluate(evaluate, keys, mode, now, promise)
+            visits.say(touched, edges, old[0])
+            visits.say(due, _NO_EDGES, old[1])
+        gone = visits.gone() if promise < INF else self.keys.ids()  # after CTI(∞) nothing can change: all of it is over
         if len(gone):
             self.keys.remove(gone)
             if promise == INF:
-                self._length[:] = 0
-                self.edges = self._end = 0
+                self._runs.clear()
+        if self._runs.crowded:
+            self._runs.tidy()
         self.tau, self.cti = tau, promise
-        return Pieces(head, old, new), gone
+        return visits.pieces(keys)
 
-    def _due(self, now: int, tau: int, promise: int, mode: int, touched: np.ndarray) -> np.ndarray:
+    def _expect(self, pieces: int) -> None:
+        """Make room for pieces; their memory is used again in the next step."""
+        if pieces > len(self._said):
+            self._taken, self._said = resized(self._taken, pieces), resized(self._said, pieces)
+
+    def _due(self, now: int, tau: int, promise: int, mode: int) -> np.ndarray:
         """Keys to visit although nothing came for them."""
         say = now if mode == kernel.CUT else _next(tau) if mode == kernel.ENDED else _next(now)
         cut = promise if mode == kernel.ENDED else NEVER
-        due = self._calendar.before(say, cut, _next(promise) if promise > self.cti else NEVER)
-        if len(due) and len(touched):
-            self._slot[touched] = 0
-            due = due[self._slot[due] < 0]
-            self._slot[touched] = -1
-        return due
+        return self._calendar.before(say, cut, _next(promise) if promise > self.cti else NEVER)
 
-    def _evaluate(
-        self,
-        evaluate: Evaluate,
-        keys: np.ndarray,
-        start: np.ndarray,
-        length: np.ndarray,
-        mode: int,
-        now: int,
-        promise: int,
-    ) -> None:
-        found = kernel.pending(keys, start, length, mode, now, promise, self.cti, self._pool, self._known)
+    def _evaluate(self, evaluate: Evaluate, keys: np.ndarray, mode: int, now: int, promise: int) -> None:
+        runs = self._runs
+        found = kernel.pending(keys, runs.place, mode, now, promise, self.cti, runs.pool)
         if len(found):
             edge = found[:, 1]
-            self._pool[edge, self._evaluated_at] = evaluate(found[:, 0].copy(), found[:, 2].copy())
-            self._known[edge] = 1
-
-    def _reserve(self, edges: int) -> None:
-        """Make room at the end of the pool: close the gaps in place while it is big enough, else take a bigger one."""
-        if self._end + edges > len(self._pool):
-            self._close_gaps(edges)
-
-    def _close_gaps(self, edges: int) -> None:
-        ids = np.flatnonzero(self._length)
-        ids = ids[np.argsort(self._start[ids])]
-        pool, known = self._pool, self._known
-        if 2 * (self.edges + edges) > len(pool):
-            size = max(256, 3 * (self.edges + edges))
-            pool, known = np.empty((size, pool.shape[1]), np.int64), np.empty(size, np.uint8)
-        self._end = kernel.compact(ids, self._start, self._length, self._pool, self._known, pool, known)
-        self._pool, self._known = pool, known
+            runs.pool[edge, self._evaluated_at] = evaluate(found[:, 0].copy(), found[:, 2].copy())
+            runs.pool[edge, -1] = 1
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
-        self._close_gaps(0)  # what is left has codes in use
-        return [(self._pool[: self._end], [(1 + self._added + lane, type_) for lane, type_ in self._evaluated_pooled])]
+        self._runs.tidy()  # what is left has codes in use
+        lanes = [(1 + self._added + lane, type_) for lane, type_ in self._evaluated_pooled]
+        return [(self._runs.pool[: self._runs.end], lanes)]
 
     def recoded(self) -> None:
         """Evaluated lanes carry no hash."""
 
     def state_size(self) -> StateSize:
-        """Keys with something in force at the CTI count one row each, and so does every edge."""
-        ids = self.keys.ids()
-        based = int(self._pool[self._start[ids], 1 : 1 + self._ints].any(axis=1).sum()) if len(ids) else 0
-        arrays = (self._pool, self._known, self._start, self._length)
-        size = sum(a.nbytes for a in arrays) + self.keys.nbytes + self._calendar.nbytes
-        return StateSize(based + self.edges - len(ids), size)
+        """Keys with something in force at the CTI count one row each, and so does every edge after it."""
+        edges, based = kernel.settle_all(self.keys.ids(), self._runs.place, self._runs.pool, self.cti, self._ints)
+        return StateSize(int(edges + based), self._runs.nbytes + self.keys.nbytes + self._calendar.nbytes)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything by key, in the order of `keys.ids()`; key rows are the caller's to decode."""
         ids = self.keys.ids()
-        length = self._length[ids]
-        at = np.repeat(
-            self._start[ids] - np.concatenate([[0], np.cumsum(length)[:-1]]) if len(ids) else _NO_INTS, length
-        )
-        at = at + np.arange(len(at))
+        kernel.settle_all(ids, self._runs.place, self._runs.pool, self.cti, self._ints)
+        edges, offsets = self._runs.gather(ids)
         return {
-            "cti": self.cti, "tau": self.tau, "length": length, "edges": self._pool[at], "known": self._known[at],
+            "cti": self.cti, "tau": self.tau, "ids": ids, "edges": edges, "offsets": offsets,
             "due": self._calendar.due[ids],
         }  # fmt: skip
 
     def restore(self, rows: np.ndarray, state: dict[str, Any]) -> np.ndarray:
-        """Take a snapshot over; `rows` are the key rows in its order.  Returns their new ids."""
-        ids = self.intern(rows)
+        """Take a snapshot over; `rows` are the key rows in its order.  Returns their ids, which are as they were: the
+        chain may know them."""
+        ids: np.ndarray = state["ids"]
+        self.keys.put(ids, rows)
+        self._grow()
         self.cti, self.tau = state["cti"], state["tau"]
-        n = len(state["edges"])
-        self._reserve(n)
-        end = self._end
-        self._pool[end : end + n], self._known[end : end + n] = state["edges"], state["known"]
-        length = state["length"]
-        self._start[ids] = end + np.cumsum(length) - length
-        self._length[ids] = length
+        self._runs.put(ids, state["offsets"], state["edges"])
         self._calendar.schedule(ids, state["due"])
-        self._end, self.edges = end + n, n
         return ids
+
+
+Old = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Edges as they were before a merge, the offsets at which each key's begin, and how far each key had been said."""
+
+
+class _Visits:
+    """The visits of one step: what they have in common, and what they gave so far."""
+
+    def __init__(self, sweep: Sweep, mode: int, then: int, now: int, promise: int) -> None:
+        self._sweep = sweep
+        self._policy = (mode, then, sweep.cti, now, promise)
+        self._n_taken = self._n_said = self._visited = 0
+        self._gone: list[np.ndarray] = []
+
+    def both(self, keys: np.ndarray, edges: Sequence[np.ndarray]) -> None:
+        """Merge and say, key by key."""
+        total, longest = self._reserve(keys, edges)
+        self._sweep._expect(max(self._n_taken, self._n_said) + 2 * total + len(edges[1]) + 6 * len(keys))
+        self._visit(keys, edges, 3, (self._scratch(longest + 2), _NO_INTS, _NO_INTS))
+
+    def merge(self, keys: np.ndarray, edges: Sequence[np.ndarray]) -> Old:
+        """Merge only; returns what `say` has to know of the state before."""
+        total, _ = self._reserve(keys, edges)
+        at, frontier = np.zeros(len(keys) + 1, np.int64), np.empty(len(keys), np.int64)
+        old = self._scratch(total + len(keys)), at, frontier
+        self._visit(keys, edges, 1, old)
+        return old
+
+    def say(self, keys: np.ndarray, edges: Sequence[np.ndarray], old: Old) -> None:
+        """Say what a merge before has changed."""
+        more = 2 * len(old[0]) + len(edges[1]) + 6 * len(keys)
+        self._sweep._expect(max(self._n_taken, self._n_said) + more)
+        self._visit(keys, edges, 2, old)
+
+    def _reserve(self, keys: np.ndarray, edges: Sequence[np.ndarray]) -> tuple[int, int]:
+        runs = self._sweep._runs
+        room, total, longest = needed(runs.place, keys, edges[0])
+        runs.reserve(room)
+        return total, longest
+
+    def _scratch(self, size: int) -> np.ndarray:
+        return np.empty((size, self._sweep._runs.pool.shape[1]), np.int64)
+
+    def _visit(self, keys: np.ndarray, edges: Sequence[np.ndarray], parts: int, old: Old) -> None:
+        sweep = self._sweep
+        runs, calendar = sweep._runs, sweep._calendar
+        runs.end, self._n_taken, self._n_said, dead = kernel.visit(
+            keys, *edges, sweep._ints, sweep._added, sweep.prune, *self._policy, parts, runs.place, runs.pool, runs.end,
+            *old, calendar.due, calendar.block, sweep._taken, self._n_taken, sweep._said, self._n_said, self._visited,
+        )  # fmt: skip
+        if parts & 2:
+            self._visited += len(keys)
+            self._gone.append(keys[dead])
+
+    def gone(self) -> np.ndarray:
+        """Keys that are empty for good."""
+        return np.concatenate(self._gone) if self._gone else _NO_INTS
+
+    def pieces(self, keys: np.ndarray) -> Pieces:
+        return Pieces(keys, self._sweep._taken[: self._n_taken], self._sweep._said[: self._n_said])
 
 
 def _next(t: int) -> int:

@@ -27,6 +27,7 @@ from everwhen.operators.base import EVERYTHING, Emit, Operator, Policy
 from everwhen.operators.chain import Chain, EventChain
 from everwhen.operators.chronons import ChrononsOperator
 from everwhen.operators.counts import CountsOperator
+from everwhen.operators.group_chain import GroupChain
 from everwhen.operators.hold import HoldOperator, InOrderOperator
 from everwhen.operators.join import JoinOperator
 from everwhen.operators.level import CoalesceOperator
@@ -72,7 +73,7 @@ class Sink:
 
     name: str
     port: Port
-    chain: Chain | EventChain
+    chain: Chain | GroupChain | EventChain
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +133,11 @@ class _Lowering:
             port = self.lower(node, "segments", top=True)
             if not _settled(node):
                 port = self.place("hold", HoldOperator(codec), port)
-            return Sink(name, port, Chain(codec, _disjoint(node)))
+            return Sink(name, port, self._chain(node, codec, ordered=True))
         if node.keeps_events:
             return Sink(name, self.lower(node, "events"), EventChain(codec))
         # groups end at different times, so only a single one can be said in order
-        chain = Chain(codec, _disjoint(node), ordered=not _grouped(node))
+        chain = self._chain(node, codec, ordered=not _grouped(node))
         port = self.lower(node, "segments", top=True)
         if self.emit is Emit.ENDED and _ahead(node):
             port = self.place("in order", InOrderOperator(codec), port)
@@ -144,6 +145,9 @@ class _Lowering:
 
     def hand(self, name: str, node: n.Node) -> Handed:
         return Handed(name, self.lower(node, "events" if node.keeps_events else "segments"), self.codec(node.schema))
+
+    def _chain(self, node: n.Node, codec: RowCodec, ordered: bool) -> Chain | GroupChain:
+        return GroupChain(codec, ordered) if _one_row_per_group(node) else Chain(codec, _disjoint(node), ordered)
 
     def codec(self, schema: Schema) -> RowCodec:
         return RowCodec(schema, self.pool)
@@ -400,6 +404,16 @@ def _disjoint(node: n.Node) -> bool:
             return kind != "rstream"
         case n.Filter(input):
             return _disjoint(input)
+    return False
+
+
+def _one_row_per_group(node: n.Node) -> bool:
+    """Whether the node's operator says which group a segment belongs to, and a group has one row at any instant."""
+    match node:
+        case n.Aggregate():
+            return True
+        case n.Filter(input):
+            return _one_row_per_group(input)
     return False
 
 

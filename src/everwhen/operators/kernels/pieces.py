@@ -1,112 +1,98 @@
-"""Pieces of a sweep as changes: neighbours that say the same are one."""
+"""Pieces of a sweep as changes."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-
-@njit(cache=True)
-def said_and_to_say(head, old, new):
-    """What is taken back, then what is said: records key, lo, hi, weight, and the lanes of each."""
-    n = len(head)
-    width = old.shape[1]
-    out = np.empty((2 * n, 4), np.int64)
-    lanes = np.empty((2 * n, width), np.int64)
-    count = 0
-    for side in range(2):
-        source = old if side == 0 else new
-        bit = 1 + side
-        weight = -1 if side == 0 else 1
-        first = count
-        for i in range(n):
-            if head[i, 3] & bit == 0:
-                continue
-            if count > first and out[count - 1, 0] == head[i, 0] and out[count - 1, 2] == head[i, 1]:
-                same = True
-                for c in range(width):
-                    if lanes[count - 1, c] != source[i, c]:
-                        same = False
-                        break
-                if same:
-                    out[count - 1, 2] = head[i, 2]
-                    continue
-            out[count, 0] = head[i, 0]
-            out[count, 1] = head[i, 1]
-            out[count, 2] = head[i, 2]
-            out[count, 3] = weight
-            for c in range(width):
-                lanes[count, c] = source[i, c]
-            count += 1
-    return out[:count], lanes[:count]
+from everwhen.model.prefetch import prefetch
 
 
 @njit(cache=True)
-def aggregate_rows(head, old, new, keys, key_words, words, key_columns, value_lane, valid_lane):
-    """As `said_and_to_say`, with coded rows, for aggregates that are a lane each (null where the valid lane is
-    zero)."""
-    n = len(head)
-    width = old.shape[1]
+def aggregate_rows(visited, taken, said, keys, key_words, words, key_columns, value_lane, valid_lane):
+    """What is taken back, then what is said, with coded rows, for aggregates that are a lane each (null where the valid
+    lane is zero).  Returns keys, starts, ends, weights and rows."""
+    nt = len(taken)
+    n = nt + len(said)
     n_values = len(value_lane)
-    times = np.empty((3, 2 * n), np.int64)
-    rows = np.empty((2 * n, words + key_columns + n_values), np.int64)
-    count = 0
-    for side in range(2):
-        source = old if side == 0 else new
-        first = count
-        before = -1
-        for i in range(n):
-            if head[i, 3] & (1 + side) == 0:
-                continue
-            k = head[i, 0]
-            if count > first and head[before, 0] == k and times[1, count - 1] == head[i, 1]:
-                same = True
-                for c in range(width):
-                    if source[before, c] != source[i, c]:
-                        same = False
-                        break
-                if same:
-                    times[1, count - 1] = head[i, 2]
-                    continue
-            before = i
-            times[0, count] = head[i, 1]
-            times[1, count] = head[i, 2]
-            times[2, count] = -1 if side == 0 else 1
-            for c in range(words):
-                rows[count, c] = keys[k, c] if c < key_words else 0
-            for c in range(key_columns):
-                rows[count, words + c] = keys[k, key_words + c]
-            for c in range(n_values):
-                at = words + key_columns + c
-                if valid_lane[c] < 0 or source[i, valid_lane[c]] > 0:
-                    rows[count, at] = source[i, value_lane[c]]
-                else:
-                    rows[count, at] = 0
-                    column = key_columns + c
-                    rows[count, column // 63] |= np.int64(1) << np.int64(column % 63)
-            count += 1
-    return times[0, :count], times[1, :count], times[2, :count], rows[:count]
+    out = np.empty((4, n), np.int64)
+    rows = np.empty((n, words + key_columns + n_values), np.int64)
+    for i in range(n):
+        source = taken if i < nt else said
+        at = i if i < nt else i - nt
+        if at + 16 < len(source):
+            prefetch(keys, visited[source[at + 16, 0]])
+        k = visited[source[at, 0]]
+        out[0, i] = k
+        out[1, i] = source[at, 1]
+        out[2, i] = source[at, 2]
+        out[3, i] = -1 if i < nt else 1
+        for c in range(words):
+            rows[i, c] = keys[k, c] if c < key_words else 0
+        for c in range(key_columns):
+            rows[i, words + c] = keys[k, key_words + c]
+        for c in range(n_values):
+            to = words + key_columns + c
+            if valid_lane[c] < 0 or source[at, 3 + valid_lane[c]] > 0:
+                rows[i, to] = source[at, 3 + value_lane[c]]
+            else:
+                rows[i, to] = 0
+                column = key_columns + c
+                rows[i, column // 63] |= np.int64(1) << np.int64(column % 63)
+    return out[0], out[1], out[2], out[3], rows
 
 
 @njit(cache=True)
-def weighted(head, weight):
-    """Pieces with the change of a multiplicity: records key, lo, hi, weight (never zero)."""
-    out = np.empty((len(head), 4), np.int64)
+def weighted(visited, taken, before, said, after):
+    """Pieces with the change of a multiplicity, from what it was and what it is: records key, lo, hi, weight (never
+    zero)."""
+    out = np.empty((2 * (len(taken) + len(said)), 4), np.int64)
     count = 0
-    for i in range(len(head)):
-        if weight[i] == 0:
-            continue
-        if (
-            count > 0
-            and out[count - 1, 0] == head[i, 0]
-            and out[count - 1, 2] == head[i, 1]
-            and out[count - 1, 3] == weight[i]
-        ):
-            out[count - 1, 2] = head[i, 2]
-            continue
-        out[count, 0] = head[i, 0]
-        out[count, 1] = head[i, 1]
-        out[count, 2] = head[i, 2]
-        out[count, 3] = weight[i]
-        count += 1
+    i = 0
+    j = 0
+    while i < len(taken) or j < len(said):
+        v = min(taken[i, 0] if i < len(taken) else len(visited), said[j, 0] if j < len(said) else len(visited))
+        k = visited[v]
+        first = count
+        p = np.int64(0)
+        started = False
+        while True:
+            old = i < len(taken) and taken[i, 0] == v
+            new = j < len(said) and said[j, 0] == v
+            if not old and not new:
+                break
+            a = max(taken[i, 1], p) if old and started else taken[i, 1] if old else np.int64(0)
+            b = max(said[j, 1], p) if new and started else said[j, 1] if new else np.int64(0)
+            p = min(a, b) if old and new else a if old else b
+            started = True
+            weight = np.int64(0)
+            q = np.int64(0)
+            bounded = False
+            if old:
+                if a == p:
+                    weight -= before[i]
+                    q = taken[i, 2]
+                else:
+                    q = a
+                bounded = True
+            if new:
+                if b == p:
+                    weight += after[j]
+                    q = min(q, said[j, 2]) if bounded else said[j, 2]
+                else:
+                    q = min(q, b) if bounded else b
+            if old and taken[i, 2] == q:
+                i += 1
+            if new and said[j, 2] == q:
+                j += 1
+            if weight != 0:
+                if count > first and out[count - 1, 2] == p and out[count - 1, 3] == weight:
+                    out[count - 1, 2] = q
+                else:
+                    out[count, 0] = k
+                    out[count, 1] = p
+                    out[count, 2] = q
+                    out[count, 3] = weight
+                    count += 1
+            p = q
     return out[:count]

@@ -6,9 +6,10 @@ The first is the *base*: the last edge at or before the CTI (nothing, at -∞, t
 that sums hardly depend on batching), then *evaluated* lanes that someone else fills in (min, max, quantiles …).
 Integers and floats are two views of the same memory.
 
-A step is two passes.  `merge` writes the new edges of each touched key beside the old ones.  `emit` then compares what
-had been said with what is to be said now, clipped by the emission policy on both sides, and reports only the pieces
-that differ; `fold` then drops edges before the last one at or before the CTI, which becomes the base.
+A visit to a key has three parts.  `_merge` copies the edges from the first one that matters aside and writes the new
+ones in their place.  `_say` compares what had been said with what is to be said now, clipped by the emission policy on
+both sides, and reports what is taken back and what is said.  `_settle` drops edges before the last one at or before the
+CTI, which becomes the base, and notes when the key is due again.  A settled edge may wait for the next visit.
 
 The clip: nothing at or after the frontier F, and edges after the limit L do not count.
   CUT       F = θ                                    everything before θ, cut there
@@ -24,7 +25,11 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF, NEVER
+from everwhen.operators.kernels.edges import added
+from everwhen.operators.kernels.runs import LENGTH, START, copy_row, make_room
+from everwhen.operators.kernels.tables import BLOCK
 
 CUT: Final = 0
 ENDED: Final = 1
@@ -36,214 +41,14 @@ _NEVER: Final = np.int64(NEVER)
 
 
 @njit(cache=True, inline="always")
-def _add(hi, lo, dh, dl):
-    """(hi, lo) + (dh, dl) in twice the precision."""
-    s = hi + dh
-    b = s - hi
-    e = (hi - (s - b)) + (dh - b) + lo + dl
-    h = s + e
-    return h, e - (h - s)
-
-
-@njit(cache=True)
-def group_edges(kid, lo, hi, values, values_f, ni, na, slot):
-    """Segments as consolidated edge deltas, grouped by key and sorted by time.
-
-    The first `ni` of `na` added lanes are integers.  `slot` is scratch, one entry per key id, all -1 (and left so).
-    Returns the keys, the offsets of their edges, per edge its time, lane deltas and the change in the number of open
-    segments, and per key the first and last time.
-    """
-    n = len(kid)
-    keys = np.empty(n, np.int64)
-    group = np.empty(n, np.int64)
-    counts = np.zeros(n + 1, np.int64)
-    ng = 0
-    for i in range(n):
-        k = kid[i]
-        g = slot[k]
-        if g < 0:
-            g = ng
-            slot[k] = g
-            keys[g] = k
-            ng += 1
-        group[i] = g
-        counts[g + 1] += 2 if hi[i] != _INF else 1
-    for g in range(ng):
-        slot[keys[g]] = -1
-        counts[g + 1] += counts[g]
-    total = counts[ng]
-    time = np.empty(total, np.int64)
-    ref = np.empty(total, np.int64)
-    fill = counts[:ng].copy()
-    for i in range(n):
-        g = group[i]
-        at = fill[g]
-        time[at] = lo[i]
-        ref[at] = i
-        if hi[i] != _INF:
-            time[at + 1] = hi[i]
-            ref[at + 1] = ~i
-            fill[g] = at + 2
-        else:
-            fill[g] = at + 1
-    et = np.empty(total, np.int64)
-    ed = np.zeros((total, na), np.int64)
-    ef = ed.view(np.float64)
-    er = np.zeros(total, np.int64)
-    offsets = np.empty(ng + 1, np.int64)
-    first = np.empty(ng, np.int64)
-    last = np.empty(ng, np.int64)
-    out = 0
-    for g in range(ng):
-        a = counts[g]
-        b = counts[g + 1]
-        _sort(time, ref, a, b)
-        offsets[g] = out
-        open_ = 0
-        x = a
-        while x < b:
-            t = time[x]
-            et[out] = t
-            refs = 0
-            while x < b and time[x] == t:
-                r = ref[x]
-                if r >= 0:
-                    refs += 1
-                    for j in range(ni):
-                        ed[out, j] += values[r, j]
-                    for j in range(ni, na, 2):
-                        ef[out, j], ef[out, j + 1] = _add(
-                            ef[out, j], ef[out, j + 1], values_f[r, j], values_f[r, j + 1]
-                        )
-                else:
-                    refs -= 1
-                    r = ~r
-                    for j in range(ni):
-                        ed[out, j] -= values[r, j]
-                    for j in range(ni, na, 2):
-                        ef[out, j], ef[out, j + 1] = _add(
-                            ef[out, j], ef[out, j + 1], -values_f[r, j], -values_f[r, j + 1]
-                        )
-                x += 1
-            er[out] = refs
-            open_ += refs
-            out += 1
-        first[g] = time[a]
-        last[g] = _INF if open_ != 0 else time[b - 1]
-    offsets[ng] = out
-    return keys[:ng], offsets, et[:out], ed[:out], er[:out], first, last
-
-
-@njit(cache=True)
-def _sort(time, ref, a, b):
-    """Sort a run by time: by insertion if it is short."""
-    if b - a <= 48:
-        for x in range(a + 1, b):
-            t = time[x]
-            r = ref[x]
-            y = x - 1
-            while y >= a and time[y] > t:
-                time[y + 1] = time[y]
-                ref[y + 1] = ref[y]
-                y -= 1
-            time[y + 1] = t
-            ref[y + 1] = r
-    else:
-        order = np.argsort(time[a:b])
-        time[a:b] = time[a:b][order]
-        ref[a:b] = ref[a:b][order]
-
-
-@njit(cache=True)
-def merge(keys, offsets, et, ed, ef, er, ni, na, start, length, pool, pool_f, known, end, new_start, new_length, prune):
-    """Write the new edges of each key behind `end`; the old ones stay where they are.  Returns the new end."""
-    width = pool.shape[1]
-    delta = np.empty(na, np.int64)
-    delta_f = delta.view(np.float64)
-    for g in range(len(keys)):
-        k = keys[g]
-        i = start[k]
-        i1 = i + length[k]
-        here = end
-        if i == i1:
-            # a new key: nothing, since ever; its old region is the same
-            for c in range(width):
-                pool[end, c] = 0
-            pool[end, 0] = _NEVER
-            known[end] = 0
-            start[k] = end
-            length[k] = 1
-            i = end
-            i1 = end + 1
-            end += 1
-            here = end
-        for c in range(width):
-            pool[end, c] = pool[i, c]
-        known[end] = known[i]
-        cur = i
-        i += 1
-        end += 1
-        j = offsets[g]
-        j1 = offsets[g + 1]
-        delta[:] = 0
-        refs = 0
-        while i < i1 or j < j1:
-            t = pool[i, 0] if j >= j1 or (i < i1 and pool[i, 0] <= et[j]) else et[j]
-            if i < i1 and pool[i, 0] == t:
-                cur = i
-                i += 1
-            if j < j1 and et[j] == t:
-                refs += er[j]
-                if refs == 0:
-                    delta[:] = 0
-                else:
-                    for c in range(ni):
-                        delta[c] += ed[j, c]
-                    for c in range(ni, na, 2):
-                        delta_f[c], delta_f[c + 1] = _add(delta_f[c], delta_f[c + 1], ef[j, c], ef[j, c + 1])
-                j += 1
-            same = prune
-            empty = True
-            for c in range(ni):
-                v = pool[cur, 1 + c] + delta[c]
-                if v != 0:
-                    empty = False
-                if v != pool[end - 1, 1 + c]:
-                    same = False
-                pool[end, 1 + c] = v
-            for c in range(ni, na, 2):
-                h = 0.0
-                low = 0.0
-                if not empty:  # where nothing is alive, sums are exactly zero
-                    h, low = _add(pool_f[cur, 1 + c], pool_f[cur, 2 + c], delta_f[c], delta_f[c + 1])
-                if h != pool_f[end - 1, 1 + c] or low != pool_f[end - 1, 2 + c]:
-                    same = False
-                pool_f[end, 1 + c] = h
-                pool_f[end, 2 + c] = low
-            if same:
-                continue
-            for c in range(1 + na, width):
-                pool[end, c] = pool[cur, c]
-            pool[end, 0] = t
-            known[end] = known[cur] if refs == 0 else 0
-            end += 1
-        new_start[g] = here
-        new_length[g] = end - here
-    return end
-
-
-@njit(cache=True, inline="always")
 def _after(pool, s, n, t):
     """The position of the first of the sorted edges that is later than `t`; at least one is not."""
-    a = s + 1
-    b = s + n
-    while a < b:
-        mid = (a + b) >> 1
-        if pool[mid, 0] <= t:
-            a = mid + 1
-        else:
-            b = mid
-    return a
+    # without a branch: where an edge stands can't be foretold, and a wrong guess costs more than the search
+    while n > 1:
+        half = n >> 1
+        s += half * (pool[s + half, 0] <= t)
+        n -= half
+    return s + 1
 
 
 @njit(cache=True, inline="always")
@@ -258,22 +63,322 @@ def _frontier(pool, s, n, mode, tau, m):
     return pool[at, 0] if at < s + n else _INF
 
 
+@njit(cache=True, inline="always")
+def _alive(pool, at, ni):
+    if pool[at, 1] != 0:
+        return True
+    for c in range(2, 1 + ni):
+        if pool[at, c] != 0:
+            return True
+    return False
+
+
+@njit(cache=True, inline="always")
+def _same(a, i, first, b, j, lanes):
+    """Whether the lanes of an edge of `b` are those that stand from `first` on in a record of `a`."""
+    for c in range(lanes):
+        if a[i, first + c] != b[j, 1 + c]:
+            return False
+    return True
+
+
+@njit(cache=True, inline="always")
+def _ahead(keys, place, pool, due, v):
+    """Ask for what the keys after the `v`th will need."""
+    if v + 16 < len(keys):
+        prefetch(place, keys[v + 16])
+    if v + 8 < len(keys):
+        k = keys[v + 8]
+        prefetch(due, k)
+        s = place[k, START]
+        for at in range(s, s + place[k, LENGTH], 2):
+            prefetch(pool, at)
+
+
+@njit(cache=True, inline="always")
+def _clear(delta):
+    for c in range(len(delta)):
+        delta[c] = 0
+
+
+@njit(cache=True, inline="always")
+def _merge(old, i, i1, j, j1, et, ed, er, ni, na, pool, w, prune, delta):
+    """Write the edges behind the one at `w`, which is that of `old` at `i`.  Returns the position behind the last."""
+    width = pool.shape[1]
+    _clear(delta)
+    cur = i
+    i += 1
+    w += 1
+    refs = 0
+    while i < i1 or j < j1:
+        t = old[i, 0] if j >= j1 or (i < i1 and old[i, 0] <= et[j]) else et[j]
+        if i < i1 and old[i, 0] == t:
+            cur = i
+            i += 1
+        if j < j1 and et[j] == t:
+            refs += er[j]
+            if refs == 0:
+                _clear(delta)
+            else:
+                for c in range(ni):
+                    delta[c] += ed[j, c]
+                if na > ni:
+                    _add_floats(delta, ed, j, ni, na)
+            j += 1
+        same = prune
+        empty = True
+        for c in range(ni):
+            value = old[cur, 1 + c] + delta[c]
+            if value != 0:
+                empty = False
+            if value != pool[w - 1, 1 + c]:
+                same = False
+            pool[w, 1 + c] = value
+        if na > ni:
+            for c in range(1 + ni, 1 + na):
+                pool[w, c] = 0 if empty else old[cur, c]  # where nothing is alive, sums are exactly zero
+            if not empty:
+                _add_lanes(pool, w, delta, ni, na)
+            for c in range(1 + ni, 1 + na):
+                if pool[w, c] != pool[w - 1, c]:
+                    same = False
+        if same:
+            continue
+        for c in range(1 + na, width):
+            pool[w, c] = old[cur, c]
+        if width > 1 + na and refs != 0:
+            pool[w, width - 1] = 0
+        pool[w, 0] = t
+        w += 1
+    return w
+
+
 @njit(cache=True)
-def pending(keys, s, n, mode, tau, m, c, pool, known):
+def _add_floats(delta, ed, j, ni, na):
+    """Add the float lanes of an edge to a running sum."""
+    to = delta.view(np.float64)
+    more = ed[j].view(np.float64)
+    for c in range(ni, na, 2):
+        to[c], to[c + 1] = added(to[c], to[c + 1], more[c], more[c + 1])
+
+
+@njit(cache=True)
+def _add_lanes(pool, w, delta, ni, na):
+    """Add float deltas to the lanes of an edge."""
+    to = pool[w].view(np.float64)
+    more = delta.view(np.float64)
+    for c in range(ni, na, 2):
+        to[1 + c], to[2 + c] = added(to[1 + c], to[2 + c], more[c], more[c + 1])
+
+
+@njit(cache=True, inline="always")
+def _put(out, n, first, v, lo, hi, pool, at, lanes):
+    """Append a piece with the lanes of an edge, or lengthen the one before it if it says the same."""
+    if n > first and out[n - 1, 2] == lo and _same(out, n - 1, 3, pool, at, lanes):
+        out[n - 1, 2] = hi
+        return n
+    out[n, 0] = v
+    out[n, 1] = lo
+    out[n, 2] = hi
+    out[n, 3] = pool[at, 1]
+    if lanes == 2:
+        out[n, 4] = pool[at, 2]
+    elif lanes == 3:
+        out[n, 4] = pool[at, 2]
+        out[n, 5] = pool[at, 3]
+    else:
+        for c in range(1, lanes):
+            out[n, 3 + c] = pool[at, 1 + c]
+    return n + 1
+
+
+@njit(cache=True)
+def _say(v, old, o0, o1, F0, L0, pool, s, n, F1, L1, first, last, mode, ni, lanes, taken, nt, said, ns):
+    """Append the pieces in which what was said differs from what is to be said; both lists have room for them."""
+    p = first
+    n_end = s + n
+    if mode == INFINITE:
+        if L1 > L0:
+            at = _after(pool, s, n, L0)
+            if at < n_end and pool[at, 0] <= L1:
+                p = min(p, pool[at, 0])
+    elif F0 != F1:
+        p = min(p, min(F0, F1))
+    if p == _INF:
+        return nt, ns
+    o = _after(old, o0, o1 - o0, min(p, L0))  # the next old edge; the one in force stands before it
+    w = _after(pool, s, n, min(p, L1))
+    o_next = old[o, 0] if o < o1 and old[o, 0] <= L0 else _INF
+    w_next = pool[w, 0] if w < n_end and pool[w, 0] <= L1 else _INF
+    top = max(F0, F1)
+    first_taken = nt
+    first_said = ns
+    while p < top:
+        if p >= F0:  # nothing had been said from here on
+            while p < F1:
+                q = min(w_next, F1)
+                if _alive(pool, w - 1, ni):
+                    ns = _put(said, ns, first_said, v, p, q, pool, w - 1, lanes)
+                p = q
+                w += 1
+                w_next = pool[w, 0] if w < n_end and pool[w, 0] <= L1 else _INF
+            break
+        q = min(min(o_next, w_next), F0)
+        if p < F1:
+            q = min(q, F1)
+        was = _alive(old, o - 1, ni)
+        to_be = p < F1 and _alive(pool, w - 1, ni)
+        if was != to_be or (was and not _same(old, o - 1, 1, pool, w - 1, lanes)):
+            if was:
+                nt = _put(taken, nt, first_taken, v, p, q, old, o - 1, lanes)
+            if to_be:
+                ns = _put(said, ns, first_said, v, p, q, pool, w - 1, lanes)
+        p = q
+        if o_next == p:
+            o += 1
+            o_next = old[o, 0] if o < o1 and old[o, 0] <= L0 else _INF
+        if w_next == p:
+            w += 1
+            w_next = pool[w, 0] if w < n_end and pool[w, 0] <= L1 else _INF
+        if p >= last and L0 == L1 and (F0 == F1 or p >= top):
+            break
+    return nt, ns
+
+
+@njit(cache=True, inline="always")
+def _settle(k, place, pool, F, mode, tau, m, ni, due, block):
+    """Drop settled edges and note when the key is due again.  Returns whether it is empty for good.
+
+    It is due at a time to compare with τ (θ for CUT), at one to compare with the promise (ENDED only), and when its
+    last edge is settled.
+    """
+    s = place[k, START]
+    n = place[k, LENGTH]
+    at = _after(pool, s, n, tau if mode != ENDED else F)
+    after = pool[at, 0] if at < s + n else _INF
+    say = after
+    cut = _INF
+    if mode == CUT:
+        say = tau if _alive(pool, at - 1, ni) else after
+    elif mode == ENDED:
+        cut = F if _alive(pool, at - 1, ni) else after
+    gone = _after(pool, s, n, m) - s - 1
+    s += gone
+    n -= gone
+    place[k, START] = s
+    place[k, LENGTH] = n
+    fold = pool[s + n - 1, 0] if n > 1 else _INF
+    dead = n == 1 and not _alive(pool, s, ni)
+    if dead:
+        place[k, LENGTH] = 0
+        say = cut = fold = _INF
+    due[k, 0] = say
+    due[k, 1] = cut
+    due[k, 2] = fold
+    b = k // BLOCK
+    block[b, 0] = min(block[b, 0], say)
+    block[b, 1] = min(block[b, 1], cut)
+    block[b, 2] = min(block[b, 2], fold)
+    return dead
+
+
+@njit(cache=True)
+def visit(
+    keys, offsets, et, ed, er, first, last, ni, na, prune, mode, tau0, m0, tau1, m1, parts,
+    place, pool, end, old, old_at, F0, due, block, taken, nt, said, ns, visited,
+):  # fmt: skip
+    """Visit keys: merge edges into their runs (`parts` & 1) and say what changes by it (`parts` & 2).
+
+    Keys without any edges are visited because they are due; `offsets` is empty then.  If both parts come at once, `old`
+    is scratch; otherwise it keeps what `_say` needs until then, with `old_at` and `F0`.  Pieces are numbered from
+    `visited` by their key's place in `keys`.  All arrays have room enough.  Returns the end of the pool, the numbers of
+    pieces, and which keys are empty.
+    """
+    width = pool.shape[1]
+    lanes = width - 1 if width == 1 + na else width - 2
+    L0 = tau0 if mode == INFINITE else _INF
+    L1 = tau1 if mode == INFINITE else _INF
+    dead = np.zeros(len(keys) if parts & 2 else 0, np.bool_)
+    delta = np.empty(na, np.int64)
+    frontier = _INF
+    o0 = 0
+    o1 = 0
+    touched = len(offsets) > 0
+    for v in range(len(keys)):
+        _ahead(keys, place, pool, due, v)
+        k = keys[v]
+        start = first[v] if touched else _INF
+        stop = last[v] if touched else _NEVER
+        if parts & 1:
+            if place[k, LENGTH] == 0:  # a new key: nothing, since ever
+                end = make_room(place, pool, end, k, 1 + (offsets[v + 1] - offsets[v] if touched else 0))
+                place[k, LENGTH] = 1
+                s = place[k, START]
+                for c in range(width):
+                    pool[s, c] = 0
+                pool[s, 0] = _NEVER
+            s = place[k, START]
+            n = place[k, LENGTH]
+            gone = _after(pool, s, n, m0) - s - 1
+            s += gone
+            n -= gone
+            place[k, START] = s
+            place[k, LENGTH] = n
+            frontier = _frontier(pool, s, n, mode, tau0, m0)
+            x = _after(pool, s, n, min(start - 1, min(frontier, L0))) - 1
+            o0 = o1 if parts == 1 else 0
+            o1 = o0 + s + n - x
+            for i in range(o0, o1):
+                copy_row(old, i, pool, x + i - o0, width)
+            if touched:
+                x -= s
+                end = make_room(place, pool, end, k, offsets[v + 1] - offsets[v])
+                s = place[k, START]
+                at = _after(pool, s, n, start - 1) - 1  # an edge at the same time is written anew
+                i = o0 + at - s - x
+                w = _merge(old, i, o1, offsets[v], offsets[v + 1], et, ed, er, ni, na, pool, at, prune, delta)
+                place[k, LENGTH] = w - s
+            if parts == 1:
+                old_at[v] = o0
+                old_at[v + 1] = o1
+                F0[v] = frontier
+        if parts & 2:
+            if parts == 2:
+                frontier = F0[v]
+                o0 = old_at[v]
+                o1 = old_at[v + 1]
+            s = place[k, START]
+            n = place[k, LENGTH]
+            F1 = _frontier(pool, s, n, mode, tau1, m1)
+            nt, ns = _say(
+                v + visited, old, o0, o1, frontier, L0, pool, s, n, F1, L1, start, stop, mode, ni, lanes, taken, nt,
+                said, ns,
+            )  # fmt: skip
+            dead[v] = _settle(k, place, pool, F1, mode, tau1, m1, ni, due, block)
+    return end, nt, ns, dead
+
+
+@njit(cache=True)
+def pending(keys, place, mode, tau, m, c, pool):
     """The pieces to be said now whose evaluated lanes are not known: records key, edge, instant."""
     out = np.empty((64, 3), np.int64)
+    known = pool.shape[1] - 1
     count = 0
     for v in range(len(keys)):
-        F = _frontier(pool, s[v], n[v], mode, tau, m)
+        s = place[keys[v], START]
+        n = place[keys[v], LENGTH]
+        F = _frontier(pool, s, n, mode, tau, m)
         L = tau if mode == INFINITE else _INF
-        for at in range(s[v], s[v] + n[v]):
+        for at in range(s, s + n):
             t = max(pool[at, 0], c)
             if t >= F or t > L:
                 break
-            if pool[at, 1] == 0 or known[at] != 0:
+            if pool[at, 1] == 0 or pool[at, known] != 0:
                 continue
             if count == len(out):
-                out = _bigger(out, 2 * count)
+                more = np.empty((2 * count, 3), np.int64)
+                more[:count] = out
+                out = more
             out[count, 0] = keys[v]
             out[count, 1] = at
             out[count, 2] = t
@@ -282,153 +387,17 @@ def pending(keys, s, n, mode, tau, m, c, pool, known):
 
 
 @njit(cache=True)
-def _bigger(a, size):
-    b = np.empty((size, a.shape[1]), np.int64)
-    b[: len(a)] = a
-    return b
-
-
-@njit(cache=True, inline="always")
-def _alive(pool, at, ni):
-    for c in range(1, 1 + ni):
-        if pool[at, c] != 0:
-            return True
-    return False
-
-
-@njit(cache=True)
-def emit(keys, os, on, ns, nn, first, last, mode, tau0, m0, tau1, m1, ni, pool, expected):
-    """The pieces in which what was said differs from what is to be said.
-
-    Per piece: `head` = key, lo, hi, 1 if something was said + 2 if something is to be said; and the old and the new
-    lanes.
-    """
-    width = pool.shape[1] - 1
-    cap = expected
-    head = np.empty((cap, 4), np.int64)
-    old = np.empty((cap, width), np.int64)
-    new = np.empty((cap, width), np.int64)
-    count = 0
-    L0 = tau0 if mode == INFINITE else _INF
-    L1 = tau1 if mode == INFINITE else _INF
-    for v in range(len(keys)):
-        F0 = _frontier(pool, os[v], on[v], mode, tau0, m0)
-        F1 = _frontier(pool, ns[v], nn[v], mode, tau1, m1)
-        p = first[v]
-        if mode == INFINITE:
-            if L1 > L0:
-                at = _after(pool, ns[v], nn[v], L0)
-                if at < ns[v] + nn[v] and pool[at, 0] <= L1:
-                    p = min(p, pool[at, 0])
-        elif F0 != F1:
-            p = min(p, min(F0, F1))
-        if p == _INF:
-            continue
-        o_end = os[v] + on[v]
-        n_end = ns[v] + nn[v]
-        o = _after(pool, os[v], on[v], min(p, L0))  # the next old edge; the one in force stands before it
-        w = _after(pool, ns[v], nn[v], min(p, L1))
-        o_next = pool[o, 0] if o < o_end and pool[o, 0] <= L0 else _INF
-        w_next = pool[w, 0] if w < n_end and pool[w, 0] <= L1 else _INF
-        top = max(F0, F1)
-        mine = count
-        while p < top:
-            q = min(min(o_next, w_next), top)
-            if p < F0:
-                q = min(q, F0)
-            if p < F1:
-                q = min(q, F1)
-            said = p < F0 and _alive(pool, o - 1, ni)
-            to_say = p < F1 and _alive(pool, w - 1, ni)
-            differ = said != to_say
-            if said and to_say:
-                for c in range(1, 1 + width):
-                    if pool[o - 1, c] != pool[w - 1, c]:
-                        differ = True
-                        break
-            if differ:
-                flags = (1 if said else 0) + (2 if to_say else 0)
-                extend = count > mine and head[count - 1, 2] == p and head[count - 1, 3] == flags
-                if extend:
-                    for c in range(width):
-                        if (said and pool[o - 1, 1 + c] != old[count - 1, c]) or (
-                            to_say and pool[w - 1, 1 + c] != new[count - 1, c]
-                        ):
-                            extend = False
-                            break
-                if extend:
-                    head[count - 1, 2] = q
-                else:
-                    if count == cap:
-                        cap *= 2
-                        head = _bigger(head, cap)
-                        old = _bigger(old, cap)
-                        new = _bigger(new, cap)
-                    head[count, 0] = keys[v]
-                    head[count, 1] = p
-                    head[count, 2] = q
-                    head[count, 3] = flags
-                    for c in range(width):
-                        old[count, c] = pool[o - 1, 1 + c] if said else 0
-                        new[count, c] = pool[w - 1, 1 + c] if to_say else 0
-                    count += 1
-            p = q
-            if o_next == p:
-                o += 1
-                o_next = pool[o, 0] if o < o_end and pool[o, 0] <= L0 else _INF
-            if w_next == p:
-                w += 1
-                w_next = pool[w, 0] if w < n_end and pool[w, 0] <= L1 else _INF
-            if p >= last[v] and L0 == L1 and (F0 == F1 or p >= top):
-                break
-    return head[:count], old[:count], new[:count]
-
-
-@njit(cache=True)
-def fold(keys, ns, nn, c, mode, tau, m, ni, start, length, pool, due):
-    """Drop edges before the last one at or before `c`, and say when each key is due again.
-
-    `due` gets, per key, a time to compare with τ (θ for CUT), one with the promise (ENDED only) and one with the CTI.
-    Returns which keys are empty for good.
-    """
-    dead = np.zeros(len(keys), np.bool_)
-    for v in range(len(keys)):
-        k = keys[v]
-        s = ns[v]
-        n = nn[v]
-        F = _frontier(pool, s, n, mode, tau, m)
-        at = _after(pool, s, n, tau if mode != ENDED else F)
-        after = pool[at, 0] if at < s + n else _INF
-        due[v, 0] = after
-        due[v, 1] = _INF
-        if mode == CUT:
-            due[v, 0] = tau if _alive(pool, at - 1, ni) else after
-        elif mode == ENDED:
-            due[v, 1] = F if _alive(pool, at - 1, ni) else after
-        gone = _after(pool, s, n, c) - s - 1
-        s += gone
-        n -= gone
-        start[k] = s
-        length[k] = n
-        due[v, 2] = pool[s + 1, 0] if n > 1 else _INF
-        if n == 1 and not _alive(pool, s, ni):
-            dead[v] = True
-            length[k] = 0
-    return dead
-
-
-@njit(cache=True)
-def compact(ids, start, length, pool, known, new_pool, new_known):
-    """Copy the edges of ids, in the order of their places, to the front of the same or of other arrays."""
-    end = 0
+def settle_all(ids, place, pool, c, ni):
+    """Drop all settled edges of ids.  Returns how many are left, and how many ids have something in force."""
+    edges = 0
+    based = 0
     for i in range(len(ids)):
         k = ids[i]
-        s = start[k]
-        n = length[k]
-        for j in range(n):
-            for c in range(pool.shape[1]):
-                new_pool[end + j, c] = pool[s + j, c]
-            new_known[end + j] = known[s + j]
-        start[k] = end
-        end += n
-    return end
+        s = place[k, START]
+        n = place[k, LENGTH]
+        gone = _after(pool, s, n, c) - s - 1
+        place[k, START] = s + gone
+        place[k, LENGTH] = n - gone
+        edges += n - gone - 1
+        based += _alive(pool, s + gone, ni)
+    return edges, based

@@ -183,6 +183,19 @@ class KeyTable:
         )
         return ids
 
+    def put(self, ids: np.ndarray, rows: np.ndarray) -> None:
+        """Let an empty table have these rows with these ids."""
+        self._top = int(ids.max(initial=-1)) + 1
+        if self._top > len(self.codes):
+            self._grow(self._top)
+        self.codes[ids] = rows
+        unused = np.ones(self._top, np.bool_)
+        unused[ids] = False
+        free = np.flatnonzero(unused)
+        self._n_free = len(free)
+        self._free[: len(free)] = free
+        self.recoded()
+
     def find(self, rows: np.ndarray) -> np.ndarray:
         """The ids of rows, -1 for unknown ones."""
         assert self._direct is None, "a directly addressed table is not searched"

@@ -1,0 +1,111 @@
+"""GroupChain: the sink's memory for answers that are made of groups with one row each at any instant.
+
+Such an answer needs no search by row: the group says which events a segment may concern, and time says which of these
+it is.  Kept are, per group, the lifetimes said whose end is after the CTI; rows come with the segments.  What has ended
+is dropped when its group is touched, or in bulk when as much again has been said.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from everwhen.errors import EverwhenError
+from everwhen.model.changes import Changes
+from everwhen.model.elements import ADJUST, CTI, ElementBatch
+from everwhen.model.rows import RowCodec
+from everwhen.model.time import INF, NEVER
+from everwhen.operators.base import StateSize
+from everwhen.operators.kernels import said as kernel
+from everwhen.operators.kernels.runs import LENGTH, Runs, needed
+
+
+class GroupChain:
+    """Changes of groups and a promise in, elements out, the CTI last.
+
+    `ordered`: elements of a step come in the order of their sync times.
+    """
+
+    def __init__(self, codec: RowCodec, ordered: bool = True) -> None:
+        self.codec = codec
+        self.cti = NEVER
+        self._ordered = ordered
+        self._said = Runs(2)
+
+    def step(self, batch: Changes, promise: int) -> ElementBatch:
+        said_cti = promise > self.cti
+        head, rows = self._elements(batch, promise, int(said_cti))
+        n = len(rows)
+        if self._ordered and n > 1:
+            op, vs, ve, vnew = head[:, :n]
+            sync = np.where(op == ADJUST, np.minimum(ve, vnew), vs)
+            if (sync[1:] < sync[:-1]).any():
+                order = np.argsort(sync, kind="stable")
+                head[:, :n], rows = head[:, order], rows[order]
+        if said_cti:
+            head[:, n] = CTI, promise, promise, 0
+            self.cti = promise
+            if promise == INF:  # nothing can be taken back any more, however long it lives
+                self._said.clear()
+        columns = self.codec.decode(rows, nulls=int(said_cti))
+        return ElementBatch(self.codec.schema, head[0].astype(np.uint8), head[1], head[2], head[3], columns)
+
+    def _elements(self, batch: Changes, promise: int, more: int) -> tuple[np.ndarray, np.ndarray]:
+        """Columns op, vs, ve, vnew, with room for `more` elements, and the rows: first what is taken back, then what is
+        said."""
+        n = len(batch)
+        if not n:
+            return np.empty((4, more), np.int64), batch.rows
+        assert batch.group is not None, "a chain of groups is fed by an operator that knows groups"
+        group, lo, hi, said = batch.group, batch.lo, batch.hi, self._said
+        said.grow(int(group.max()) + 1)
+        taken = int(np.count_nonzero(batch.weight < 0))
+        count = 0
+        if taken:
+            total, longest = self._reserve(group[:taken])
+            records = np.empty((5, 2 * taken + total), np.int64)
+            rest = np.empty((longest + 2 * taken, 2), np.int64)
+            count, said.end, missing = kernel.take_back(
+                group[:taken], lo[:taken], hi[:taken], said.place, said.pool, said.end, self.cti, records, rest
+            )
+            if missing >= 0:
+                raise EverwhenError("the output takes back what it never said: please report this as a defect")
+        if taken < n:
+            self._reserve(group[taken:])
+            said.end = kernel.keep(
+                group[taken:], lo[taken:], hi[taken:], said.place, said.pool, said.end, self.cti, promise
+            )
+        self._tidy()
+        head = np.zeros((4, count + n - taken + more), np.int64)
+        head[1, count : count + n - taken] = lo[taken:]
+        head[2, count : count + n - taken] = hi[taken:]
+        if not taken:
+            return head, batch.rows
+        head[:, :count] = records[:4, :count]
+        return head, np.concatenate([batch.rows[records[4, :count]], batch.rows[taken:]])
+
+    def _reserve(self, group: np.ndarray) -> tuple[int, int]:
+        """Make room for a record more per segment.  Returns how many records these groups have, in all and at most."""
+        room, total, longest = needed(self._said.place, *kernel.stretches(group))
+        self._said.reserve(room)
+        return total, longest
+
+    def _tidy(self, force: bool = False) -> None:
+        if force or self._said.crowded:
+            kernel.forget(self._said.place, self._said.pool, self.cti)
+            self._said.tidy()
+
+    def state_size(self) -> StateSize:
+        """Events that can still be named."""
+        return StateSize(int((self._said.records[:, kernel.VE] > self.cti).sum()), self._said.nbytes)
+
+    def snapshot(self) -> dict[str, Any]:
+        self._tidy(force=True)
+        groups = np.flatnonzero(self._said.place[:, LENGTH])
+        said, offsets = self._said.gather(groups)
+        return {"cti": self.cti, "groups": groups, "said": said, "offsets": offsets}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.cti = state["cti"]
+        self._said.put(state["groups"], state["offsets"], state["said"])
