@@ -8,6 +8,7 @@ end.
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
@@ -15,8 +16,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
@@ -25,8 +27,7 @@ from rich.live import Live
 from everwhen.api import Stream
 from everwhen.connectors.nexmark import queries as nexmark
 from everwhen.connectors.nexmark.generator import STREAMS, generate
-from everwhen.demo_local import CONFIG as LOCAL_CONFIG
-from everwhen.demo_local import TITLES
+from everwhen.demo_local import CONFIG, TITLES
 from everwhen.demo_results import Results
 from everwhen.demo_view import DemoView, InputView, PartView, progress_line, render, summary
 from everwhen.errors import EverwhenError
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 RATE: Final = 5_000  # events per second, of all four streams
 EPOCH_ROWS: Final = 3 * RATE  # at most so many in an epoch
-CONFIG: Final = replace(LOCAL_CONFIG, rate=RATE)
 DEPTH: Final = 4
 FRAME_SECONDS: Final = 0.25
 RATE_SECONDS: Final = 5.0  # the rate shown is the average over so many seconds
@@ -81,11 +81,15 @@ class Launch:
     place: str = ""
     closed: bool = False
     _lock: Any = field(default_factory=threading.Lock)
+    _thread: threading.Thread | None = None
+    _others: frozenset[int] = frozenset()
 
     def begin(self) -> None:
         """Returns at once."""
         self.words = "Starting Spark, which takes about ten seconds"
-        threading.Thread(target=self._run, name="everwhen-launch", daemon=True).start()
+        self._others = _children()
+        self._thread = threading.Thread(target=self._run, name="everwhen-launch", daemon=True)
+        self._thread.start()
 
     def _run(self) -> None:
         queries = demo_queries()
@@ -126,7 +130,7 @@ class Launch:
         """Compiled kernels are kept on disk, where Spark's workers find them."""
         try:
             runtime = LocalRuntime(dict(queries), emit="current")
-            for batches in generate(replace(CONFIG, rate=1_000), WARM_UP_EVENTS, epoch=WARM_UP_EVENTS // 4):
+            for batches in generate(CONFIG, WARM_UP_EVENTS, epoch=WARM_UP_EVENTS // 4):
                 if self.closed:
                     return
                 runtime.push(batches)
@@ -141,8 +145,22 @@ class Launch:
             self.handle.stop()
         if self.spark is not None:
             self.spark.stop()
+        elif self._thread is not None:
+            # PySpark knows its JVM only once that is up.  Left alone it would end by itself, but not without a word.
+            for process in _children() - self._others:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGTERM)
+            self._thread.join(5.0)
         if self.place:
             shutil.rmtree(self.place, ignore_errors=True)
+
+
+def _children() -> frozenset[int]:
+    """The processes that this one has started, where the system tells."""
+    listings = Path("/proc/self/task").glob("*/children")
+    with suppress(OSError):
+        return frozenset(int(process) for listing in listings for process in listing.read_text().split())
+    return frozenset()
 
 
 # -- the run -------------------------------------------------------------------------------------------------------
@@ -332,15 +350,17 @@ def _failed(console: Console, error: BaseException, running: bool) -> int:
 
 @contextmanager
 def _interrupted(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C sets the event and does nothing else, so that it can come at any moment, also twice."""
+    """Ctrl-C, or being asked to end, sets the event and does nothing else: it can come at any moment, also twice."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, lambda number, frame: stop.set())
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(one, lambda number, frame: stop.set()) for one in signals]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for one, handler in zip(signals, before, strict=True):
+            signal.signal(one, handler)
 
 
 @contextmanager

@@ -1,9 +1,11 @@
-"""The program that `test_exactly_once` kills: two queries, each in two stages with state, into Parquet and PostgreSQL.
+"""The program that `test_exactly_once` kills: two queries over two stages with state, into Parquet and PostgreSQL.
 
 It is run as `python -c "from fault_driver import main; main()" <directory> <conninfo>` and ends when all epochs that
 lie in `<directory>/S` are done.  Faults are files `<directory>/faults/<epoch>.<point>` with the word `raise` or `kill`
 in them: whoever comes to the point in that epoch renames the file and then fails, so each fault strikes once.  `raise`
 is an error that nobody expects, `kill` is SIGKILL for the process that is there: a Python worker or the driver.
+
+`Driver` is the other side: it starts the program again and again until it ends well, and kills it from outside.
 """
 
 from __future__ import annotations
@@ -11,8 +13,12 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -150,3 +156,124 @@ def main() -> None:
     )
     handle.await_termination()
     spark.stop()
+
+
+# -- who starts it, and ends it ----------------------------------------------------------------------------------------
+
+HERE = Path(__file__).parent
+SOURCES = HERE.parents[1] / "src"
+PATIENCE = 600.0
+"""Seconds after which a life is given up; a driver takes 15 seconds to start, and a minute on a busy machine."""
+
+
+@dataclass
+class Faults:
+    """What is planned: files for the points inside, and what is done from outside at a moment of an epoch."""
+
+    folder: Path
+    outside: list[tuple[int, float, str]] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+
+    def plan(self, epoch: int, point: str, act: str) -> None:
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / f"{epoch}.{point}").write_text(act)
+
+    @property
+    def struck(self) -> list[str]:
+        """Every fault that has happened, those from outside last."""
+        return sorted(path.name.removesuffix(".struck") for path in self.folder.glob("*.struck")) + self.done
+
+
+@dataclass
+class Driver:
+    """The driver program, started again until it has done everything."""
+
+    place: Path
+    database: str
+    faults: Faults
+    rng: random.Random
+    lives: list[int] = field(default_factory=list)
+    """How each life ended."""
+
+    def run(self, lives: int) -> None:
+        """Until a life ends well; at most so many of them."""
+        while not self.lives or self.lives[-1] != 0:
+            assert len(self.lives) < lives, f"driver ended {self.lives}: {self.said()}"
+            process = self._start()
+            try:
+                self._watch(process, time.monotonic() + PATIENCE)
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                self.lives.append(process.wait())
+
+    def said(self) -> str:
+        return (self.place / "driver.log").read_text()[-4000:]
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        paths = os.pathsep.join([str(SOURCES), str(HERE)])
+        program = "from fault_driver import main; main()"
+        with (self.place / "driver.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-c", program, str(self.place), self.database],
+                env=os.environ | {"PYTHONPATH": paths},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # its Java is in the same group; Python workers make one of their own
+            )
+
+    def _watch(self, process: subprocess.Popen[bytes], until: float) -> None:
+        while process.poll() is None:
+            assert time.monotonic() < until, self.said()
+            time.sleep(0.02)
+            if not self.faults.outside or self._epoch() < self.faults.outside[0][0]:
+                continue
+            _, moment, whom = self.faults.outside[0]
+            time.sleep(moment)
+            if whom == "driver":
+                os.killpg(process.pid, signal.SIGKILL)
+            elif not self._kill_worker(process.pid):
+                continue
+            self.faults.done.append(f"{self._epoch()}.{whom}")
+            del self.faults.outside[0]
+
+    def _epoch(self) -> int:
+        """The epoch under way, or the last one."""
+        folder = self.place / "checkpoint" / "everwhen" / "epochs"
+        return max((int(path.stem) for path in folder.glob("*.begun")), default=-1)
+
+    def _kill_worker(self, driver: int) -> bool:
+        """Kill one of the driver's Python workers: those that the daemon among its descendants has forked."""
+        daemons = [pid for pid in descendants(driver) if b"pyspark.daemon" in command(pid)]
+        workers = [pid for pid in daemons if parent(pid) in daemons]
+        if not workers:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(self.rng.choice(workers), signal.SIGKILL)
+        return True
+
+
+def parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def descendants(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            children.setdefault(parent(int(entry.name)), []).append(int(entry.name))
+    found, waiting = [], [pid]
+    while waiting:
+        found.append(waiting.pop())
+        waiting += children.get(found[-1], [])
+    return found[1:]

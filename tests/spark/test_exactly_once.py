@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
-import time
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import fault_driver
 import pyarrow as pa
 import pytest
-from fault_driver import IN_TASKS, SCHEMA, epochs, queries
+from fault_driver import IN_TASKS, PATIENCE, SCHEMA, SNAPSHOT_EVERY, Driver, Faults, epochs, queries
 from pyspark.sql import SparkSession
 from spark_epochs import read_epochs, write_epochs
 
@@ -40,11 +34,6 @@ from everwhen.runtime.spark.start import start
 from everwhen.runtime.spark.store import BucketStore
 from everwhen.runtime.spark.task import StageTask
 from everwhen.testing import assert_same_history, assert_valid
-
-HERE = Path(__file__).parent
-SOURCES = HERE.parents[1] / "src"
-PATIENCE = 900.0
-"""Seconds after which a run is given up; a driver takes 15 seconds to start, and a minute on a busy machine."""
 
 
 def answers(batches: list[ElementBatch]) -> list[dict[str, ElementBatch]]:
@@ -71,120 +60,6 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.cleanup()
 
 
-@dataclass
-class Faults:
-    """What is planned: files for the points inside, and what is done from outside at a moment of an epoch."""
-
-    folder: Path
-    outside: list[tuple[int, float, str]] = field(default_factory=list)
-    done: list[str] = field(default_factory=list)
-
-    def plan(self, epoch: int, point: str, act: str) -> None:
-        self.folder.mkdir(exist_ok=True)
-        (self.folder / f"{epoch}.{point}").write_text(act)
-
-    @property
-    def struck(self) -> list[str]:
-        """Every fault that has happened, those from outside last."""
-        return sorted(path.name.removesuffix(".struck") for path in self.folder.glob("*.struck")) + self.done
-
-
-@dataclass
-class Driver:
-    """The driver program, started again until it has done everything."""
-
-    place: Path
-    database: str
-    faults: Faults
-    rng: random.Random
-    lives: list[int] = field(default_factory=list)
-    """How each life ended."""
-
-    def run(self, lives: int) -> None:
-        """Until a life ends well; at most so many of them."""
-        until = time.monotonic() + PATIENCE
-        while not self.lives or self.lives[-1] != 0:
-            assert len(self.lives) < lives, f"driver ended {self.lives}: {self.said()}"
-            process = self._start()
-            try:
-                self._watch(process, until)
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                self.lives.append(process.wait())
-
-    def said(self) -> str:
-        return (self.place / "driver.log").read_text()[-4000:]
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        paths = os.pathsep.join([str(SOURCES), str(HERE)])
-        program = "from fault_driver import main; main()"
-        with (self.place / "driver.log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-c", program, str(self.place), self.database],
-                env=os.environ | {"PYTHONPATH": paths},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # its Java is in the same group; Python workers make one of their own
-            )
-
-    def _watch(self, process: subprocess.Popen[bytes], until: float) -> None:
-        while process.poll() is None:
-            assert time.monotonic() < until, self.said()
-            time.sleep(0.02)
-            if not self.faults.outside or self._epoch() < self.faults.outside[0][0]:
-                continue
-            _, moment, whom = self.faults.outside[0]
-            time.sleep(moment)
-            if whom == "driver":
-                os.killpg(process.pid, signal.SIGKILL)
-            elif not self._kill_worker(process.pid):
-                continue
-            self.faults.done.append(f"{self._epoch()}.{whom}")
-            del self.faults.outside[0]
-
-    def _epoch(self) -> int:
-        """The epoch under way, or the last one."""
-        folder = self.place / "checkpoint" / "everwhen" / "epochs"
-        return max((int(path.stem) for path in folder.glob("*.begun")), default=-1)
-
-    def _kill_worker(self, driver: int) -> bool:
-        """Kill one of the driver's Python workers: those that the daemon among its descendants has forked."""
-        daemons = [pid for pid in descendants(driver) if b"pyspark.daemon" in command(pid)]
-        workers = [pid for pid in daemons if parent(pid) in daemons]
-        if not workers:
-            return False
-        with suppress(ProcessLookupError):
-            os.kill(self.rng.choice(workers), signal.SIGKILL)
-        return True
-
-
-def parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def descendants(pid: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            children.setdefault(parent(int(entry.name)), []).append(int(entry.name))
-    found, waiting = [], [pid]
-    while waiting:
-        found.append(waiting.pop())
-        waiting += children.get(found[-1], [])
-    return found[1:]
-
-
 def killed_and_restarted(place: Path, database: str, seed: int, count: int, rounds: int) -> Driver:
     """A run of so many epochs with, in each round, six faults in tasks, four ends of the driver and two of workers."""
     rng = random.Random(seed)
@@ -194,7 +69,7 @@ def killed_and_restarted(place: Path, database: str, seed: int, count: int, roun
     moments = range(1, count - 1)
     for turn in range(rounds):
         for point in IN_TASKS:
-            fitting = [e for e in moments if "snapshot" not in point or e % fault_driver.SNAPSHOT_EVERY != 1]
+            fitting = [e for e in moments if "snapshot" not in point or e % SNAPSHOT_EVERY != 1]
             faults.plan(rng.choice(fitting), point, ("raise", "kill")[turn % 2])
         for point in ("before_manifest", "between_sinks", "after_sinks", "after_job")[turn % 2 :: 2]:
             faults.plan(rng.choice(moments), point, "raise" if point == "after_job" else "kill")
@@ -203,20 +78,20 @@ def killed_and_restarted(place: Path, database: str, seed: int, count: int, roun
     faults.outside.sort()
     driver = Driver(place, database, faults, rng)
     driver.run(6 * rounds + 2)
-    expected = answers(batches)
-    check_changelog(place, batches, expected)
-    check_table(database, expected)
+    check_changelog(place, batches, "highest")
+    check_table(database, batches)
     return driver
 
 
-def check_changelog(place: Path, batches: list[ElementBatch], expected: list[dict[str, ElementBatch]]) -> None:
+def check_changelog(place: Path, batches: list[ElementBatch], name: str) -> None:
     """The changelog has every epoch once, and after each of them it says what a run without faults says."""
+    expected = [answer[name] for answer in answers(batches)]
     manifests = sorted((place / "changelog" / "_epochs").iterdir(), key=lambda path: int(path.stem))
     assert [json.loads(path.read_text())["epoch"] for path in manifests] == list(range(len(expected)))
     found = list(read_changelog(place / "changelog"))
     assert_valid(found)
     assert list(found[-1].elements())[-1] == ew.Cti(ew.INF)
-    assert_same_history(history(found, "highest"), history([answer["highest"] for answer in expected], "highest"))
+    assert_same_history(history(found, name), history(expected, name))
     so_far: list[ElementBatch] = []
     now = NEVER
     for epoch, manifest in enumerate(manifests):
@@ -224,16 +99,17 @@ def check_changelog(place: Path, batches: list[ElementBatch], expected: list[dic
         so_far += found[:parts]
         del found[:parts]
         now = max([now, *batches[epoch].vs[batches[epoch].op == INSERT].tolist()])
-        answer, right = history(so_far, "highest"), history([a["highest"] for a in expected[: epoch + 1]], "highest")
+        answer, right = history(so_far, name), history(expected[: epoch + 1], name)
         for t in range(now - 15, now + 1):  # what is said of later instants is a matter of how stages are cut
             assert answer.snapshot(t) == right.snapshot(t), (epoch, t)
 
 
-def check_table(database: str, expected: list[dict[str, ElementBatch]]) -> None:
+def check_table(database: str, batches: list[ElementBatch]) -> None:
+    """The table is at the last epoch, and says what a run without faults says."""
     import psycopg
 
     with psycopg.connect(database) as client:
-        assert client.execute("SELECT epoch FROM everwhen_epochs").fetchall() == [(len(expected) - 1,)]
+        assert client.execute("SELECT epoch FROM everwhen_epochs").fetchall() == [(len(batches) - 1,)]
         columns = "valid_from, valid_to, multiplicity, total, keys, events"
         rows = client.execute(f"SELECT {columns} FROM alike_history").fetchall()
         client.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
@@ -242,8 +118,8 @@ def check_table(database: str, expected: list[dict[str, ElementBatch]]) -> None:
         for start, end, times, total, keys, n in rows
         for _ in range(times)
     ]
-    answer = history([answer["alike"] for answer in expected], "alike")
-    assert_same_history(History.of(events, queries()["alike"].schema), answer)
+    expected = history([answer["alike"] for answer in answers(batches)], "alike")
+    assert_same_history(History.of(events, expected.schema), expected)
 
 
 def test_killed_at_any_moment_and_restarted(tmp_path: Path, database: str) -> None:
@@ -267,7 +143,7 @@ FIRST, ALL = 6, 9
 
 def go_on(spark: SparkSession, place: Path) -> Handle:
     handle = start(
-        queries()["highest"],
+        queries()["alike"],
         {"S": read_epochs(spark, place / "S", SCHEMA)},
         sink=ChangelogSink(place / "changelog"),
         checkpoint=place / "checkpoint",
@@ -289,8 +165,8 @@ def half_done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture
-def more(half_done: Path, tmp_path: Path) -> Path:
-    """A copy of it with all its input: where it lies is part of Spark's checkpoint, so the copy takes its place."""
+def more(half_done: Path, tmp_path: Path) -> Iterator[Path]:
+    """The same with all its input, for one test: a copy takes its place afterwards, since Spark remembers paths."""
     kept = tmp_path / "kept"
     shutil.copytree(half_done, kept)
     write_epochs(half_done / "S", epochs(ALL, 7)[FIRST:], FIRST)
@@ -312,7 +188,7 @@ def cut_short(path: Path) -> None:
 
 
 def check_answer(place: Path) -> None:
-    check_changelog(place, epochs(ALL, 7), answers(epochs(ALL, 7)))
+    check_changelog(place, epochs(ALL, 7), "alike")
 
 
 def test_a_truncated_snapshot_is_rebuilt_from_the_one_before(spark: SparkSession, more: Path) -> None:

@@ -3,8 +3,8 @@
     <checkpoint>/everwhen/late/<source>/epoch=<n>/*.parquet
 
 A source with `late="drop"` leaves out a row that changes something before what the source had promised; a source with
-`late="adjust"` moves what it can and leaves out the rest.  No row goes without a trace: those left out stand here, with
-their times and the columns that the query reads.
+`late="adjust"` moves what it can and leaves out the rest.  Those left out stand here, with their times and the columns
+that the query reads.  An adjust in time of an event that was left out is itself left out, and only counted.
 """
 
 from __future__ import annotations
