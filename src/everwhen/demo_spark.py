@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +27,8 @@ from rich.live import Live
 from everwhen.api import Stream
 from everwhen.connectors.nexmark import queries as nexmark
 from everwhen.connectors.nexmark.generator import STREAMS, generate
-from everwhen.demo_local import CONFIG, TITLES
+from everwhen.demo_local import CONFIG as LOCAL_CONFIG
+from everwhen.demo_local import TITLES
 from everwhen.demo_results import Results
 from everwhen.demo_view import DemoView, InputView, PartView, progress_line, render, summary
 from everwhen.errors import EverwhenError
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
     from everwhen.spark import EpochReport, Handle
 
 RATE: Final = 5_000  # events per second, of all four streams
-EPOCH_ROWS: Final = 3 * RATE  # at most so many in an epoch
+EPOCH_ROWS: Final = 2 * RATE  # at most so many in an epoch
+CONFIG: Final = replace(LOCAL_CONFIG, auction_length=8_000)
 DEPTH: Final = 4
 FRAME_SECONDS: Final = 0.25
 RATE_SECONDS: Final = 5.0  # the rate shown is the average over so many seconds

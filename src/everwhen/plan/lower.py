@@ -44,6 +44,7 @@ from everwhen.operators.linear import (
 )
 from everwhen.operators.net import NetOperator
 from everwhen.operators.rows import RowsOperator
+from everwhen.plan.properties import ahead, disjoint, grouped, one_row_per_group, settled
 
 Form = Literal["segments", "events"]
 _MIRROR: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -102,14 +103,16 @@ def lower(
     emit: Emit,
     pool: Pool | None = None,
     handed: Mapping[str, n.Node] | None = None,
+    facing: frozenset[str] = frozenset(),
 ) -> PhysicalPlan:
     """Operators for named queries; nodes that queries share are computed once.
 
-    `handed` are nodes whose changes another stage takes: whole events where the node keeps them, else segments.
+    `handed` are nodes whose changes another stage takes: whole events where the node keeps them, else segments; those
+    named in `facing` meet nothing but a sink there.
     """
     lowering = _Lowering(emit, pool or Pool())
     sinks = tuple(lowering.sink(name, node) for name, node in queries.items())
-    given = tuple(lowering.hand(name, node) for name, node in (handed or {}).items())
+    given = tuple(lowering.hand(name, node, name in facing) for name, node in (handed or {}).items())
     return PhysicalPlan(lowering.pool, lowering.sources, lowering.codecs, tuple(lowering.operators), sinks, given)
 
 
@@ -131,23 +134,24 @@ class _Lowering:
             if isinstance(node, n.Coalesce):
                 return Sink(name, self.lower(node, "events"), EventChain(codec))
             port = self.lower(node, "segments", top=True)
-            if not _settled(node):
+            if not settled(node):
                 port = self.place("hold", HoldOperator(codec), port)
             return Sink(name, port, self._chain(node, codec, ordered=True))
         if node.keeps_events:
             return Sink(name, self.lower(node, "events"), EventChain(codec))
         # groups end at different times, so only a single one can be said in order
-        chain = self._chain(node, codec, ordered=not _grouped(node))
+        chain = self._chain(node, codec, ordered=not grouped(node))
         port = self.lower(node, "segments", top=True)
-        if self.emit is Emit.ENDED and _ahead(node):
+        if self.emit is Emit.ENDED and ahead(node):
             port = self.place("in order", InOrderOperator(codec), port)
         return Sink(name, port, chain)
 
-    def hand(self, name: str, node: n.Node) -> Handed:
-        return Handed(name, self.lower(node, "events" if node.keeps_events else "segments"), self.codec(node.schema))
+    def hand(self, name: str, node: n.Node, top: bool) -> Handed:
+        port = self.lower(node, "events") if node.keeps_events else self.lower(node, "segments", top)
+        return Handed(name, port, self.codec(node.schema))
 
     def _chain(self, node: n.Node, codec: RowCodec, ordered: bool) -> Chain | GroupChain:
-        return GroupChain(codec, ordered) if _one_row_per_group(node) else Chain(codec, _disjoint(node), ordered)
+        return GroupChain(codec, ordered) if one_row_per_group(node) else Chain(codec, disjoint(node), ordered)
 
     def codec(self, schema: Schema) -> RowCodec:
         return RowCodec(schema, self.pool)
@@ -393,63 +397,3 @@ def _renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
     if isinstance(expr, Column):
         return col(names[expr.name])
     return expr.rebuild([_renamed(operand, names) for operand in expr.operands]) if expr.operands else expr
-
-
-def _disjoint(node: n.Node) -> bool:
-    """Whether within a step no two segments of a row overlap."""
-    match node:
-        case n.Aggregate() | n.Distinct() | n.SetOperation():
-            return True
-        case n.RelationToStream(_, kind):
-            return kind != "rstream"
-        case n.Filter(input):
-            return _disjoint(input)
-    return False
-
-
-def _one_row_per_group(node: n.Node) -> bool:
-    """Whether the node's operator says which group a segment belongs to, and a group has one row at any instant."""
-    match node:
-        case n.Aggregate():
-            return True
-        case n.Filter(input):
-            return _one_row_per_group(input)
-    return False
-
-
-def _grouped(node: n.Node) -> bool:
-    """Whether the node's answer is made of groups that each have their own pieces."""
-    match node:
-        case n.Aggregate(_, keys):
-            return bool(keys)
-        case n.Distinct() | n.SetOperation():
-            return True
-        case n.Join(kind="inner"):
-            return True
-        case n.Filter(input) | n.Map(input):
-            return _grouped(input)
-    return False
-
-
-def _ahead(node: n.Node) -> bool:
-    """Whether an event has pieces that start later than itself, so that saying them at once would break the order."""
-    match node:
-        case n.TimeWindow(_, size, _):
-            return size > 1
-        case n.Split(_, length):
-            return length > 1
-        case n.Filter(input) | n.Map(input) | n.Granularity(input):
-            return _ahead(input)
-    return False
-
-
-def _settled(node: n.Node) -> bool:
-    """Whether, emitting `final`, the node says only what is settled, cut at its promise."""
-    match node:
-        case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RelationToStream():
-            return True
-        case n.Filter(input) | n.Map(input):
-            return _settled(input)
-        case n.Split(_, length):
-            return length == 1
-    return False

@@ -80,6 +80,8 @@ class Stage:
     inputs: tuple[StreamIn, ...]
     handed: Mapping[str, n.Node]
     queries: Mapping[str, n.Node]
+    facing: frozenset[str] = frozenset()
+    """Streams handed on that meet nothing but filters, projections and sinks."""
 
 
 @dataclass(frozen=True)
@@ -152,9 +154,12 @@ class _Cutter:
 
     def plan(self, last: int, answers: Mapping[str, n.Node]) -> StagePlan:
         stages = []
+        facing = _facing(list(answers.values()))
         for level in range(1, last + 1):
             inputs = tuple(stream for at, stream in self.streams if at == level)
-            stages.append(Stage(level, inputs, self.handed.get(level, {}), answers if level == last else {}))
+            ready = answers if level == last else {}
+            near = facing if level == last - 1 else frozenset()
+            stages.append(Stage(level, inputs, self.handed.get(level, {}), ready, near))
         return StagePlan(tuple(stages))
 
     # -- parts --------------------------------------------------------------------------------------------------
@@ -383,6 +388,20 @@ def _renamed(want: _Want, left: n.Node, right: n.Node) -> _Want:
             names = tuple(right.schema.names[left.schema.index(c)] for c in columns)
             return type(want)(names)
     return want
+
+
+def _facing(answers: list[n.Node]) -> frozenset[str]:
+    """The exchanges that lead to nothing but sinks, by name."""
+    near: set[int] = set()
+    waiting = list(answers)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, n.Exchange | n.Filter | n.Map | n.Union):
+            near.add(id(node))
+            waiting += node.inputs
+    found = {node.name: node for node in n.walk(*answers) if isinstance(node, n.Exchange) and id(node) in near}
+    users = [user for user in n.walk(*answers) if id(user) not in near]
+    return frozenset(name for name, node in found.items() if not any(node in user.inputs for user in users))
 
 
 def _rebuilt(node: n.Node, *inputs: n.Node) -> n.Node:

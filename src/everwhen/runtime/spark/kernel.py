@@ -71,7 +71,7 @@ class StageKernel:
 
     def __init__(self, stage: Stage, emit: Emit, lenient: frozenset[str] = frozenset()) -> None:
         self.stage = stage
-        self.plan = lower(stage.queries, emit, handed=stage.handed)
+        self.plan = lower(stage.queries, emit, handed=stage.handed, facing=stage.facing)
         self.graph = Graph(self.plan)
         self.tau = NEVER
         self.cti = {s.feed.source.name: NEVER for s in stage.inputs if s.feed is not None}

@@ -1,0 +1,68 @@
+"""Properties of what a node says, which choose how its answer is brought out.
+
+Each is derived from the node alone, and False is always safe: it costs work, not correctness.
+"""
+
+from __future__ import annotations
+
+from everwhen.algebra import nodes as n
+
+
+def disjoint(node: n.Node) -> bool:
+    """Whether within a step no two segments of a row overlap."""
+    match node:
+        case n.Aggregate() | n.Distinct() | n.SetOperation():
+            return True
+        case n.RelationToStream(_, kind):
+            return kind != "rstream"
+        case n.Filter(input):
+            return disjoint(input)
+    return False
+
+
+def one_row_per_group(node: n.Node) -> bool:
+    """Whether the node's operator says which group a segment belongs to, and a group has one row at any instant."""
+    match node:
+        case n.Aggregate():
+            return True
+        case n.Filter(input):
+            return one_row_per_group(input)
+    return False
+
+
+def grouped(node: n.Node) -> bool:
+    """Whether the node's answer is made of groups that each have their own pieces."""
+    match node:
+        case n.Aggregate(_, keys):
+            return bool(keys)
+        case n.Distinct() | n.SetOperation():
+            return True
+        case n.Join(kind="inner"):
+            return True
+        case n.Filter(input) | n.Map(input):
+            return grouped(input)
+    return False
+
+
+def ahead(node: n.Node) -> bool:
+    """Whether an event has pieces that start later than itself, so that saying them at once would break the order."""
+    match node:
+        case n.TimeWindow(_, size, _):
+            return size > 1
+        case n.Split(_, length):
+            return length > 1
+        case n.Filter(input) | n.Map(input) | n.Granularity(input):
+            return ahead(input)
+    return False
+
+
+def settled(node: n.Node) -> bool:
+    """Whether, emitting `final`, the node says only what is settled, cut at its promise."""
+    match node:
+        case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RelationToStream():
+            return True
+        case n.Filter(input) | n.Map(input):
+            return settled(input)
+        case n.Split(_, length):
+            return length == 1
+    return False
