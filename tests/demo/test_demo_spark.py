@@ -25,7 +25,7 @@ from everwhen.model.element import Adjust, Cti, Insert
 from everwhen.model.elements import ElementBatch, batch_of
 from everwhen.model.time import INF, NEVER
 
-ITEM = {"itemID": 7, "bid_price": 2.5}
+ITEM = {"sellerID": 7, "price": 2.5}
 
 
 def note(stage: int, bucket: int, rows: int) -> dict[str, Any]:
@@ -42,20 +42,20 @@ def report(epoch: int, tau: int, bid: int, others: int) -> Any:
 
 
 def batch(*elements: Insert | Adjust | Cti) -> ElementBatch:
-    return batch_of(elements, demo_queries()["q4"].schema)
+    return batch_of(elements, demo_queries()["q7"].schema)
 
 
 def test_an_epoch_counts_when_its_report_is_there() -> None:
     demo = SparkDemo(list(demo_queries()))
-    sink = demo.sink("q4")
+    sink = demo.sink("q7")
     sink(0, batch(Insert(0, INF, ITEM)))
     sink(1, batch(Adjust(0, INF, 30, ITEM), Cti(20)))
-    assert not demo.take([]) and demo.view().queries[0].inserts == 0
+    assert not demo.take([]) and demo.view().queries[2].inserts == 0
     assert demo.take([report(0, 50, 10, 40)]) and not demo.take([report(0, 50, 10, 40)])
-    assert demo.view().queries[0].alive == 1
+    assert demo.view().queries[2].alive == 1
     assert demo.take([report(0, 50, 10, 40), report(1, 60, 20, 40)])
     view = demo.view()
-    assert (view.queries[0].corrected, view.queries[0].alive, view.queries[0].final) == (1, 0, 20)
+    assert (view.queries[2].corrected, view.queries[2].alive, view.queries[2].final) == (1, 0, 20)
     bid = view.inputs[-1]
     assert (bid.name, bid.elements, bid.progress, bid.lag, bid.holds) == ("Bid", 200, 20, 40, True)
     assert [one.name for one in view.parts] == ["1 in 2 buckets", "2 in 2 buckets"]
