@@ -50,7 +50,9 @@ class ChangelogSink(EpochSink):
     def __init__(self, path: str | os.PathLike[str], format: str = "parquet") -> None:
         if format not in FORMATS:
             raise QueryError(f"a changelog has no format {format!r}; there are {', '.join(FORMATS)}")
-        self.path = os.fspath(path)
+        text = os.fspath(path)
+        # tasks have other working directories, so a relative path is meant from here
+        self.path = text if "://" in text or text.startswith("file:") else os.path.abspath(os.path.expanduser(text))
         self.format = format
         self._last: int | None = None
 
