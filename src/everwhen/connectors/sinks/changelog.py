@@ -52,7 +52,8 @@ class ChangelogSink(EpochSink):
             raise QueryError(f"a changelog has no format {format!r}; there are {', '.join(FORMATS)}")
         text = os.fspath(path)
         # tasks have other working directories, so a relative path is meant from here
-        self.path = text if "://" in text or text.startswith("file:") else os.path.abspath(os.path.expanduser(text))
+        named = not text or "://" in text or text.startswith("file:")
+        self.path = text if named else os.path.abspath(os.path.expanduser(text))
         self.format = format
         self._last: int | None = None
 
