@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from parity_plans import FINITE, PLANS
 from pyspark.sql import SparkSession
@@ -19,6 +21,7 @@ from everwhen.model.elements import ElementBatch, batch_of
 from everwhen.model.history import History
 from everwhen.model.schema import Schema
 from everwhen.reference.evaluation import evaluate
+from everwhen.runtime.spark.source import Disorder, SparkSource
 from everwhen.runtime.spark.start import start
 from everwhen.testing import assert_valid, reorder
 
@@ -77,3 +80,58 @@ def test_spark_answers_as_the_oracle_does(spark: SparkSession, tmp_path: Path, a
         found = History.of(out, query.schema)
         for t in range(-6, 45):
             assert rounded(found.snapshot(t)) == rounded(oracle.at(t)), (name, t)
+
+
+MERGED = {
+    "tumbling": lambda s: s.range(6, slide=6).group_by("k").agg(t=ew.sum("x"), a=ew.avg("x"), n=ew.count()),
+    "sliding": lambda s: s.range(9, slide=2).group_by("k").agg(lo=ew.min("x"), hi=ew.max("x"), c=ew.count("x")),
+    "unkeyed": lambda s: s.where(ew.col("x") != 2).range(5).aggregate(t=ew.sum("x"), n=ew.count()),
+}
+
+
+@pytest.mark.parametrize("late", ["error", "drop"])
+@pytest.mark.parametrize("name", MERGED)
+def test_rows_that_are_merged_early_give_the_same_answer(
+    spark: SparkSession, tmp_path: Path, name: str, late: str
+) -> None:
+    """Inserts of one tick: rows of one group and lifetime cross as one, and progress comes from the same pass."""
+    rng = random.Random(name)
+    rows = [(vs, rng.choice(["a", "b", None]), rng.choice([0, 1, 2, 3, None])) for vs in range(40) for _ in range(3)]
+    rows.sort(key=lambda row: row[0] + rng.randrange(0, 7))
+    bounds = [0, 40, 80, 120]
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for at, (a, b) in enumerate(itertools.pairwise(bounds)):
+        chunk = rows[a:b] + ([(1, "a", 1)] if late == "drop" and at == 2 else [])
+        table = pa.table({n: [row[i] for row in chunk] for i, n in enumerate(("vs", "k", "x"))})
+        pq.write_table(table, folder / f"{at}.parquet")
+        os.utime(folder / f"{at}.parquet", (1_700_000_000 + at,) * 2)
+    frame = (
+        spark.readStream.schema("vs bigint, k string, x bigint").option("maxFilesPerTrigger", 1).parquet(str(folder))
+    )
+    query = MERGED[name](ew.source("S", SCHEMA))
+    sink = MemorySink()
+    handle = start(
+        query,
+        {"S": frame},
+        sink=sink,
+        checkpoint=tmp_path / "checkpoint",
+        sources={"S": SparkSource("vs", progress=Disorder(7), late=late)},
+        trigger="available",
+        buckets=2,
+    )
+    assert "merged" in handle.explain()
+    handle.await_termination(300)
+    history = History.of([ew.Insert(vs, vs + 1, {"k": k, "x": x}) for vs, k, x in rows], SCHEMA)
+    oracle = evaluate(query.node, {"S": history})
+    out = list(sink.elements())
+    assert_valid(out)
+    found = History.of(out, query.schema)
+    final = handle.progress.answered["out"]
+    assert final >= 30
+    for t in range(-3, final):
+        assert rounded(found.snapshot(t)) == rounded(oracle.at(t)), t
+    if late == "drop":
+        assert sum(report.late.get("S", 0) for report in handle.recent) == 1
+        kept = spark.read.parquet(handle.late_rows("S")).collect()
+        assert [row["vs"] for row in kept] == [1]

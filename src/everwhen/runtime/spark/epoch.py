@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +34,7 @@ from everwhen.runtime.spark.feeds import Cutoff, bucketed, fed_rows
 from everwhen.runtime.spark.journal import Journal, Known
 from everwhen.runtime.spark.late import LateRows
 from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, slots
+from everwhen.runtime.spark.one_pass import OnePass
 from everwhen.runtime.spark.progress import WRONG, explanation
 from everwhen.runtime.spark.rows import whole
 from everwhen.runtime.spark.source import ResolvedSource
@@ -108,6 +110,8 @@ class EpochRunner:
         if self.journal.has(epoch) and all(sink.committed() >= epoch for sink in self.sinks.values()):
             return  # only Spark's own commit was missing
         started = time.perf_counter()
+        # stages are few and their sizes known: planning them anew after each exchange costs more than it can gain
+        frame.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
         known = self.journal.known(epoch - 1)
         now = self.clock()
         idle = self.journal.begun(epoch, self._idle(known, now))
@@ -144,6 +148,13 @@ class EpochRunner:
                 "and new sinks"
             )
 
+    @cached_property
+    def _one_pass(self) -> OnePass | None:
+        if not OnePass.fits(self.plan, self.sources):
+            return None
+        layout = Layout.of(stream.schema for stream in self.plan.stages[0].inputs)
+        return OnePass(self.plan, self.sources, layout, self.buckets)
+
     # -- the job ------------------------------------------------------------------------------------------------
 
     def job(
@@ -162,10 +173,13 @@ class EpochRunner:
             if flowing is not None:
                 handed = [stream for stream in stage.inputs if stream.feed is None]
                 frames.append(bucketed(flowing, handed, into, self.buckets))
-            fed = fed_rows(frame, stage, self.plan, into, self.sources, cutoff, self.buckets)
-            if fed is not None:
+            if at == 0 and self._one_pass is not None:
+                fed = self._one_pass.rows(frame, cutoff.promised[0])
                 frames.append(fed.rows)
-                held += [fed.held] if fed.held is not None else []
+                held.append(fed.held)
+            else:
+                rows = fed_rows(frame, stage, self.plan, into, self.sources, cutoff, self.buckets)
+                frames += [rows] if rows is not None else []
             whole = frames[0]
             for more in frames[1:]:
                 whole = whole.unionByName(more)

@@ -24,10 +24,11 @@ from everwhen.errors import QueryError
 from everwhen.model.elements import CTI
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
-from everwhen.plan.stages import Feed, Stage, StagePlan, StreamIn
+from everwhen.plan.stages import Stage, StagePlan, StreamIn
 from everwhen.runtime.spark.expressions import translate
 from everwhen.runtime.spark.layout import Layout, carried, slots
-from everwhen.runtime.spark.progress import STATISTICS, combined, marks, statistics, sync
+from everwhen.runtime.spark.merging import merged
+from everwhen.runtime.spark.progress import marks, statistics, sync
 from everwhen.runtime.spark.source import ResolvedSource, problems
 
 
@@ -117,14 +118,6 @@ def _translated(expr: object, schema: Schema, columns: Mapping[str, Column]) -> 
 # -- the rows of a stage ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Fed:
-    """The rows that a stage gets from sources; `held` is what was kept in memory for them, to be let go afterwards."""
-
-    rows: DataFrame
-    held: DataFrame | None = None
-
-
 def fed_rows(
     frame: DataFrame,
     stage: Stage,
@@ -133,27 +126,13 @@ def fed_rows(
     sources: Mapping[str, ResolvedSource],
     cutoff: Cutoff,
     buckets: int,
-) -> Fed | None:
-    """The rows of a stage's feeds and the progress of their sources; None if it has no feeds.
-
-    Where all rows are merged, one pass gives both: its few rows are held in memory, since Spark would otherwise make
-    the pass once for each.
-    """
-    streams = [stream for stream in stage.inputs if stream.feed is not None]
-    moving = any(sources[source.name].source.late == "adjust" for source in plan.sources)
-    if len(streams) == 1 and len(plan.sources) == 1 and not moving:
-        (stream,) = streams
-        if stream.feed is not None and stream.feed.partial is not None:
-            mine = frame.where(F.col("tag") == stream.tag)
-            held = _merged_with_statistics(mine, stream, stream.feed, cutoff, sources).persist()
-            rows = bucketed(held.where("kept"), [stream], layout, buckets)
-            found = held.withColumn("source", F.lit(0)).groupBy("source").agg(*combined())
-            return Fed(rows.unionByName(bucketed(marks(found, plan, sources, buckets), [], layout, buckets)), held)
+) -> DataFrame | None:
+    """The rows of a stage's feeds and the progress of their sources; None if it has no feeds."""
     own = stage_rows(frame, stage, plan, layout, sources, cutoff, buckets)
     if own is None:
         return None
     found = frame.where("lead").groupBy("source").agg(*statistics(_promised(cutoff)))
-    return Fed(own.unionByName(bucketed(marks(found, plan, sources, buckets), [], layout, buckets)))
+    return own.unionByName(marks(found, plan, sources, layout, buckets))
 
 
 def stage_rows(
@@ -171,15 +150,15 @@ def stage_rows(
         return None
     moved = _on_time(frame.where(F.col("keep") & (F.col("op") < CTI)), plan, sources, cutoff)
     plain = [stream for stream in streams if stream.feed is not None and stream.feed.partial is None]
-    merged = [stream for stream in streams if stream.feed is not None and stream.feed.partial is not None]
+    merging = [stream for stream in streams if stream.feed is not None and stream.feed.partial is not None]
     frames = []
     if plain:
         rows = moved.where(F.col("tag").isin([stream.tag for stream in plain]))
         frames.append(bucketed(_windowed(rows, plain), plain, layout, buckets))
-    for stream in merged:
+    for stream in merging:
         assert stream.feed is not None
         rows = _windowed(moved.where(F.col("tag") == stream.tag), [stream])
-        frames.append(bucketed(_merged(rows, stream, stream.feed), [stream], layout, buckets))
+        frames.append(bucketed(merged(rows, stream, stream.feed), [stream], layout, buckets))
     return reduce(DataFrame.unionByName, frames)
 
 
@@ -212,9 +191,16 @@ def _on_time(frame: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSo
     return frame.drop("vs", "ve", "stays").withColumnsRenamed({"vs_": "vs", "ve_": "ve"})
 
 
-def _windowed(frame: DataFrame, streams: Sequence[StreamIn], keep: Sequence[str] = ()) -> DataFrame:
-    """The four numbers of each row: an element, or the segment that its window makes of it (then perhaps an empty one,
-    which goes unless columns are to be kept)."""
+def _windowed(frame: DataFrame, streams: Sequence[StreamIn]) -> DataFrame:
+    """The four numbers of each row: an element, or the segment that its window makes of it."""
+    gone = ("vs", "ve", "vnew", "op", "source", "lead", "problem", "keep")
+    rows = frame.withColumns(numbers(streams)).drop(*gone)
+    sliding = [s.tag for s in streams if s.feed is not None and s.feed.window is not None and s.feed.window[1] > 1]
+    return rows.where(~F.col("tag").isin(sliding) | (F.col("a") < F.col("b"))) if sliding else rows
+
+
+def numbers(streams: Sequence[StreamIn]) -> dict[str, Column]:
+    """What a row says in the columns a, b, c and w; a window's segment may be an empty one."""
     start, end, weight = F.col("vs"), F.col("ve"), F.col("op").cast("bigint")
     for stream in streams:
         assert stream.feed is not None
@@ -228,78 +214,11 @@ def _windowed(frame: DataFrame, streams: Sequence[StreamIn], keep: Sequence[str]
             if slide > 1:
                 lo = lo + F.pmod(F.lit(-1) - lo, F.lit(slide))
                 hi = hi if size == INF else hi + F.pmod(F.lit(-1) - hi, F.lit(slide))
-        start = F.when(mine, lo).otherwise(start)
-        end = F.when(mine, hi).otherwise(end)
+        only = len(streams) == 1
+        start = lo if only else F.when(mine, lo).otherwise(start)
+        end = hi if only else F.when(mine, hi).otherwise(end)
         weight = F.when(mine, F.lit(1).cast("bigint")).otherwise(weight)
-    numbers = {"a": start, "b": end, "c": F.col("vnew"), "w": weight}
-    gone = {"vs", "ve", "vnew", "op", "source", "lead", "problem", "keep"} - set(keep)
-    rows = frame.withColumns(numbers).drop(*gone)
-    sliding = [s.tag for s in streams if s.feed is not None and s.feed.window is not None and s.feed.window[1] > 1]
-    if not sliding or keep:
-        return rows
-    return rows.where(~F.col("tag").isin(sliding) | (F.col("a") < F.col("b")))
-
-
-def _merged(frame: DataFrame, stream: StreamIn, feed: Feed) -> DataFrame:
-    """Rows of one group and one lifetime as a single row of partial results."""
-    keys, lanes = _partial(feed, F.lit(True))
-    return _lanes_in_place(frame.groupBy("a", "b", *keys).agg(*lanes), stream)
-
-
-def _merged_with_statistics(
-    frame: DataFrame, stream: StreamIn, feed: Feed, cutoff: Cutoff, sources: Mapping[str, ResolvedSource]
-) -> DataFrame:
-    """As `_merged`, together with what has to be known of all rows: those that are not kept form groups apart."""
-    kept = F.col("keep") & (F.col("op") < CTI) & F.col("problem").isNull()
-    if sources[feed.source.name].source.late == "drop":
-        kept = kept & (sync() >= _promised(cutoff))
-    numbered = frame.withColumn("kept", kept)
-    windowed = _windowed(numbered, [stream], ("vs", "ve", "vnew", "op", "problem", "source"))
-    fits = F.col("kept") & (F.col("a") < F.col("b"))
-    keys, lanes = _partial(feed, fits)
-    where = [F.when(fits, F.col(name)).alias(name) for name in "ab"]
-    grouped = windowed.groupBy(fits.alias("kept"), *where, *keys).agg(*lanes, *statistics(_promised(cutoff)))
-    return _lanes_in_place(grouped, stream, ("kept", *STATISTICS))
-
-
-def _partial(feed: Feed, fits: Column) -> tuple[list[Column], list[Column]]:
-    """The keys and the partial results of rows that fit."""
-    assert feed.partial is not None
-    before = dict(zip(feed.node.schema.names, (slot for slot, _ in slots(feed.node.schema)), strict=True))
-    keys = [F.when(fits, F.col(before[key])).alias(f"k{at}") for at, key in enumerate(feed.partial.keys)]
-    lanes: list[Column] = []
-    for lane in feed.partial.lanes:
-        value = F.when(fits, F.col(before[lane.columns[0]]) if lane.columns else F.lit(1))
-        match lane.function:
-            case "count":
-                found = F.count(value)
-            case "sum" if str(feed.node.schema.field(lane.columns[0]).type) in ("float", "double"):
-                found = F.sum(value.cast("double"))
-            case "sum":
-                found = _checked_sum(value.cast("bigint"), lane.columns[0])
-            case "min":
-                found = F.min(value)
-            case _:
-                found = F.max(value)
-        lanes.append(found.alias(f"l{len(lanes)}"))
-    return keys, lanes
-
-
-def _lanes_in_place(grouped: DataFrame, stream: StreamIn, more: Sequence[str] = ()) -> DataFrame:
-    names = [name for name in grouped.columns if name[0] in "kl" and name[1:].isdigit()]
-    payload = [
-        F.col(name).cast(carried(type_)).alias(slot)
-        for name, (slot, type_) in zip(names, slots(stream.schema), strict=True)
-    ]
-    head = [F.lit(stream.tag).alias("tag"), F.col("a"), F.col("b"), F.lit(0).cast("bigint").alias("c")]
-    return grouped.select(*head, F.lit(1).cast("bigint").alias("w"), *payload, *more)
-
-
-def _checked_sum(value: Column, name: str) -> Column:
-    """A sum of integers that fails instead of wrapping around, whatever the session's settings."""
-    total = F.try_sum(value)
-    problem = F.raise_error(F.lit(f"the sum of {name!r} leaves the 64-bit range")).cast("bigint")
-    return F.when(total.isNull() & (F.count(value) > 0), problem).otherwise(total)
+    return {"a": start, "b": end, "c": F.col("vnew"), "w": weight}
 
 
 # -- buckets ------------------------------------------------------------------------------------------------------
@@ -307,7 +226,13 @@ def _checked_sum(value: Column, name: str) -> Column:
 
 def bucketed(frame: DataFrame, streams: Sequence[StreamIn], layout: Layout, buckets: int) -> DataFrame:
     """Rows in the columns of a layout, each with the bucket it goes to; control rows (tag < 0) have theirs already."""
-    where = F.col("bucket") if "bucket" in frame.columns else F.lit(0).cast("int")
+    present = frozenset(frame.columns)
+    return frame.select(*placed(streams, layout, buckets, present))
+
+
+def placed(streams: Sequence[StreamIn], layout: Layout, buckets: int, present: frozenset[str]) -> list[Column]:
+    """The columns of a layout, from rows that have some of them."""
+    where = F.col("bucket") if "bucket" in present else F.lit(0).cast("int")
     for stream in streams:
         if stream.by:
             named = dict(zip(stream.schema.names, slots(stream.schema), strict=True))
@@ -319,13 +244,12 @@ def bucketed(frame: DataFrame, streams: Sequence[StreamIn], layout: Layout, buck
     if copied:
         every = F.sequence(F.lit(0), F.lit(buckets - 1))
         where = F.explode(F.when(F.col("tag").isin(copied), every).otherwise(F.array(where)))
-    present = set(frame.columns)
     rest = [
         (F.col(name) if name in present else F.lit(None).cast(carried(type_))).alias(name)
         for name, type_ in layout.columns
         if name != "bucket"
     ]
-    return frame.select(where.alias("bucket"), *rest)
+    return [where.alias("bucket"), *rest]
 
 
 def _hashable(slot: str, type_: object) -> Column:

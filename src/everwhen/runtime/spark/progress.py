@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from everwhen.model.elements import ADJUST, CTI, INSERT
 from everwhen.model.time import NEVER
 from everwhen.plan.stages import StagePlan
-from everwhen.runtime.spark.layout import LATE, SOURCE
+from everwhen.runtime.spark.layout import LATE, SOURCE, Layout, carried
 from everwhen.runtime.spark.source import ResolvedSource
 
 STATISTICS: Final = ("start", "said", "rows", "late", "earliest", "wrong")
@@ -47,8 +47,8 @@ def combined() -> list[Column]:
     return [how.get(name, F.sum)(name).alias(name) for name in STATISTICS]
 
 
-def marks(found: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSource], buckets: int) -> DataFrame:
-    """Control rows for every bucket, from one row of statistics per source."""
+def told(plan: StagePlan, sources: Mapping[str, ResolvedSource]) -> Column:
+    """The control rows of a source, an array, from its row of statistics."""
     cti = F.lit(NEVER)
     for at, source in enumerate(plan.sources):
         bound = sources[source.name].source.disorder
@@ -73,9 +73,26 @@ def marks(found: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSourc
         which,
         nothing.alias("note"),
     )
-    told = F.when(F.col("late") > 0, F.array(row, behind)).otherwise(F.array(row))
-    single = found.select(F.explode(told).alias("mark")).select("mark.*")
-    return single.select(F.explode(F.sequence(F.lit(0), F.lit(buckets - 1))).alias("bucket"), "*")
+    return F.explode(F.when(F.col("late") > 0, F.array(row, behind)).otherwise(F.array(row))).alias("mark")
+
+
+def spread(layout: Layout, buckets: int) -> list[Column]:
+    """The columns of control rows in a layout, a copy for every bucket."""
+    every = F.explode(F.sequence(F.lit(0), F.lit(buckets - 1))).alias("bucket")
+    own = ("tag", "a", "b", "c", "w", "note")
+    rest = [
+        (F.col(f"mark.{name}") if name in own else F.lit(None).cast(carried(type_))).alias(name)
+        for name, type_ in layout.columns
+        if name != "bucket"
+    ]
+    return [every, *rest]
+
+
+def marks(
+    found: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: Layout, buckets: int
+) -> DataFrame:
+    """Control rows for every bucket, from one row of statistics per source."""
+    return found.select(told(plan, sources)).select(*spread(layout, buckets))
 
 
 def explanation(frame: DataFrame, plan: StagePlan) -> str | None:
