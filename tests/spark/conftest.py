@@ -1,17 +1,19 @@
-"""One small Spark session for all tests of this directory that a worker of pytest-xdist runs.
+"""One small Spark session for all tests of this directory, in one worker of pytest-xdist.
 
-Starting Spark costs seconds and half a gigabyte, so the tests of a process share a session; with `--dist loadfile` the
-files are shared out between the workers.
+Starting Spark costs seconds and half a gigabyte, so the tests share a session and, with `--dist loadgroup`, a process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from everwhen.runtime.spark.session import session
+
+HERE = Path(__file__).parent
 
 # Warnings are errors here.  These come out of PySpark itself, whatever the caller does.
 PYSPARK_WARNINGS = (
@@ -29,6 +31,15 @@ PYSPARK_WARNINGS = (
 def pytest_configure(config: pytest.Config) -> None:
     for line in PYSPARK_WARNINGS:
         config.addinivalue_line("filterwarnings", line)
+    # pytest-xdist registers this mark itself; without it the mark is there all the same and says nothing.
+    config.addinivalue_line("markers", "xdist_group(name): tests that run in the same worker of pytest-xdist")
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in the same hook
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
