@@ -8,7 +8,7 @@ The meaning of each is written down once, in `everwhen.reference`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -401,6 +401,13 @@ class Deletes(Node):
 def _require_same_types(what: str, left: Node, right: Node) -> None:
     if not left.schema.same_types(right.schema):
         raise QueryError(f"{what} needs the same column types on both sides: {left.schema} against {right.schema}")
+
+
+def over(node: Node, *inputs: Node) -> Node:
+    """The node over other inputs; the node itself if they are its own."""
+    names = [name for name, value in vars(node).items() if isinstance(value, Node)]
+    new = dict(zip(names, inputs, strict=True))
+    return node if all(vars(node)[name] is value for name, value in new.items()) else replace(node, **new)
 
 
 def walk(*roots: Node) -> list[Node]:

@@ -58,7 +58,7 @@ class _Narrowing:
                 return n.Aggregate(self.exactly(input, read or _any(input)), keys, aggregations)
             case n.Join():
                 return self._join(node, names)
-        return _over(node, [self._all(child) for child in node.inputs])
+        return n.over(node, *(self._all(child) for child in node.inputs))
 
     def _all(self, node: n.Node) -> n.Node:
         return self.exactly(node, frozenset(node.schema.names))
@@ -91,10 +91,3 @@ def _read(*expressions: Expr) -> Names:
 def _any(node: n.Node) -> Names:
     """Some column, where only the rows count."""
     return frozenset(node.schema.names[:1])
-
-
-def _over(node: n.Node, inputs: list[n.Node]) -> n.Node:
-    fields = [name for name, value in vars(node).items() if isinstance(value, n.Node)]
-    if all(vars(node)[name] is new for name, new in zip(fields, inputs, strict=True)):
-        return node
-    return replace(node, **dict(zip(fields, inputs, strict=True)))

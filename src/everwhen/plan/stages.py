@@ -211,7 +211,7 @@ class _Cutter:
 
     def _over(self, node: n.Node, *parts: _Part) -> _Part:
         """A node in the stage of its inputs."""
-        return _Part(max(part.lowest for part in parts), lambda level: _rebuilt(node, *(p.build(level) for p in parts)))
+        return _Part(max(part.lowest for part in parts), lambda level: n.over(node, *(p.build(level) for p in parts)))
 
     def _keyed(self, node: n.Node, want: _Want, keys: tuple[str, ...], *inputs: n.Node) -> _Part:
         """A node that needs the rows equal in `keys` together, and gives its rows hashed as its inputs are."""
@@ -402,11 +402,3 @@ def _facing(answers: list[n.Node]) -> frozenset[str]:
     found = {node.name: node for node in n.walk(*answers) if isinstance(node, n.Exchange) and id(node) in near}
     users = [user for user in n.walk(*answers) if id(user) not in near]
     return frozenset(name for name, node in found.items() if not any(node in user.inputs for user in users))
-
-
-def _rebuilt(node: n.Node, *inputs: n.Node) -> n.Node:
-    """The node over other inputs of the same schema."""
-    fields = [name for name, value in vars(node).items() if isinstance(value, n.Node)]
-    if all(vars(node)[name] is new for name, new in zip(fields, inputs, strict=True)):
-        return node
-    return replace(node, **dict(zip(fields, inputs, strict=True)))

@@ -70,7 +70,7 @@ class LocalRuntime:
         named = queries if isinstance(queries, Mapping) else {"out": queries}
         if not named:
             raise QueryError("there is no query to run")
-        policy = emit if isinstance(emit, Emit) else _emit(emit)
+        policy = emit if isinstance(emit, Emit) else emit_named(emit)
         plan = lower({name: q.node if isinstance(q, Stream) else q for name, q in named.items()}, policy)
         self._plan = plan
         self._guards = {
@@ -199,7 +199,8 @@ class LocalRuntime:
         self._graph.restore(state["graph"])
 
 
-def _emit(text: str) -> Emit:
+def emit_named(text: str) -> Emit:
+    """The emission policy of that name."""
     names = ", ".join(e.value for e in (Emit.FINAL, Emit.ENDED, Emit.CURRENT))
     try:
         found = Emit(text)

@@ -23,6 +23,7 @@ from everwhen.operators.base import Emit
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.narrow import narrow
 from everwhen.plan.stages import StagePlan, Trait, cut
+from everwhen.runtime.local import emit_named
 from everwhen.runtime.run import MIDDLE, Consistency
 from everwhen.runtime.spark.epoch import EpochRunner
 from everwhen.runtime.spark.expressions import spark_type, translate
@@ -151,13 +152,7 @@ def emission(consistency: Consistency, emit: str | Emit | None) -> Emit:
     """The emission policy that is asked for."""
     if emit is None:
         return consistency.emit
-    try:
-        found = Emit(emit)
-    except ValueError:
-        raise QueryError(f"unknown emission policy {emit!r}; there are final, ended, current") from None
-    if found is Emit.ALL:
-        raise QueryError("the emission policy 'all' comes with the consistency levels; there are final, ended, current")
-    return found
+    return emit_named(emit.value if isinstance(emit, Emit) else emit)
 
 
 def _sinks(sink: Sink | Mapping[str, Sink], queries: Mapping[str, Node]) -> dict[str, EpochSink]:
