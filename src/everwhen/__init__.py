@@ -35,6 +35,7 @@ from everwhen.api import Stream, source
 from everwhen.errors import EverwhenError, InputError, QueryError
 from everwhen.model.element import Adjust, Cti, Insert
 from everwhen.model.time import INF, ticks
+from everwhen.query import sql
 from everwhen.runtime.local import LocalRuntime
 from everwhen.runtime.run import MIDDLE, STRONG, run, run_batches
 
@@ -73,6 +74,7 @@ __all__ = [
     "run_batches",
     "source",
     "spark",
+    "sql",
     "stddev",
     "stddev_pop",
     "sum",

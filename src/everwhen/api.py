@@ -36,9 +36,21 @@ On = str | Sequence[str] | Mapping[str, str] | None
 
 
 def source(
-    name: str, columns: Mapping[str, str | type | pa.DataType] | Schema | pa.Schema, insert_only: bool = False
+    name: str,
+    columns: Mapping[str, str | type | pa.DataType] | Schema | pa.Schema,
+    insert_only: bool = False,
+    chronons: bool = False,
+    keys: str | Sequence[str | Sequence[str]] = (),
+    ordered: bool = False,
+    kind: nodes.SourceKind = "stream",
 ) -> Stream:
-    """A named input with its payload columns; types are Arrow types or their names."""
+    """A named input with its payload columns; types are Arrow types or their names.
+
+    What is declared beside them makes plans better.  `insert_only` (no adjust will come) and `chronons` (every lifetime
+    is one tick) are checked as elements come in; `ordered` (none is late) and `keys` are trusted.  `keys="id"` or
+    `keys=["id", ("day", "no")]` says that no two events of the whole history have the same id, nor the same day and
+    no; for the kinds "temporal" and "varying", no two rows alive at one instant.
+    """
     if not name or not isinstance(name, str):
         raise QueryError(f"a source needs a name, not {name!r}")
     if isinstance(columns, Mapping):
@@ -47,7 +59,10 @@ def source(
         schema = Schema.of(columns)
     else:
         raise QueryError(f"the columns of source {name!r} are a mapping of names to types, not {columns!r}")
-    return Stream(nodes.Source(name, schema, insert_only))
+    if kind not in get_args(nodes.SourceKind):
+        raise QueryError(f"kind={kind!r} is no kind of source; there are {', '.join(get_args(nodes.SourceKind))}")
+    found = tuple(_names(key) for key in ([keys] if isinstance(keys, str) else keys))
+    return Stream(nodes.Source(name, schema, insert_only, chronons, found, ordered, kind))
 
 
 @dataclass(frozen=True, eq=False)

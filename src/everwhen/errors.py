@@ -44,3 +44,20 @@ class StateError(EverwhenError):
 
 class SinkError(EverwhenError):
     """A sink cannot be used or cannot take an epoch: a place that is not there, other columns, a refused write."""
+
+
+class SqlError(QueryError):
+    """A text that is not a query, with the place in it: `line` and `column` count from 1."""
+
+    def __init__(self, problem: str, text: str, start: int, end: int | None = None) -> None:
+        start = max(0, min(start, len(text)))
+        self.problem = problem
+        self.start = start
+        self.line = text.count("\n", 0, start) + 1
+        begin = text.rfind("\n", 0, start) + 1
+        self.column = start - begin + 1
+        stop = text.find("\n", begin)
+        shown = text[begin : len(text) if stop < 0 else stop].rstrip("\r")
+        width = max(1, min(end if end is not None else start + 1, begin + len(shown)) - start)
+        lead = "".join("\t" if c == "\t" else " " for c in shown[: start - begin])
+        super().__init__(f"line {self.line}, column {self.column}: {problem}\n  {shown}\n  {lead}{'^' * width}")

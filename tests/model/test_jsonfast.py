@@ -16,7 +16,8 @@ from everwhen.model.element import Element
 from everwhen.model.elements import batch_of
 from everwhen.model.inference import Inference
 from everwhen.model.jsonfast import FastReader
-from everwhen.model.jsonlines import _careful, _decode, jsonlines
+from everwhen.model.jsonlines import _careful, jsonlines
+from everwhen.model.jsontext import decode_lines
 from everwhen.model.schema import Schema
 
 SCHEMA = Schema.of([("item", pa.int64()), ("price", pa.float64()), ("name", pa.string()), ("ok", pa.bool_())])
@@ -67,7 +68,7 @@ def lines(draw: st.DrawFn) -> bytes:
 
 def careful(piece: list[bytes]) -> list[tuple[Any, ...]] | None:
     try:
-        return plain([_careful(*_decode(piece, 1, "x"), SCHEMA, "x")])
+        return plain([_careful(*decode_lines(piece, 1, "x"), SCHEMA, "x")])
     except InputError:
         return None
 
@@ -84,7 +85,7 @@ def test_our_own_output_is_read_alike(stream: tuple[Schema, list[Element]]) -> N
     schema, elements = stream
     piece = [line.encode() + b"\n" for line in jsonlines(batch_of(elements, schema))]
     if piece and (quick := FastReader(schema, "x").read(piece, 1)) is not None:
-        assert plain([quick]) == plain([_careful(*_decode(piece, 1, "x"), schema, "x")])
+        assert plain([quick]) == plain([_careful(*decode_lines(piece, 1, "x"), schema, "x")])
 
 
 @given(pieces=st.lists(st.lists(lines(), min_size=1, max_size=3), max_size=3))
@@ -95,7 +96,7 @@ def test_types_are_found_alike(pieces: list[list[bytes]]) -> None:
         try:
             for piece in pieces:
                 if not (quickly and inference.take_fast(piece, 1)):
-                    inference.take(*_decode(piece, 1, "x"))
+                    inference.take(*decode_lines(piece, 1, "x"))
             outcomes.append(str(inference.schema()))
         except InputError as error:
             outcomes.append(str(error))
@@ -139,4 +140,4 @@ def test_an_attribute_named_like_a_field_does_not_confuse(name: str) -> None:
     schema = Schema.of([(name, pa.int64())])
     piece = [b'{"vs":1,"row":{"%s":null}}\n' % name.encode(), b'{"vs":1,"ve":null,"row":{"%s":1}}\n' % name.encode()]
     assert FastReader(schema, "x").read(piece, 1) is None
-    assert plain([_careful(*_decode(piece, 1, "x"), schema, "x")])[0][2] == 2
+    assert plain([_careful(*decode_lines(piece, 1, "x"), schema, "x")])[0][2] == 2

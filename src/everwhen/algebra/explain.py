@@ -86,7 +86,8 @@ def _describe_join(node: nodes.Join) -> str:
         return "Product" if node.kind == "inner" else f"{node.kind.capitalize()} join with everything"
     name = {"inner": "Join", "semi": "Semi-join", "anti": "Anti-join"}.get(node.kind, f"{node.kind.capitalize()} join")
     pairs = zip(node.left_keys, node.right_keys, strict=True)
-    keys = ", ".join(a if a == b else f"{a} = {b}" for a, b in pairs)
+    equal = "is" if node.null_safe else "="  # a null is a null
+    keys = ", ".join(a if a == b and not node.null_safe else f"{a} {equal} {b}" for a, b in pairs)
     return name + (f" on {keys}" if keys else "") + (f" where {node.residual}" if node.residual is not None else "")
 
 

@@ -21,6 +21,7 @@ from everwhen.model.schema import Field, Schema
 from everwhen.model.time import INF
 
 SetKind = Literal["difference", "strict_difference", "intersect", "max_union"]
+SourceKind = Literal["stream", "constant", "temporal", "varying"]
 JoinKind = Literal["inner", "semi", "anti", "left", "full"]
 
 
@@ -44,11 +45,30 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Source(Node):
-    """A named input.  `insert_only` promises that no adjust will come: the guard then keeps nothing."""
+    """A named input and what it declares.
+
+    Checked as elements come in: `insert_only` (no adjust will come, so the guard keeps nothing) and `chronons` (every
+    lifetime is one tick; an adjust can only remove).  Trusted, not checked: `ordered` (no element is late) and `keys`.
+    A key of a stream or a constant relation says that no two events of the whole history agree on its columns, nulls
+    counted as equal; a key of a temporal or time-varying relation says so of the rows alive at any one instant.
+
+    `kind` says how the input lives: an endless `stream`; a `constant` relation, finite and alive for ever; a
+    `temporal` one, finite, with lifetimes of its own; a `varying` one, which is corrected as time goes on.
+    """
 
     name: str
     columns: Schema
     insert_only: bool = False
+    chronons: bool = False
+    keys: tuple[tuple[str, ...], ...] = ()
+    ordered: bool = False
+    kind: SourceKind = "stream"
+
+    def __post_init__(self) -> None:
+        for key in self.keys:
+            self.columns.select(key, f"the key ({', '.join(key)}) of source {self.name!r}")
+        if self.chronons and self.kind == "constant":
+            raise QueryError(f"the constant relation {self.name!r} lives for ever: its rows cannot live one tick")
 
     @cached_property
     def schema(self) -> Schema:
@@ -140,7 +160,8 @@ class Union(Node):
 
 @dataclass(frozen=True, eq=False)
 class Join(Node):
-    """⋈: pairs alive at the same instant with equal keys (nulls never equal) for which `residual` is true.
+    """⋈: pairs alive at the same instant with equal keys (nulls never equal, unless `null_safe`) for which `residual`
+    is true.
 
     `left_keys` and `right_keys` name columns; `residual` is an expression over `pair_schema`.  No keys and no
     residual is the product.  `semi` and `anti` keep the left rows (with their multiplicity) that have, or have not,
@@ -153,6 +174,7 @@ class Join(Node):
     right_keys: tuple[str, ...] = ()
     residual: Expr | None = None
     kind: JoinKind = "inner"
+    null_safe: bool = False
 
     def __post_init__(self) -> None:
         if len(self.left_keys) != len(self.right_keys):

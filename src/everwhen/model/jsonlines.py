@@ -19,7 +19,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import IO, Any, Final, cast
@@ -32,6 +32,7 @@ from everwhen.model.element import ExternalCti, Punct
 from everwhen.model.elements import ADJUST, CTI, EXTERNAL_CTI, INSERT, OPS, PUNCT, ElementBatch
 from everwhen.model.inference import Inference
 from everwhen.model.jsonfast import FastReader
+from everwhen.model.jsontext import decode_lines
 from everwhen.model.patterns import read_match, write_match
 from everwhen.model.publish import is_regular, whole_file
 from everwhen.model.punctuation import Promise
@@ -52,6 +53,7 @@ _FIELDS: Final = (
 )
 _NOTHING: Final[dict[str, Any]] = {}
 
+Reshape = Callable[[dict[str, Any]], dict[str, Any]]
 Readable = str | os.PathLike[str] | IO[bytes] | IO[str]
 
 
@@ -63,12 +65,12 @@ def read_jsonlines(
         with _opened(path_or_file) as (lines, source):
             text = list(lines)
         schema = _infer(iter(text), source)
-        yield from _batches(iter(text), source, schema, batch)
+        yield from elements_of_lines(iter(text), source, schema, batch)
         return
     if schema is None:
         schema = infer_schema(path_or_file)
     with _opened(path_or_file) as (lines, source):
-        yield from _batches(lines, source, schema, batch)
+        yield from elements_of_lines(lines, source, schema, batch)
 
 
 def infer_schema(path_or_file: Readable) -> Schema:
@@ -96,8 +98,7 @@ def _opened(path_or_file: Readable) -> Iterator[tuple[Iterator[bytes], str]]:
         yield lines, name if isinstance(name, str) else "<input>"
 
 
-def _pieces(lines: Iterator[bytes], batch: int) -> Iterator[tuple[int, list[bytes]]]:
-    first = 1
+def _pieces(lines: Iterator[bytes], batch: int, first: int = 1) -> Iterator[tuple[int, list[bytes]]]:
     while piece := list(islice(lines, batch)):
         yield first, piece
         first += len(piece)
@@ -107,85 +108,63 @@ def _infer(lines: Iterator[bytes], source: str) -> Schema:
     inference = Inference(source)
     for first, piece in _pieces(lines, DEFAULT_BATCH):
         if not inference.take_fast(piece, first):
-            inference.take(*_decode(piece, first, source))
+            inference.take(*decode_lines(piece, first, source))
     return inference.schema()
 
 
-def _batches(lines: Iterator[bytes], source: str, schema: Schema, batch: int) -> Iterator[ElementBatch]:
-    fast = FastReader(schema, source)
+def elements_of_lines(
+    lines: Iterator[bytes],
+    source: str,
+    schema: Schema,
+    batch: int = DEFAULT_BATCH,
+    first: int = 1,
+    reshape: Reshape | None = None,
+    always: bool = False,
+) -> Iterator[ElementBatch]:
+    """The elements of lines, the first of which has the number `first`; what stands before a wrong line is read.
+
+    `reshape` makes an element of the object on a line that is none by itself, or of each (`always`); if it cannot, it
+    raises `Unfit`.
+    """
+    reader = _Reader(schema, source, reshape, quick=not always)
     numbered: bool | None = None
-    for first, piece in _pieces(lines, batch):
-        found = fast.read(piece, first) or _careful(*_decode(piece, first, source), schema, source)
-        if not len(found):
-            continue
-        if numbered is None:
-            numbered = found.at is not None
-        elif numbered != (found.at is not None):
-            raise _not_all_numbered(source, found.line(0))
-        yield found
+    for at, piece in _pieces(lines, batch, first):
+        for found in reader.read(piece, at):
+            if numbered is None:
+                numbered = found.at is not None
+            elif numbered != (found.at is not None):
+                raise _not_all_numbered(source, found.line(0))
+            yield found
 
 
-# --- from text to objects -----------------------------------------------------------------------------------------
+class _Reader:
+    """The elements of one file, piece by piece."""
 
+    def __init__(self, schema: Schema, source: str, reshape: Reshape | None, quick: bool) -> None:
+        self.schema, self.source, self.reshape = schema, source, reshape
+        self.fast = FastReader(schema, source) if quick else None
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise Unfit(
-            f"{next(n for n in names if names.count(n) > 1)!r} is there twice in one object", "keep one of them"
-        )
-    return found
-
-
-def _no_literal(name: str) -> Any:
-    raise Unfit(f"{name} is no JSON number", f'write it as text: "{name}"')
-
-
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_literal)
-
-
-def _decode(piece: list[bytes], first: int, source: str) -> tuple[list[dict[str, Any]], np.ndarray]:
-    """The objects of a piece of a file and their line numbers."""
-    text = b",".join(piece)
-    # If every line starts an object, a value that runs over a line's end is an array of objects or broken text: the
-    # former is refused later wherever it stands, the latter here, since line ends stay within the text.
-    if text.startswith(b"{") and text.count(b"\n,{") == len(piece) - 1:
+    def read(self, piece: list[bytes], first: int) -> Iterator[ElementBatch]:
         try:
-            objects = _DECODER.decode(f"[{text.decode('utf-8')}]")
-        except (ValueError, Unfit, RecursionError):
-            pass
-        else:
-            if len(objects) == len(piece):
-                return objects, np.arange(first, first + len(piece))
-    found: list[dict[str, Any]] = []
-    numbers: list[int] = []
-    for line, raw in enumerate(piece, first):
-        try:
-            value = _decode_line(raw.removeprefix(b"\xef\xbb\xbf") if line == 1 else raw)
-        except Unfit as bad:
-            raise InputError(bad.problem, source=source, line=line, remedy=bad.remedy) from None
-        if value is not None:
-            found.append(value)
-            numbers.append(line)
-    return found, np.array(numbers, np.int64)
+            found = (self.fast and self.fast.read(piece, first)) or self._careful(piece, first)
+        except InputError as bad:
+            # What comes before the wrong line may be wrong as well, and if it is right it has arrived.
+            before = piece[: (bad.line or first) - first]
+            if before:
+                yield from self.read(before, first)
+            raise
+        if len(found):
+            yield found
 
-
-def _decode_line(raw: bytes) -> dict[str, Any] | None:
-    try:
-        text = raw.decode("utf-8").strip(" \t\r\n")
-        if not text:
-            return None
-        value = _DECODER.decode(text)
-    except UnicodeDecodeError as bad:
-        raise Unfit(f"byte {bad.start + 1} of the line is not UTF-8", "save the file as UTF-8") from None
-    except json.JSONDecodeError as bad:
-        raise Unfit(f"not JSON: {bad.msg} at column {bad.colno}", "one whole JSON object per line") from None
-    except (ValueError, RecursionError) as bad:
-        raise Unfit(f"not JSON that can be read: {bad}", "one JSON object per line") from None
-    if not isinstance(value, dict):
-        raise Unfit(f"{describe(value)} is no element", 'one object per line, such as {"vs": 1, "row": {"item": 7}}')
-    return value
+    def _careful(self, piece: list[bytes], first: int) -> ElementBatch:
+        objects, numbers = decode_lines(piece, first, self.source)
+        if self.reshape is not None:
+            for i, element in enumerate(objects):
+                try:
+                    objects[i] = self.reshape(element)
+                except Unfit as bad:
+                    raise InputError(bad.problem, source=self.source, line=int(numbers[i]), remedy=bad.remedy) from None
+        return _careful(objects, numbers, self.schema, self.source)
 
 
 # --- from objects to elements -------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def schema_of(path_or_file: Readable) -> Schema:
     if not is_parquet(path_or_file):
         return infer_schema(path_or_file)
     with open(path_or_file, "rb") as file:
-        return _payload_schema(_opened(file, os.fspath(path_or_file)).schema_arrow, os.fspath(path_or_file))
+        return _payload_schema(open_parquet(file, os.fspath(path_or_file)).schema_arrow, os.fspath(path_or_file))
 
 
 def is_parquet(path_or_file: Readable) -> TypeGuard[str | os.PathLike[str]]:
@@ -78,7 +78,7 @@ def read_parquet(
     """The elements of a Parquet file in batches; with a schema, columns are cast to it and missing ones are null."""
     source = os.fspath(path)
     with open(path, "rb") as stream:
-        file = _opened(stream, source)
+        file = open_parquet(stream, source)
         found = _payload_schema(file.schema_arrow, source)
         _check_special(file.schema_arrow, source)
         target = found if schema is None else schema
@@ -88,35 +88,37 @@ def read_parquet(
         first = 1
         try:
             for piece in file.iter_batches(batch_size=batch):
-                yield _elements(piece, source, first, target)
+                yield from _elements(piece, source, first, target)
                 first += piece.num_rows
         except (pa.ArrowException, OSError) as bad:
             raise _broken(source, bad) from None
 
 
 def elements_of_table(
-    table: pa.Table | pa.RecordBatch, schema: Schema | None = None, source: str = "table"
+    table: pa.Table | pa.RecordBatch, schema: Schema | None = None, source: str = "table", first: int = 1
 ) -> Iterator[ElementBatch]:
-    """The elements of an Arrow table with the columns of a Parquet file of elements."""
+    """The elements of an Arrow table with the columns of a Parquet file of elements; `first` numbers its first row."""
     target = _payload_schema(table.schema, source) if schema is None else schema
     _check_special(table.schema, source)
-    first = 1
     for piece in [table] if isinstance(table, pa.RecordBatch) else table.to_batches():
-        yield _elements(piece, source, first, target)
+        yield from _elements(piece, source, first, target)
         first += piece.num_rows
 
 
-def _elements(piece: pa.RecordBatch, source: str, first: int, schema: Schema) -> ElementBatch:
+def _elements(piece: pa.RecordBatch, source: str, first: int, schema: Schema) -> Iterator[ElementBatch]:
     try:
-        return _Piece(piece, source, first).elements(schema)
+        yield _Piece(piece, source, first).elements(schema)
     except InputError as bad:
-        # Columns are checked one after the other, so an earlier row may be wrong as well: name the first.
-        for index in range((bad.line or first) - first):
-            _Piece(piece.slice(index, 1), source, first + index).elements(schema)
+        # Columns are checked one after the other, so an earlier row may be wrong as well: name the first.  What comes
+        # before it has arrived.
+        before = (bad.line or first) - first
+        if before:
+            yield from _elements(piece.slice(0, before), source, first, schema)
         raise
 
 
-def _opened(stream: IO[bytes], source: str) -> pq.ParquetFile:
+def open_parquet(stream: IO[bytes], source: str) -> pq.ParquetFile:
+    """A Parquet file; one that cannot be read is an `InputError`."""
     try:
         return pq.ParquetFile(stream)
     except (pa.ArrowException, OSError) as bad:

@@ -25,7 +25,7 @@ from everwhen.operators.kernels.live import VALUES
 from everwhen.operators.kernels.pieces import aggregate_rows
 from everwhen.operators.lanes import Coded, LanePlan
 from everwhen.operators.live import LiveRows
-from everwhen.operators.sweep import Sweep
+from everwhen.operators.sweep import Pieces, Sweep
 
 
 class AggregateOperator(Operator):
@@ -101,6 +101,10 @@ class AggregateOperator(Operator):
             return Output(no_changes(self.codec), Frontier(promise))
         if len(pieces.said):
             self._plan.check(pieces.said[:, 3:])
+        return Output(self._changes(pieces), Frontier(promise))
+
+    def _changes(self, pieces: Pieces) -> Changes:
+        sweep = self._sweep
         if self._plain is not None:
             codes, n_keys = sweep.keys.codes, len(self._keys.schema)
             group, lo, hi, weight, rows = aggregate_rows(
@@ -113,7 +117,10 @@ class AggregateOperator(Operator):
             weight[: len(pieces.taken)] = -1
             lanes = np.ascontiguousarray(changed[:, 3:])
             rows = self._rows(group, lanes)
-        return Output(Changes(self.codec, lo, hi, weight, rows, group), Frontier(promise))
+        return Changes(self.codec, lo, hi, weight, rows, group)
+
+    def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
+        return frontiers[0].time, self._changes(self._sweep.standing())
 
     def _rows(self, ids: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         codec, keys = self.codec, self._keys

@@ -114,6 +114,26 @@ class Operator(ABC):
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         """Take one epoch's input; give the output's changes."""
 
+    @property
+    def stateless(self) -> bool:
+        """Whether the output of a step is a function of its input alone."""
+        return self.keeps == Operator.keeps
+
+    def exact_from(self, since: int) -> int:
+        """From which instant on the output is right, if the inputs are known from the instant `since` on only.
+
+        Infinity: never.  Operators on single snapshots need nothing earlier.  `since` is a finite time.
+        """
+        return since
+
+    def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
+        """What has been said and stands: an instant, and the sum of all changes said from that instant on.
+
+        A new operator that is handed this, cut at the instant, and all later changes, cut there too, sees the whole
+        output from the instant on.  None: it cannot be told from what is kept.
+        """
+        return None
+
     def state_size(self) -> StateSize:
         return StateSize()
 

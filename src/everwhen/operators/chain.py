@@ -100,6 +100,15 @@ class Chain:
         rows = int((self._log[: self._count, kernel.VE] > self.cti).sum())
         return StateSize(rows, self._log.nbytes + self._heads.nbytes)
 
+    def said(self) -> Changes:
+        """The events said that live at the CTI or later, under the names by which they may still be adjusted."""
+        self._tidy()
+        log = self._log[: self._count].copy()
+        ones = np.ones(len(log), np.int64)
+        return Changes(
+            self.codec, log[:, kernel.VS].copy(), log[:, kernel.VE].copy(), ones, log[:, kernel.ROW :].copy()
+        )
+
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         self._tidy()
         return [(self._log[: self._count], [(kernel.ROW + j, t) for j, t in self.codec.pooled])]

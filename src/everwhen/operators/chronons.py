@@ -13,6 +13,7 @@ from typing import Any
 from everwhen.model.changes import Changes
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
+from everwhen.model.time import NEVER
 from everwhen.operators.base import Operator, Output, Policy, StateSize
 from everwhen.operators.counts import CountsOperator
 from everwhen.operators.linear import ChopOperator
@@ -31,6 +32,10 @@ class ChrononsOperator(Operator):
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         present = self._rest.step(inputs, frontiers, tau)
         return self._chop.step([present.changes], frontiers, tau)
+
+    def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
+        whole = self._rest.standing(frontiers)
+        return whole and (whole[0], self._chop.step([whole[1]], frontiers, NEVER).changes)
 
     def state_size(self) -> StateSize:
         return self._rest.state_size()

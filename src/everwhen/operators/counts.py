@@ -17,7 +17,7 @@ from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
 from everwhen.operators.base import Operator, Output, Policy, StateSize, lowest
 from everwhen.operators.kernels.pieces import weighted
-from everwhen.operators.sweep import Sweep
+from everwhen.operators.sweep import Pieces, Sweep
 
 Multiplicity = Callable[[np.ndarray], np.ndarray]
 
@@ -60,11 +60,16 @@ class CountsOperator(Operator):
         sweep = self._sweep
         ids = sweep.intern(rows)
         pieces = sweep.step(ids, lo, hi, np.ascontiguousarray(lanes), tau, promise)
+        return Output(self._changes(pieces), Frontier(promise))
+
+    def _changes(self, pieces: Pieces) -> Changes:
         before, after = self._multiplicity(pieces.taken[:, 3:]), self._multiplicity(pieces.said[:, 3:])
         changed = weighted(pieces.keys, pieces.taken, before, pieces.said, after)
-        rows = sweep.keys.codes[changed[:, 0]]
-        out = Changes(self.codec, changed[:, 1].copy(), changed[:, 2].copy(), changed[:, 3].copy(), rows)
-        return Output(out, Frontier(promise))
+        rows = self._sweep.keys.codes[changed[:, 0]]
+        return Changes(self.codec, changed[:, 1].copy(), changed[:, 2].copy(), changed[:, 3].copy(), rows)
+
+    def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
+        return lowest(frontiers), self._changes(self._sweep.standing())
 
     def state_size(self) -> StateSize:
         return self._sweep.state_size()

@@ -23,17 +23,20 @@ from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.operators.base import StateSize
 from everwhen.operators.event_log import EventLog
-from everwhen.operators.guard import Guarded
+from everwhen.operators.guard import NOT_ONE_TICK, ONE_TICK, Guarded, longer
 
 
 class EpochGuard:
     """One source's guard in one bucket; `name` is what messages call the source."""
 
-    def __init__(self, name: str, codec: RowCodec, insert_only: bool = False, lenient: bool = False) -> None:
+    def __init__(
+        self, name: str, codec: RowCodec, insert_only: bool = False, lenient: bool = False, chronons: bool = False
+    ) -> None:
         self.name = name
         self.codec = codec
         self.insert_only = insert_only
         self.lenient = lenient
+        self.chronons = chronons
         self.cti = NEVER
         self.left_out = 0
         self._log = EventLog(codec)
@@ -94,6 +97,10 @@ class EpochGuard:
         vnew: np.ndarray,
         columns: tuple[pa.Array, ...],
     ) -> None:
+        long = longer(op, vs, ve, vnew) if self.chronons else -1
+        if long >= 0:
+            problem = NOT_ONE_TICK.format(show(int(vs[long])), show(int(vnew[long] if adjust[long] else ve[long])))
+            raise self._error(problem, columns, long, ONE_TICK)
         sync = np.where(adjust, np.minimum(ve, vnew), vs)
         unknown = (op != INSERT) & ~adjust
         far = (vs < MIN_TIME) | (vs > MAX_TIME) | ((ve > MAX_TIME) & (ve != INF))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from everwhen.model.changes import Changes
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import StateSize
@@ -76,6 +77,13 @@ class EventLog:
             self._count = kernel.compact(
                 self._cti, self._heads, self._after, self._vs, self._ve, self._rows, self._count
             )
+
+    def events(self) -> Changes:
+        """The events that can still be named."""
+        self._tidy(0)
+        n = self._count
+        vs, ve, rows = self._vs[:n].copy(), self._ve[:n].copy(), self._rows[:n].copy()
+        return Changes(self.codec, vs, ve, np.ones(n, np.int64), rows)
 
     def state_size(self) -> StateSize:
         """Events that can still be named."""

@@ -96,6 +96,26 @@ class GroupChain:
             kernel.forget(self._said.place, self._said.pool, self.cti)
             self._said.tidy()
 
+    def said(self, pieces: Changes) -> Changes:
+        """The events said that live at the CTI or later, under the names by which they may still be adjusted.
+
+        Their rows are those of `pieces`: what their operator has said from the CTI on.
+        """
+        self._tidy(force=True)
+        groups = np.flatnonzero(self._said.place[:, LENGTH])
+        events, offsets = self._said.gather(groups)
+        assert pieces.group is not None, "a chain of groups is fed by an operator that knows groups"
+        group = np.concatenate([pieces.group, np.repeat(groups, np.diff(offsets))])
+        # an event lies where its group has said its row: the last piece that starts by then
+        start = np.concatenate([pieces.lo, np.maximum(events[:, kernel.VS], self.cti)])
+        order = np.lexsort((np.arange(len(group)) >= len(pieces), start, group))
+        piece = np.maximum.accumulate(np.where(order < len(pieces), np.arange(len(order)), 0))
+        found = np.empty(len(order), np.int64)
+        found[order] = order[piece]
+        rows = pieces.rows[found[len(pieces) :]]
+        ones = np.ones(len(events), np.int64)
+        return Changes(self.codec, events[:, kernel.VS].copy(), events[:, kernel.VE].copy(), ones, rows)
+
     def state_size(self) -> StateSize:
         """Events that can still be named."""
         return StateSize(int((self._said.records[:, kernel.VE] > self.cti).sum()), self._said.nbytes)

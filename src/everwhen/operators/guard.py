@@ -2,13 +2,14 @@
 
 It checks each element against what the stream has promised so far (also within the batch) and each adjust against the
 events that are there.  Kept is the multiset of events (vs, ve, row) until `ve < c`, strictly, because an event that
-ends at the CTI may still grow; for a source declared insert-only nothing is kept and an adjust is an error.
+ends at the CTI may still grow; for a source declared insert-only nothing is kept and an adjust is an error.  On a
+source declared to live one tick a longer lifetime is an error, because plans leave work out that it would need.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +18,16 @@ import pyarrow.compute as pc
 from everwhen.errors import InputError
 from everwhen.model.changes import Changes
 from everwhen.model.element import Punct
-from everwhen.model.elements import ADJUST, CTI, PUNCT, ElementBatch
+from everwhen.model.elements import ADJUST, CTI, INSERT, PUNCT, ElementBatch
 from everwhen.model.punctuation import Frontier, Nothing, OneOf, Promise, Range
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.operators.base import StateSize
 from everwhen.operators.event_log import EventLog
 from everwhen.operators.kernels.log import look
+
+NOT_ONE_TICK: Final = "the lifetime [{}, {}) on a source that is declared to live one tick (ORDERED BY, chronons=True)"
+ONE_TICK: Final = "leave the end out, or declare the source without it; an adjust may only remove the event"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +69,11 @@ class Guarded:
 class Guard:
     """One source's guard."""
 
-    def __init__(self, name: str, codec: RowCodec, insert_only: bool = False) -> None:
+    def __init__(self, name: str, codec: RowCodec, insert_only: bool = False, chronons: bool = False) -> None:
         self.name = name
         self.codec = codec
         self.insert_only = insert_only
+        self.chronons = chronons
         self.cti = NEVER
         self.tau = NEVER
         self.promises: list[Promise] = []
@@ -90,6 +95,8 @@ class Guard:
         at, sync, cti, tau, k, leading, adjusts = look(op, vs, ve, vnew, self.cti, self.tau, MIN_TIME, MAX_TIME, INF)
         if at >= 0:
             self._explain_times(batch, int(at), int(sync), int(cti))
+        if self.chronons:
+            self._check_chronons(batch)
         promises = self._check_promises(batch)
         columns, data = batch.columns, None
         if k < len(op):
@@ -172,6 +179,13 @@ class Guard:
             "a CTI promises that nothing before it changes; late elements need a source policy or Finalize",
         )  # fmt: skip
 
+    def _check_chronons(self, batch: ElementBatch) -> None:
+        """Every event lives one tick, so an adjust can only remove it."""
+        wrong = longer(batch.op, batch.vs, batch.ve, batch.vnew)
+        if wrong >= 0:
+            end = batch.vnew[wrong] if batch.op[wrong] == ADJUST else batch.ve[wrong]
+            raise self._error(batch, wrong, NOT_ONE_TICK.format(show(int(batch.vs[wrong])), show(int(end))), ONE_TICK)
+
     def _check_promises(self, batch: ElementBatch) -> list[Promise]:
         """No element contradicts an earlier punctuation; returns the batch's own."""
         fresh = [(i, p.promise) for i, p in batch.promises.items() if isinstance(p, Punct) and batch.op[i] == PUNCT]
@@ -220,6 +234,10 @@ class Guard:
     def _error(self, batch: ElementBatch, at: int, problem: str, remedy: str) -> InputError:
         return InputError(problem, source=batch.source or self.name, line=batch.line(at), remedy=remedy)
 
+    def standing(self) -> tuple[int, Changes] | None:
+        """The CTI and the events that live from then on (see `Operator.standing`); None if they are not kept."""
+        return None if self.insert_only else (self.cti, self._log.events())
+
     def state_size(self) -> StateSize:
         return self._log.state_size()
 
@@ -229,6 +247,12 @@ class Guard:
     def restore(self, state: dict[str, Any]) -> None:
         self.cti, self.tau, self.promises = state["cti"], state["tau"], list(state["promises"])
         self._log.restore(state["log"])
+
+
+def longer(op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray) -> int:
+    """The first element that says a lifetime of more than one tick (-1: none)."""
+    wrong = ((op == INSERT) & (ve - vs != 1)) | ((op == ADJUST) & ((ve - vs != 1) | (vnew > ve)))
+    return int(np.argmax(wrong)) if wrong.any() else -1
 
 
 def _matching(promise: Promise, batch: ElementBatch) -> np.ndarray:

@@ -99,6 +99,13 @@ class JoinOperator(Operator):
                 side.expire(promise)
         return Output(changes, Frontier(lowest(frontiers)))
 
+    def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
+        """Pairs of what both sides keep: complete from the later CTI on, since each side goes by the other's."""
+        log = self._kept[0].log[self._kept[0].alive()]
+        lo, hi, weight = (np.ascontiguousarray(log[:, column]) for column in (kernel.LO, kernel.HI, kernel.WEIGHT))
+        batch, ids = self._keyed(0, Changes(self._sides[0], lo, hi, weight, log[:, ROW:].copy()))
+        return max(frontier.time for frontier in frontiers), self._result(self._probe(0, batch, ids))
+
     def _make_room(self, inputs: Sequence[Changes]) -> None:
         """Room for the batches; once in a while, when dead rows have gone, keys that neither side holds go too."""
         tidied = [side.reserve(len(batch)) for side, batch in zip(self._kept, inputs, strict=True)]

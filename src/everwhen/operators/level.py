@@ -173,6 +173,10 @@ class CoalesceOperator(Operator):
             stay |= self._last_start(records[:, 0], records[:, 1]) >= self._promise
         self._put(due, np.searchsorted(group[stay], np.arange(len(due) + 1)), records[stay])
 
+    def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
+        pieces = self._pieces(self._keys.ids())
+        return frontiers[0].time, self._changes(pieces, self._is_said(pieces, self._promise, self._bound), 1)
+
     def state_size(self) -> StateSize:
         return StateSize(self._kept.rows, self._kept.nbytes + self._keys.nbytes + self._ends.nbytes)
 

@@ -124,6 +124,10 @@ class TimeWindowOperator(Operator):
             batch = self._windowed(batch)
         return Output(batch, Frontier(rounded_up_time(frontiers[0].time, self._slide, -1)))
 
+    def exact_from(self, since: int) -> int:
+        """The window at t holds the `size` instants before the next but one multiple of the slide: all are known."""
+        return INF if self._size == INF else rounded_up_time(since + self._size, self._slide, 0) - 1
+
     def _windowed(self, batch: Changes) -> Changes:
         w = self._size
         lo, hi, n, longest, last = kernel.windowed(batch.lo, batch.hi, w, self._slide, INF)
@@ -167,6 +171,9 @@ class GranularityOperator(Operator):
         out = Changes(self.codec, lo[keep], hi[keep], batch.weight[keep], batch.rows[keep])
         return Output(out, Frontier(rounded_up_time(frontiers[0].time, self._granule, 0)))
 
+    def exact_from(self, since: int) -> int:
+        return rounded_up_time(since, self._granule, 0)
+
 
 class ShiftOperator(Operator):
     """The whole stream `by` ticks later: yesterday's snapshot beside today's (for Istream and Dstream)."""
@@ -182,6 +189,9 @@ class ShiftOperator(Operator):
         t = frontiers[0].time
         out = Changes(self.codec, lo, hi, batch.weight, batch.rows)
         return Output(out, Frontier(t if t in (INF, NEVER) else t + self._by))
+
+    def exact_from(self, since: int) -> int:
+        return since + self._by
 
 
 class ChopOperator(Operator):
@@ -238,6 +248,12 @@ class AlterLifetimeOperator(Operator):
         promise = t if t in (INF, NEVER) else t // self._hop * self._hop + self._shift
         return Output(Changes(self.codec, lo, hi, batch.weight, batch.rows), Frontier(promise))
 
+    def exact_from(self, since: int) -> int:
+        """Events that began before `since` are missing, or begin there: what comes of them must be over."""
+        if self._length is None:
+            return since + self._shift
+        return INF if self._length == INF else since // self._hop * self._hop + self._shift + self._length
+
 
 class DeletesOperator(Operator):
     """Every event's end, from then on for ever (event form)."""
@@ -250,3 +266,6 @@ class DeletesOperator(Operator):
         ended = batch.take(batch.hi != INF)
         out = Changes(self.codec, ended.hi, np.full(len(ended), INF, np.int64), ended.weight, ended.rows)
         return Output(out, frontiers[0])
+
+    def exact_from(self, since: int) -> int:
+        return INF  # what ended before counts for ever

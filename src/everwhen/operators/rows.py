@@ -198,6 +198,17 @@ class RowsOperator(Operator):
         self._kept.put(keys, new_offsets, records[left])
         self._schedule(keys, new_offsets, ends[left])
 
+    def exact_from(self, since: int) -> int:
+        return INF  # the last rows may be as old as can be
+
+    def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
+        keys = self._keys.ids()
+        records, offsets = self._kept.gather(keys)
+        lo, hi = self._windowed(records, np.repeat(np.arange(len(keys)), np.diff(offsets)), offsets, keys)
+        hi = self._clipped(hi, self._promise)
+        said = Changes(self.codec, lo, hi, np.ones(len(lo), np.int64), records[:, 1:])
+        return frontiers[0].time, said.take(lo < hi)
+
     def state_size(self) -> StateSize:
         return StateSize(self._kept.rows, self._kept.nbytes + self._keys.nbytes + self._ends.nbytes)
 

@@ -22,6 +22,7 @@ from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, Policy, StateSize
 from everwhen.operators.kernels import sweep as kernel
 from everwhen.operators.kernels.edges import group_edges
+from everwhen.operators.kernels.pieces import standing
 from everwhen.operators.kernels.runs import Runs, needed, resized
 from everwhen.operators.kernels.tables import Calendar, KeyTable, grown
 
@@ -161,6 +162,13 @@ class Sweep:
             edge = found[:, 1]
             runs.pool[edge, self._evaluated_at] = evaluate(found[:, 0].copy(), found[:, 2].copy())
             runs.pool[edge, -1] = 1
+
+    def standing(self) -> Pieces:
+        """All that has been said from the CTI on; cost: all that is kept."""
+        ids, runs = self.keys.ids(), self._runs
+        mode, now = self.policy.clip(self.tau, self.cti)
+        said = standing(ids, runs.place, runs.pool, mode, now, self.cti, self._ints, self._lanes)
+        return Pieces(ids, np.empty((0, said.shape[1]), np.int64), said)
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         self._runs.tidy()  # what is left has codes in use

@@ -11,13 +11,16 @@ are differences of a stream and itself a tick later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from itertools import count
+from typing import Final
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.explain import describe
 from everwhen.algebra.expr import Call, Column, Expr, col, lit
+from everwhen.algebra.properties import properties
 from everwhen.errors import QueryError
 from everwhen.model.pool import Pool
 from everwhen.model.rows import RowCodec
@@ -44,58 +47,10 @@ from everwhen.operators.linear import (
 )
 from everwhen.operators.net import NetOperator
 from everwhen.operators.rows import RowsOperator
-from everwhen.plan.properties import ahead, disjoint, grouped, one_row_per_group, settled
+from everwhen.plan.physical import Form, Handed, PhysicalPlan, PlacedOperator, Port, Sink
+from everwhen.plan.properties import ahead, disjoint, grouped, instants, one_row_per_group, settled
 
-Form = Literal["segments", "events"]
 _MIRROR: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """Where an operator's input comes from: a source in a form, or another operator (by position)."""
-
-    source: str | None = None
-    form: Form = "segments"
-    operator: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedOperator:
-    """An operator in the graph; inputs stand before it."""
-
-    name: str
-    operator: Operator
-    inputs: tuple[Port, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sink:
-    """A named output."""
-
-    name: str
-    port: Port
-    chain: Chain | GroupChain | EventChain
-
-
-@dataclass(frozen=True, slots=True)
-class Handed:
-    """What is handed to another stage as it is, without a chain."""
-
-    name: str
-    port: Port
-    codec: RowCodec
-
-
-@dataclass(frozen=True, slots=True)
-class PhysicalPlan:
-    """The graph: sources by name, operators in an order in which they can be run, sinks."""
-
-    pool: Pool
-    sources: Mapping[str, n.Source]
-    codecs: Mapping[str, RowCodec]
-    operators: tuple[PlacedOperator, ...]
-    sinks: tuple[Sink, ...]
-    handed: tuple[Handed, ...] = ()
 
 
 def lower(
@@ -110,21 +65,28 @@ def lower(
     `handed` are nodes whose changes another stage takes: whole events where the node keeps them, else segments; those
     named in `facing` meet nothing but a sink there.
     """
-    lowering = _Lowering(emit, pool or Pool())
+    lowering = Lowering(emit, pool or Pool())
     sinks = tuple(lowering.sink(name, node) for name, node in queries.items())
     given = tuple(lowering.hand(name, node, name in facing) for name, node in (handed or {}).items())
-    return PhysicalPlan(lowering.pool, lowering.sources, lowering.codecs, tuple(lowering.operators), sinks, given)
+    return PhysicalPlan(
+        lowering.pool, lowering.sources, lowering.codecs, tuple(lowering.operators.values()), sinks, given
+    )
 
 
 @dataclass
-class _Lowering:
+class Lowering:
+    """Lowering that can go on: more queries may come later and share what stands, and operators may go.
+
+    Operators are numbered in the order in which they were placed; inputs stand before their users.
+    """
+
     emit: Emit
     pool: Pool
     sources: dict[str, n.Source] = field(default_factory=dict)
     codecs: dict[str, RowCodec] = field(default_factory=dict)
-    operators: list[PlacedOperator] = field(default_factory=list)
-    _placed: dict[tuple[int, str, bool], Port] = field(default_factory=dict)
-    _alive: list[n.Node] = field(default_factory=list)
+    operators: dict[int, PlacedOperator] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=count)
+    _placed: dict[tuple[int, str, bool], tuple[n.Node, Port]] = field(default_factory=dict)
 
     # -- placing ------------------------------------------------------------------------------------------------
 
@@ -157,8 +119,18 @@ class _Lowering:
         return RowCodec(schema, self.pool)
 
     def place(self, name: str, operator: Operator, *inputs: Port) -> Port:
-        self.operators.append(PlacedOperator(name, operator, inputs))
-        return Port(operator=len(self.operators) - 1)
+        number = next(self._numbers)
+        self.operators[number] = PlacedOperator(name, operator, inputs)
+        return Port(operator=number)
+
+    def keep(self, operators: Collection[int], sources: Collection[str]) -> None:
+        """Forget all other operators and sources: what would need them is placed anew."""
+        self.operators = {number: self.operators[number] for number in self.operators if number in operators}
+        self.sources = {name: node for name, node in self.sources.items() if name in sources}
+        self.codecs = {name: codec for name, codec in self.codecs.items() if name in sources}
+        for key, (_, port) in list(self._placed.items()):
+            if port.operator not in operators and port.source not in sources:
+                del self._placed[key]
 
     def policy(self, top: bool) -> Policy:
         """Only what faces the sink says an open piece without an end: operators above need to know how far it
@@ -168,9 +140,9 @@ class _Lowering:
     def lower(self, node: n.Node, form: Form, top: bool = False) -> Port:
         key = (id(node), form, top)
         if key not in self._placed:
-            self._placed[key] = self._events(node) if form == "events" else self._segments(node, top)
-            self._alive.append(node)
-        return self._placed[key]
+            # the node is kept with its place: another one may not get its id
+            self._placed[key] = node, self._events(node) if form == "events" else self._segments(node, top)
+        return self._placed[key][1]
 
     # -- events -------------------------------------------------------------------------------------------------
 
@@ -204,6 +176,11 @@ class _Lowering:
         known = self.sources.setdefault(node.name, node)
         if known is not node and known.columns != node.columns:
             raise QueryError(f"the source {node.name!r} is used with two schemas: {known.columns} and {node.columns}")
+        if (known.insert_only, known.chronons) != (node.insert_only, node.chronons):
+            raise QueryError(
+                f"the source {node.name!r} is declared in two ways, {describe(known)!r} and {describe(node)!r}; "
+                "declare it once and use that for all queries"
+            )
         if node.name not in self.codecs:
             self.codecs[node.name] = self.codec(node.schema)
         return Port(source=node.name, form=form)
@@ -232,6 +209,8 @@ class _Lowering:
             case n.Union(left, right):
                 ports = self.lower(left, "segments", top), self.lower(right, "segments", top)
                 return self.place("union", UnionOperator(codec), *ports)
+            case n.TimeWindow(input, 1, 1) | n.Granularity(input, 1):  # the identity (thesis, remark 12.1)
+                return self.lower(input, "segments")
             case n.TimeWindow(input, size, slide):
                 return self.place("window", TimeWindowOperator(size, slide, codec), self.lower(input, "segments"))
             case n.Granularity(input, granule):
@@ -245,13 +224,17 @@ class _Lowering:
                 groups = AggregateOperator(keys, aggregations, self.codec(input.schema), codec, policy)
                 return self.place("aggregate", groups, self.lower(input, "segments"))
             case n.RelationToStream(input, kind):
-                return self._relation_to_stream(self.lower(input, "segments"), kind, codec, policy)
+                if kind == "rstream":
+                    return self._instants("rstream", input, codec, policy)
+                return self._change(self.lower(input, "segments"), kind, codec, policy)
             case n.Split(input, length):
-                return self._split(node, length, codec, policy)
+                if length == 1:
+                    return self._instants("split", input, codec, policy)
+                return self.place("split", ChopOperator(length, codec), self.lower(input, "segments"))
             case n.RowsWindow(input, rows, slide, partition):
-                instants = ChrononsOperator(codec, policy)
-                port = self.place("chronons", instants, self.lower(input, "segments"))
-                return self.place("rows window", RowsOperator(rows, slide, partition, codec, policy), port)
+                port = self._instants("chronons", input, codec, policy)
+                name = "rows window (split left out: chronon)" if instants(input) else "rows window"
+                return self.place(name, RowsOperator(rows, slide, partition, codec, policy), port)
             case n.Join():
                 return self._join(node, policy)
         raise AssertionError(f"no operator for {type(node).__name__}")
@@ -259,18 +242,24 @@ class _Lowering:
     def _clipped(self, port: Port, codec: RowCodec, policy: Policy) -> Port:
         return self.place("clip", CountsOperator("clip", codec, policy), port)
 
-    def _relation_to_stream(self, port: Port, kind: str, codec: RowCodec, policy: Policy) -> Port:
-        if kind == "rstream":
-            return self.place("rstream", ChrononsOperator(codec, policy), port)
+    def _instants(self, name: str, node: n.Node, codec: RowCodec, policy: Policy) -> Port:
+        """The node in lifetimes of one tick (thesis, 12.3.3): as it is, or cut.
+
+        Lifetimes in general are cut as the present reaches them, and the rest is kept.  What came from chronons has no
+        future: equal rows of neighbouring instants may have been put together, and are cut apart without memory.
+        """
+        port = self.lower(node, "segments")
+        if instants(node):
+            return port
+        if properties(node).chronon:
+            return self.place(f"{name} (of chronons)", ChopOperator(1, codec), port)
+        return self.place(name, ChrononsOperator(codec, policy), port)
+
+    def _change(self, port: Port, kind: str, codec: RowCodec, policy: Policy) -> Port:
+        """Istream and Dstream."""
         before = self.place("a tick ago", ShiftOperator(1, codec), port)
         sides = (port, before) if kind == "istream" else (before, port)
         return self.place(kind, CountsOperator("difference", codec, policy), *sides)
-
-    def _split(self, node: n.Split, length: int, codec: RowCodec, policy: Policy) -> Port:
-        port = self.lower(node.input, "segments")
-        if length == 1:
-            return self.place("split", ChrononsOperator(codec, policy), port)
-        return self.place("split", ChopOperator(length, codec), port)
 
     # -- joins --------------------------------------------------------------------------------------------------
 
@@ -293,7 +282,7 @@ class _Lowering:
 
     def _inner(self, node: n.Join, left: Port, right: Port) -> Port:
         codecs = (self.codec(node.left.schema), self.codec(node.right.schema), self.codec(node.pair_schema))
-        operator = JoinOperator(*codecs, node.left_keys, node.right_keys, node.residual)
+        operator = JoinOperator(*codecs, node.left_keys, node.right_keys, node.residual, node.null_safe)
         return self.place(f"join ({operator.area})", operator, left, right)
 
     def _semi(self, node: n.Join, left: Port, right: Port) -> Port:
@@ -310,7 +299,7 @@ class _Lowering:
             port = self._project(self.codec(node.right.schema), keys, node.right_keys, right)
             partners = self.place("distinct", CountsOperator("distinct", keys, EVERYTHING), port)
             pairs = self.codec(n.Join.pair_names(mine.schema, keys.schema))
-            operator = JoinOperator(mine, keys, pairs, node.left_keys, node.right_keys)
+            operator = JoinOperator(mine, keys, pairs, node.left_keys, node.right_keys, null_safe=node.null_safe)
         else:
             found = self._inner(node, left, right)
             port = self._project(self.codec(node.pair_schema), mine, node.left.schema.names, found)
@@ -335,7 +324,7 @@ class _Lowering:
         partners = self.place(extreme.function, groups, right)
         pairs = self.codec(n.Join.pair_names(mine.schema, schema))
         condition = Call(operator, (col(column), col(pairs.schema.names[-1])))
-        join = JoinOperator(mine, best, pairs, node.left_keys, node.right_keys, condition)
+        join = JoinOperator(mine, best, pairs, node.left_keys, node.right_keys, condition, node.null_safe)
         port = self.place(f"semi-join ({join.area})", join, left, partners)
         return self._project(pairs, mine, mine.schema.names, port)
 
@@ -389,7 +378,7 @@ def _mirrored(node: n.Join) -> n.Join:
         names = {pair[j]: swapped[j + n_right] for j in range(n_left)}
         names |= {pair[n_left + j]: swapped[j] for j in range(n_right)}
         residual = _renamed(residual, names)
-    return n.Join(node.right, node.left, node.right_keys, node.left_keys, residual, "anti")
+    return n.Join(node.right, node.left, node.right_keys, node.left_keys, residual, "anti", node.null_safe)
 
 
 def _renamed(expr: Expr, names: Mapping[str, str]) -> Expr:

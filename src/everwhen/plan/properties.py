@@ -6,6 +6,7 @@ Each is derived from the node alone, and False is always safe: it costs work, no
 from __future__ import annotations
 
 from everwhen.algebra import nodes as n
+from everwhen.algebra.properties import properties
 
 
 def disjoint(node: n.Node) -> bool:
@@ -47,8 +48,8 @@ def grouped(node: n.Node) -> bool:
 def ahead(node: n.Node) -> bool:
     """Whether an event has pieces that start later than itself, so that saying them at once would break the order."""
     match node:
-        case n.TimeWindow(_, size, _):
-            return size > 1
+        case n.TimeWindow(input, size, _):
+            return size > 1 and not instants(input)  # a chronon is one piece
         case n.Split(_, length):
             return length > 1
         case n.Filter(input) | n.Map(input) | n.Granularity(input):
@@ -59,10 +60,31 @@ def ahead(node: n.Node) -> bool:
 def settled(node: n.Node) -> bool:
     """Whether, emitting `final`, the node says only what is settled, cut at its promise."""
     match node:
-        case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RelationToStream():
+        case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RelationToStream(_, "istream" | "dstream"):
             return True
         case n.Filter(input) | n.Map(input):
             return settled(input)
-        case n.Split(_, length):
-            return length == 1
+        case n.RelationToStream(input) | n.Split(input, 1):  # chronons are passed on as they come
+            return settled(input) or not properties(input).chronon
+    return False
+
+
+def instants(node: n.Node) -> bool:
+    """Whether every segment that the node's operator says covers a single instant.
+
+    Narrower than the property `chronon`: sweeps put the pieces of equal rows together, and so does netting.
+    """
+    match node:
+        case n.Source(chronons=chronons):
+            return chronons
+        case n.RelationToStream(_, "rstream") | n.Split(_, 1):
+            return True
+        case n.Filter(input) | n.Map(input) | n.Split(input) | n.TimeWindow(input, 1, 1) | n.Granularity(input, 1):
+            return instants(input)
+        case n.Union(left, right):
+            return instants(left) and instants(right)
+        case n.Join(left, right, kind="inner"):  # the instants that two lifetimes have in common
+            return instants(left) or instants(right)
+        case n.Join(left, kind="semi"):
+            return instants(left)
     return False

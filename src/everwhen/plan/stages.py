@@ -271,13 +271,14 @@ class _Cutter:
             self.streams.append((level, stream))
             if not elements:
                 return n.Exchange(stream.name, feed.schema)
-            return n.Source(stream.name, feed.schema, self._trait(feed.source).insert_only)
+            trait = self._trait(feed.source)
+            return n.Source(stream.name, feed.schema, trait.insert_only, trait.chronons)
 
         return self._shared(key, _Part(1, build))
 
     def _trait(self, source: n.Source) -> Trait:
         trait = self.traits.get(source.name, Trait())
-        return replace(trait, insert_only=trait.insert_only or source.insert_only)
+        return Trait(trait.insert_only or source.insert_only, trait.chronons or source.chronons)
 
     def _feed(self, node: n.Node) -> Feed | None:
         """The node as a feed, if the engine can compute all of it."""

@@ -64,10 +64,12 @@ def set_operation(kind: SetKind, left: Snapshot, right: Snapshot) -> Snapshot:
 
 
 def joins(join: Join, a: Row, b: Row) -> bool:
-    """θ: equal keys, where a null equals nothing, and the residual condition."""
+    """θ: equal keys, where a null equals nothing (or, if null-safe, another null), and the residual condition."""
     for left, right in zip(join.left_keys, join.right_keys, strict=True):
         x, y = a[join.left.schema.index(left)], b[join.right.schema.index(right)]
-        if x is None or y is None or not (x is y or x == y):
+        if (x is None or y is None) and not (join.null_safe and x is y):
+            return False
+        if not (x is y or x == y):
             return False
     return join.residual is None or holds(join.residual, join.pair_schema, a + b)
 

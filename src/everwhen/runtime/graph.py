@@ -15,7 +15,7 @@ from everwhen.model.elements import ElementBatch, empty_elements
 from everwhen.model.punctuation import NO_PROGRESS, Frontier
 from everwhen.model.time import NEVER
 from everwhen.operators.base import Output, StateSize
-from everwhen.plan.lower import Form, PhysicalPlan, Port
+from everwhen.plan.physical import Form, PhysicalPlan, Port
 
 Inputs = Mapping[tuple[str, Form], Output]
 

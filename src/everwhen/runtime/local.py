@@ -35,7 +35,8 @@ from everwhen.model.punctuation import Frontier
 from everwhen.model.schema import Schema
 from everwhen.operators.base import Emit, Output, StateSize
 from everwhen.operators.guard import Guard, Guarded
-from everwhen.plan.lower import Form, lower
+from everwhen.plan.lower import lower
+from everwhen.plan.physical import Form
 from everwhen.runtime.graph import Graph
 
 Query = Stream | Node
@@ -43,7 +44,10 @@ Query = Stream | Node
 
 @dataclass(frozen=True, slots=True)
 class OperatorMetadata:
-    """What an operator has done and keeps.  Rates are per second of the clock; progress is its promise."""
+    """What an operator has done and keeps.  Rates are per second of the clock; progress is its promise.
+
+    `queries` names those that use it, in a session.
+    """
 
     name: str
     rows_in: int
@@ -56,6 +60,7 @@ class OperatorMetadata:
     progress: int
     keeps: str
     waits_for: tuple[str, ...]
+    queries: tuple[str, ...] = ()
 
 
 class LocalRuntime:
@@ -74,7 +79,8 @@ class LocalRuntime:
         plan = lower({name: q.node if isinstance(q, Stream) else q for name, q in named.items()}, policy)
         self._plan = plan
         self._guards = {
-            name: Guard(name, plan.codecs[name], source.insert_only) for name, source in plan.sources.items()
+            name: Guard(name, plan.codecs[name], source.insert_only, source.chronons)
+            for name, source in plan.sources.items()
         }
         self._graph = Graph(plan)
         self._clock = clock

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -16,7 +16,11 @@ from everwhen.model.elements import ElementBatch, batch_of
 from everwhen.model.parquet import elements_of_table, read_elements
 from everwhen.model.schema import Schema
 from everwhen.operators.base import Emit
+from everwhen.runtime.arrival import Arrival, Epoch
 from everwhen.runtime.local import LocalRuntime, Query
+
+SMALL_PIECE: Final = 1_000
+"""At least so many elements of a file are decoded at once, however small the epochs are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +52,10 @@ def run(
 ) -> Iterator[Element]:
     """The elements of the query's answer, as they come.
 
-    Inputs are read round-robin, `batch` elements of each in turn: elements, element batches, Arrow tables, or paths of
-    JSON lines or Parquet files.  The end of an input means CTI(∞) on it, unless `open`: then the output is what a
-    query that is still running would have said by now.
+    Inputs are elements, element batches, Arrow tables, or paths of JSON lines or Parquet files.  They are read
+    round-robin, `batch` elements of each in turn, or in the order of their arrival numbers (`arrival.py`).  The end of
+    an input means CTI(∞) on it, unless `open`: then the output is what a query that is still running would have said
+    by now.
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"x": "int64"})
@@ -90,45 +95,35 @@ def run_batches(
         raise QueryError(
             f"the query does not read {', '.join(sorted(unknown))}; it reads {', '.join(sorted(runtime.inputs))}"
         )
-    readers = {name: _batches(inputs[name], runtime.schema_of(name), batch, name) for name in runtime.inputs}
-    while readers:
-        epoch: dict[str, ElementBatch] = {}
-        ended = []
-        for name, reader in readers.items():
-            found = next(reader, None)
-            if found is None:
-                ended.append(name)
-            else:
-                epoch[name] = found
-        for name in ended:
-            del readers[name]
-            if not open and readers:
-                yield runtime.close_input(name)["out"]
-        if epoch:
-            yield runtime.push(epoch)["out"]
-    if not open:
+    given = {name: _batches(inputs[name], runtime.schema_of(name), batch, name) for name in inputs}
+    for epoch in Arrival(given, batch, open, fill_up=False):
+        yield from answers(runtime, epoch)
+
+
+def answers(runtime: LocalRuntime, epoch: Epoch) -> Iterator[ElementBatch]:
+    """What a runtime with one query says to an epoch."""
+    if epoch.last:
         yield runtime.close()["out"]
+        return
+    for name in epoch.closes:
+        yield runtime.close_input(name)["out"]
+    if epoch.batches:
+        yield runtime.push(epoch.batches)["out"]
 
 
 def _batches(given: Any, schema: Schema, size: int, name: str) -> Iterator[ElementBatch]:
     if isinstance(given, str | Path):
-        for found in read_elements(given, schema=schema, batch=size):
-            yield from _cut(found, size)
+        yield from read_elements(given, schema=schema, batch=max(size, SMALL_PIECE))
     elif isinstance(given, ElementBatch):
-        yield from _cut(given, size)
+        yield given
     elif isinstance(given, pa.Table | pa.RecordBatch):
-        for found in elements_of_table(given, schema, name):
-            yield from _cut(found, size)
+        yield from elements_of_table(given, schema, name)
     else:
         rest = iter(given)
-        while chunk := list(islice(rest, size)):
-            if isinstance(chunk[0], ElementBatch):
-                for found in chunk:
-                    yield from _cut(found, size)
-            else:
+        first = next(rest, None)
+        if isinstance(first, ElementBatch):
+            yield from chain([first], rest)
+        elif first is not None:
+            elements = chain([first], rest)
+            while chunk := list(islice(elements, size)):
                 yield batch_of(chunk, schema, name)
-
-
-def _cut(batch: ElementBatch, size: int) -> Iterator[ElementBatch]:
-    for at in range(0, len(batch), size):
-        yield batch.slice(at, size) if len(batch) > size else batch

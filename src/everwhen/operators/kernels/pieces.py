@@ -6,6 +6,42 @@ import numpy as np
 from numba import njit
 
 from everwhen.model.prefetch import prefetch
+from everwhen.model.time import INF
+from everwhen.operators.kernels.runs import LENGTH, START
+from everwhen.operators.kernels.sweep import INFINITE, _alive, _frontier
+
+_INF = np.int64(INF)
+
+
+@njit(cache=True)
+def standing(ids, place, pool, mode, tau, m, ni, lanes):
+    """What has been said of keys from the promise `m` on: records of a key's position, lo, hi and the lanes."""
+    most = 0
+    for v in range(len(ids)):
+        most += place[ids[v], LENGTH]
+    out = np.empty((most, 3 + lanes), np.int64)
+    count = 0
+    for v in range(len(ids)):
+        s = place[ids[v], START]
+        n = place[ids[v], LENGTH]
+        if n == 0:
+            continue
+        top = _frontier(pool, s, n, mode, tau, m)
+        limit = tau if mode == INFINITE else _INF
+        for at in range(s, s + n):
+            if pool[at, 0] > limit:
+                break
+            lo = max(pool[at, 0], m)
+            hi = pool[at + 1, 0] if at + 1 < s + n and pool[at + 1, 0] <= limit else _INF
+            hi = min(hi, top)
+            if lo < hi and _alive(pool, at, ni):
+                out[count, 0] = v
+                out[count, 1] = lo
+                out[count, 2] = hi
+                for c in range(lanes):
+                    out[count, 3 + c] = pool[at, 1 + c]
+                count += 1
+    return out[:count]
 
 
 @njit(cache=True)

@@ -22,11 +22,12 @@ from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import Stage, Trait, cut
+from everwhen.runtime.spark.declarations import wrong_with
 from everwhen.runtime.spark.feeds import Cutoff, bucketed, stage_rows, unioned
 from everwhen.runtime.spark.kernel import EpochInput, EpochOutput, StageKernel
 from everwhen.runtime.spark.layout import Layout, slots
 from everwhen.runtime.spark.rows import handed_rows, result_rows, stream_rows, typed, without_promise
-from everwhen.runtime.spark.source import ResolvedSource, SparkSource, normalise, problems
+from everwhen.runtime.spark.source import ResolvedSource, SparkSource, normalise
 from everwhen.runtime.spark.start import Query, is_native, named, resolved_sources
 
 _PIECE: Final = 65_536
@@ -94,7 +95,7 @@ def _known(source: ResolvedSource) -> ResolvedSource:
 
 def _history(elements: DataFrame, source: ResolvedSource) -> DataFrame:
     """The events of a bounded stream: every insert, moved by the adjusts that name it."""
-    wrong = problems(source)
+    wrong = wrong_with(source)
     place = F.concat(F.lit(f"source {source.name!r}: "), wrong)
     checked = elements.withColumn(
         "op", F.when(wrong.isNotNull(), F.raise_error(place).cast("tinyint")).otherwise(F.col("op"))

@@ -25,11 +25,12 @@ from everwhen.model.elements import CTI
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.plan.stages import Stage, StagePlan, StreamIn
+from everwhen.runtime.spark.declarations import wrong_with
 from everwhen.runtime.spark.expressions import translate
 from everwhen.runtime.spark.layout import Layout, carried, slots
 from everwhen.runtime.spark.merging import merged
 from everwhen.runtime.spark.progress import marks, statistics, sync
-from everwhen.runtime.spark.source import ResolvedSource, problems
+from everwhen.runtime.spark.source import ResolvedSource
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def unioned(plan: StagePlan, elements: Mapping[str, DataFrame], sources: Mapping
                 "vs",
                 "ve",
                 "vnew",
-                problems(resolved).alias("problem"),
+                wrong_with(resolved).alias("problem"),
                 keep.alias("keep"),
                 *((given[slot] if slot in given else F.lit(None)).cast(carried(t)).alias(slot) for slot, t in payload),
             )

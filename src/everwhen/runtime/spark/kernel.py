@@ -22,7 +22,8 @@ from everwhen.operators.base import Emit, Output, StateSize
 from everwhen.operators.epoch_guard import EpochGuard
 from everwhen.operators.guard import Guarded
 from everwhen.operators.linear import rounded_up_time
-from everwhen.plan.lower import Form, lower
+from everwhen.plan.lower import lower
+from everwhen.plan.physical import Form
 from everwhen.plan.stages import Stage, StreamIn
 from everwhen.runtime.graph import Graph
 
@@ -80,8 +81,9 @@ class StageKernel:
         for stream in stage.inputs:
             if stream.form == "elements" and stream.feed is not None and stream.name in self.plan.sources:
                 source = stream.feed.source.name
+                codec, declared = self.plan.codecs[stream.name], self.plan.sources[stream.name]
                 self.guards[stream.name] = EpochGuard(
-                    source, self.plan.codecs[stream.name], self.plan.sources[stream.name].insert_only, source in lenient
+                    source, codec, declared.insert_only, source in lenient, declared.chronons
                 )
 
     def step(self, given: EpochInput) -> EpochOutput:

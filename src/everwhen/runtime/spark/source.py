@@ -178,6 +178,8 @@ class ResolvedSource:
     op: int | None
     vnew: int | None
     payload: tuple[int, ...]
+    insert_only: bool = False  # these two: what the query declares, see `declarations`
+    chronons: bool = False
 
 
 # -- from a description to columns -----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -128,7 +129,14 @@ def resolved_sources(
     missing = sorted(set(reads) - set(inputs))
     if missing:
         raise QueryError(f"no input for {', '.join(missing)}; the query reads {', '.join(sorted(reads))}")
-    return {name: resolve(inputs[name].schema, name, sources.get(name)) for name in reads}
+    return {
+        name: replace(
+            resolve(inputs[name].schema, name, sources.get(name)),
+            insert_only=source.insert_only,
+            chronons=source.chronons,
+        )
+        for name, source in reads.items()
+    }
 
 
 def staged(queries: Mapping[str, Node], resolved: Mapping[str, ResolvedSource]) -> StagePlan:

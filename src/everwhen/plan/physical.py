@@ -1,0 +1,64 @@
+"""A physical plan: operators with their inputs, in an order in which they can be run, and sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from everwhen.algebra import nodes as n
+from everwhen.model.pool import Pool
+from everwhen.model.rows import RowCodec
+from everwhen.operators.base import Operator
+from everwhen.operators.chain import Chain, EventChain
+from everwhen.operators.group_chain import GroupChain
+
+Form = Literal["segments", "events"]
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Where an operator's input comes from: a source in a form, or another operator (by position)."""
+
+    source: str | None = None
+    form: Form = "segments"
+    operator: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedOperator:
+    """An operator in the graph; inputs stand before it."""
+
+    name: str
+    operator: Operator
+    inputs: tuple[Port, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A named output."""
+
+    name: str
+    port: Port
+    chain: Chain | GroupChain | EventChain
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What is handed to another stage as it is, without a chain."""
+
+    name: str
+    port: Port
+    codec: RowCodec
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalPlan:
+    """The graph: sources by name, operators in an order in which they can be run, sinks."""
+
+    pool: Pool
+    sources: Mapping[str, n.Source]
+    codecs: Mapping[str, RowCodec]
+    operators: tuple[PlacedOperator, ...]
+    sinks: tuple[Sink, ...]
+    handed: tuple[Handed, ...] = ()

@@ -1,0 +1,58 @@
+"""`sql`: a query from text, over streams of the fluent API or streams that the text declares.
+
+    >>> import everwhen as ew
+    >>> bids = ew.source("Bid", {"item": "int64", "price": "float64"})
+    >>> q = ew.sql("SELECT item, MAX(price) AS best FROM Bid WINDOW(RANGE 10 MINUTES) GROUP BY item", bids)
+    >>> [str(e) for e in ew.run(q, {"Bid": [ew.Insert(0, 1, {"item": 7, "price": 2.5})]}, consistency=ew.STRONG)]
+    ['insert [0, 600000) item=7 best=2.5', 'cti ∞']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from everwhen.algebra import nodes as n
+from everwhen.api import Stream
+from everwhen.errors import QueryError
+from everwhen.rewrite.driver import rewrite
+from everwhen.sql.catalog import Catalog, Entry
+from everwhen.sql.program import Functions, program
+
+
+def sql(
+    text: str,
+    *streams: Stream | Mapping[str, Stream] | Catalog,
+    functions: Functions | None = None,
+    tick: str = "1ms",
+    optimize: bool = True,
+) -> Stream:
+    """The query that the text ends with.
+
+    `streams` are sources, which go by their own names, mappings of names to streams of any kind, or a catalogue.
+    `functions` are Python functions and aggregates that the text may call; `tick` is what one tick of time means.
+    With `optimize` the plan is rewritten (`everwhen.rewrite`), without it is the text's own.
+    """
+    catalog = Catalog(functions=functions or {})
+    for given in streams:
+        for entry in _entries(given):
+            catalog = catalog.with_entry(entry)
+    query = program(text, catalog, tick).query
+    return optimized(query) if optimize else query
+
+
+def optimized(query: Stream) -> Stream:
+    """The same answer by a plan that costs less."""
+    return Stream(rewrite(query.node).node)
+
+
+def _entries(given: Stream | Mapping[str, Stream] | Catalog) -> list[Entry]:
+    match given:
+        case Catalog():
+            return list(given.entries.values())
+        case Stream(node):
+            if isinstance(node, n.Source):
+                return [Entry(node.name, node)]
+            raise QueryError("a stream that is no source has no name; give it as {'name': stream}")
+        case Mapping():
+            return [Entry(name, stream.node) for name, stream in given.items()]
+    raise QueryError(f"sql() takes streams, or names and streams, not {given!r}")

@@ -1,0 +1,112 @@
+"""The catalogue of queries: their names, what they read, and how they are (Krämer, 7.2.4, "Query Catalog").
+
+A name is the user's, or generated and told before the query runs.  A query whose stream others read cannot stop before
+they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Literal
+
+from everwhen.algebra.nodes import Node
+from everwhen.connectors.sinks.base import EpochSink
+from everwhen.errors import QueryError
+from everwhen.model.elements import ElementBatch
+from everwhen.model.schema import Schema
+from everwhen.model.time import INF
+from everwhen.runtime.outlet import Step, Subscription
+
+State = Literal["running", "stopped", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryInfo:
+    """An entry as users see it.
+
+    `since` counts epochs: how many the session had run when the query was started the last time.  Every snapshot of its
+    answer from the instant `valid_from` on is what it would be had the query run from the start; it says nothing about
+    earlier instants.  `reads` names sources, `depends_on` other queries.  `error` says why it failed.
+    """
+
+    name: str
+    schema: Schema
+    state: State
+    since: int
+    valid_from: int
+    reads: tuple[str, ...]
+    depends_on: tuple[str, ...]
+    error: str
+
+
+@dataclass
+class Entry:
+    """A query with its plan, and while it runs its place in the network: `outlet` names it."""
+
+    name: str
+    node: Node
+    depends_on: tuple[str, ...]
+    reads: tuple[str, ...]
+    outlet: Node
+    steps: tuple[Step, ...]
+    sink: EpochSink | None = None
+    state: State = "stopped"
+    since: int = 0
+    valid_from: int = INF
+    error: Exception | None = None
+    subscription: Subscription | None = None
+    pending: ElementBatch | None = None
+    next_commit: int = 0
+
+    def info(self) -> QueryInfo:
+        error = "" if self.error is None else str(self.error) or type(self.error).__name__
+        return QueryInfo(
+            self.name,
+            self.node.schema,
+            self.state,
+            self.since,
+            self.valid_from,
+            self.reads,
+            self.depends_on,
+            error,
+        )
+
+
+@dataclass
+class Catalogue:
+    """Entries by name, in the order in which they were registered."""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def free_name(self, wanted: str | None) -> str:
+        """The name for a new query: the wanted one if it is free, else one of ours."""
+        if wanted is None:
+            return next(name for name in (f"q{number}" for number in self._numbers) if name not in self.entries)
+        if not wanted or not isinstance(wanted, str):
+            raise QueryError(f"a query's name is a text, not {wanted!r}")
+        if wanted in self.entries:
+            raise QueryError(
+                f"there is a query {wanted!r} already ({self.entries[wanted].state}); take another name, or stop and "
+                "remove it first"
+            )
+        return wanted
+
+    def __getitem__(self, name: str) -> Entry:
+        if name not in self.entries:
+            raise QueryError(f"there is no query {name!r}; there is {', '.join(self.entries) or 'none'}")
+        return self.entries[name]
+
+    def running(self) -> list[Entry]:
+        return [entry for entry in self.entries.values() if entry.state == "running"]
+
+    def require_unread(self, name: str, what: str) -> None:
+        """QueryError if a query that is not stopped reads this one's stream."""
+        readers = [e.name for e in self.entries.values() if name in e.depends_on and e.state != "stopped"]
+        if readers:
+            raise QueryError(
+                f"the query {name!r} cannot be {what}: {', '.join(readers)} read{'s' * (len(readers) == 1)} its "
+                "stream; stop what reads it first"
+            )

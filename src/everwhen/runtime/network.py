@@ -1,0 +1,358 @@
+"""The network: a graph of running operators to which plans are added, and from which they are taken, while it runs.
+
+**Joining.**  A plan attaches where the graph already computes part of it, and its new operators have not seen the past.
+For every port there is an instant from which on its past is known, with what stands from then on (`Past`):
+
+* `reach`, the largest end that ever passed the port.  All segments said so far end there or earlier, so nothing stands
+  from then on: the past, restricted to [reach, ∞), is empty.
+* an earlier instant, where something that runs remembers what stands: a guard its events, an operator what it has
+  said (`Operator.standing`), a chain its events; an operator without state is applied to what stands at its inputs.
+
+A new operator first gets the past of its inputs and then all changes, both cut at the latest of these instants, V.  So
+it sees exactly its inputs' histories restricted to [V, ∞), and nothing else.  An operator on snapshots is then exact
+from V on.  A window needs a past of its own length, a window of rows more than can be stated: `Operator.exact_from`
+says from which instant on the output is what it would be had the operator run from the start.  By induction over the
+plan, the answer at every instant from there on is right, whatever comes later, because later changes pass the same way.
+If that instant is never, the plan is refused, and the message names the operator that cannot know.
+
+**Leaving.**  Operators and sources that no plan needs any more are dropped with their state.
+
+**τ.**  "The present" of an operator is the largest start seen on the sources below it, so that what a query says does
+not depend on which other queries run.
+
+**Errors.**  An operator that fails is broken, with all that needs it.  The others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from everwhen.algebra.nodes import Node
+from everwhen.errors import QueryError
+from everwhen.model.changes import Changes, no_changes
+from everwhen.model.elements import ADJUST
+from everwhen.model.pool import Pool
+from everwhen.model.punctuation import Frontier
+from everwhen.model.rows import RowCodec
+from everwhen.model.time import INF, NEVER
+from everwhen.operators.base import Emit, Output
+from everwhen.operators.chain import Chain
+from everwhen.operators.group_chain import GroupChain
+from everwhen.operators.guard import Guard, Guarded
+from everwhen.plan.lower import Lowering
+from everwhen.plan.physical import PlacedOperator, Port
+from everwhen.runtime.outlet import Outlet, Said
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is known of a port: all that stands from the instant `since` on."""
+
+    since: int
+    changes: Changes
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is remembered of a source that nobody reads any more."""
+
+    cti: int
+    tau: int
+    reach: int
+
+
+@dataclass
+class Inflow:
+    """A source: its guard, from which instant on its history is known, the largest end that passed."""
+
+    guard: Guard
+    exact: int = NEVER
+    reach: int = NEVER
+
+    def past(self) -> Past:
+        found = self.guard.standing()
+        nothing = no_changes(self.guard.codec)
+        return _earliest(self.exact, Past(self.reach, nothing), None if found is None else Past(*found))
+
+    def take(self, arrived: Guarded) -> None:
+        if len(arrived.ve):
+            self.reach = max(self.reach, int(arrived.ve.max()))
+            if arrived.adjusts:
+                self.reach = max(self.reach, int(arrived.vnew[arrived.op == ADJUST].max()))
+
+
+@dataclass
+class Running:
+    """An operator, cut in at `since`, with what it has said last.  Its output is exact from `exact` on."""
+
+    placed: PlacedOperator
+    output: Output
+    frontiers: list[Frontier]
+    began: float
+    since: int = NEVER
+    exact: int = NEVER
+    reach: int = NEVER
+    tau: int = NEVER
+    rows_in: int = 0
+    rows_out: int = 0
+
+    @property
+    def codec(self) -> RowCodec:
+        return self.placed.operator.codec
+
+    def step(self, given: list[Output], tau: int) -> None:
+        changes = [cut(output.changes, self.since) for output in given]
+        frontiers = [output.frontier for output in given]
+        rows = sum(map(len, changes))
+        if not rows and tau <= self.tau and frontiers == self.frontiers:
+            self.rest()
+            return
+        self.tau = max(self.tau, tau)
+        self.output = output = self.placed.operator.step(changes, frontiers, self.tau)
+        self.frontiers = frontiers
+        self.rows_in += rows
+        if len(output.changes):
+            self.rows_out += len(output.changes)
+            self.reach = max(self.reach, int(output.changes.hi.max()))
+
+    def rest(self) -> None:
+        """Say nothing new."""
+        if len(self.output.changes):
+            self.output = Output(no_changes(self.codec), self.output.frontier)
+
+
+class Network:
+    """Sources, operators and outlets by name, number and node."""
+
+    def __init__(self, emit: Emit, clock: Callable[[], float]) -> None:
+        self.lowering = Lowering(emit, Pool())
+        self.inflows: dict[str, Inflow] = {}
+        self.running: dict[int, Running] = {}
+        self.outlets: dict[Node, Outlet] = {}
+        self.left: dict[str, Left] = {}
+        self._clock = clock
+
+    # -- joining ------------------------------------------------------------------------------------------------
+
+    def attach(self, node: Node) -> tuple[int, Said]:
+        """Let a plan run that ends in an outlet: the instant from which on its answer is right, and what must be heard
+        before that which the outlet says from now on.
+
+        If the plan is refused, nothing has changed.
+        """
+        if node in self.outlets:
+            outlet = self.outlets[node]
+            past = self._said(outlet)
+            if past.since == INF:
+                raise _refused(f"what {self.port_name(outlet.port)} has said is not kept")
+            return past.since, outlet.again(past.changes, past.since)
+        operators, sources = set(self.running), set(self.inflows)
+        try:
+            sink = self.lowering.sink("", node)
+            for name in self.lowering.sources.keys() - sources:
+                self._open(name)
+            pasts: dict[Port, Past] = {}
+            for number, placed in self.lowering.operators.items():
+                if number not in operators:
+                    self._start(number, placed, pasts)
+            past = self._past(sink.port, pasts)
+            if past.since == INF:
+                raise _refused(f"the past of {self.port_name(sink.port)} is not kept")
+            outlet = self.outlets[node] = Outlet(sink.port, sink.chain, past.since, self._clock())
+            said = outlet.step(cut(past.changes, past.since), self._frontier(sink.port).time)
+        except BaseException:
+            self.outlets.pop(node, None)
+            self._keep(operators, sources)
+            raise
+        return past.since, said
+
+    def _open(self, name: str) -> None:
+        source = self.lowering.sources[name]
+        guard = Guard(name, self.lowering.codecs[name], source.insert_only, source.chronons)
+        before = self.left.get(name, Left(NEVER, NEVER, NEVER))
+        if before.reach == INF:
+            raise QueryError(
+                f"the source {name!r} had been read and left, and some of its events have no end: what stands is not "
+                f"known any more; call forget({name!r}) to let it begin anew"
+            )
+        guard.cti, guard.tau = before.cti, before.tau
+        self.inflows[name] = Inflow(guard, before.reach, before.reach)
+
+    def _start(self, number: int, placed: PlacedOperator, pasts: dict[Port, Past]) -> None:
+        """Let a new operator take what stands at its inputs."""
+        given = [self._past(port, pasts) for port in placed.inputs]
+        for port, past in zip(placed.inputs, given, strict=True):
+            if past.since == INF:
+                raise _refused(f"the past of {self.port_name(port)} is not kept")
+        since = max(past.since for past in given)
+        exact = self._exact(placed, since)
+        if exact == INF:
+            raise _refused(f"the operator '{placed.name}' needs all of the past")
+        frontiers = [Frontier()] * len(given)
+        running = Running(placed, Output(no_changes(placed.operator.codec), Frontier()), frontiers, self._clock())
+        running.since, running.exact = since, exact
+        running.step(
+            [Output(past.changes, self._frontier(port)) for port, past in zip(placed.inputs, given, strict=True)],
+            max(self._tau(port) for port in placed.inputs),
+        )
+        self.running[number] = running
+        pasts[Port(operator=number)] = Past(exact, running.output.changes)
+
+    def _exact(self, placed: PlacedOperator, since: int) -> int:
+        return since if since in (NEVER, INF) else placed.operator.exact_from(since)
+
+    def _past(self, port: Port, pasts: dict[Port, Past]) -> Past:
+        """What is known of a port, from the earliest instant for which it can be told."""
+        if port not in pasts:
+            pasts[port] = self.inflows[port.source].past() if port.source else self._recalled(port, pasts)
+        return pasts[port]
+
+    def _recalled(self, port: Port, pasts: dict[Port, Past]) -> Past:
+        running = self.running[port.operator]
+        placed = running.placed
+        found = placed.operator.standing(running.frontiers)
+        ways = [Past(running.reach, no_changes(running.codec)), None if found is None else Past(*found)]
+        if placed.operator.stateless:
+            given = [self._past(each, pasts) for each in placed.inputs]
+            since = max(running.since, *(past.since for past in given))
+            exact = self._exact(placed, since)
+            if exact < INF:
+                changes = [cut(past.changes, since) for past in given]
+                ways.append(Past(exact, placed.operator.step(changes, running.frontiers, running.tau).changes))
+        for outlet in self.outlets.values():
+            if outlet.port == port and isinstance(outlet.chain, Chain):
+                ways.append(Past(max(outlet.since, outlet.chain.cti), outlet.chain.said()))
+        return _earliest(running.exact, *ways)
+
+    def _said(self, outlet: Outlet) -> Past:
+        """The events that an outlet has said, by the names that it uses for them."""
+        chain, port = outlet.chain, outlet.port
+        nothing = Past(self._reach(port), no_changes(chain.codec))
+        if isinstance(chain, Chain):
+            return _earliest(outlet.since, nothing, Past(chain.cti, chain.said()))
+        if isinstance(chain, GroupChain):
+            running = self.running[port.operator]
+            found = running.placed.operator.standing(running.frontiers)
+            assert found is not None, "an operator that knows groups knows what it has said"
+            return _earliest(outlet.since, nothing, Past(found[0], chain.said(found[1])))
+        return _earliest(outlet.since, nothing, self._past(port, {}))
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def step(self, arrived: Mapping[str, Guarded]) -> tuple[dict[Node, Said], dict[Node, Exception]]:
+        """One epoch: what each outlet says, or the error that broke it."""
+        for name, guarded in arrived.items():
+            self.inflows[name].take(guarded)
+        inputs = _Inputs(self.inflows, arrived)
+        broken: dict[int, Exception] = {}
+        for number, running in self.running.items():
+            ports = running.placed.inputs
+            culprit = next((broken[port.operator] for port in ports if port.operator in broken), None)
+            if culprit is not None:
+                broken[number] = culprit
+                continue
+            try:
+                running.step([self._given(port, inputs) for port in ports], max(map(self._tau, ports)))
+            except Exception as error:  # whatever it is, also in a function of the user's: the others must go on
+                broken[number] = error
+        said: dict[Node, Said] = {}
+        failed: dict[Node, Exception] = {}
+        for node, outlet in self.outlets.items():
+            if outlet.port.operator in broken:
+                failed[node] = broken[outlet.port.operator]
+                continue
+            output = self._given(outlet.port, inputs)
+            said[node] = outlet.step(cut(output.changes, outlet.since), output.frontier.time)
+        return said, failed
+
+    def _given(self, port: Port, inputs: _Inputs) -> Output:
+        return inputs[port] if port.source else self.running[port.operator].output
+
+    def _tau(self, port: Port) -> int:
+        return self.inflows[port.source].guard.tau if port.source else self.running[port.operator].tau
+
+    def _frontier(self, port: Port) -> Frontier:
+        if port.source:
+            return Frontier(self.inflows[port.source].guard.cti)
+        return self.running[port.operator].output.frontier
+
+    def _reach(self, port: Port) -> int:
+        return self.inflows[port.source].reach if port.source else self.running[port.operator].reach
+
+    # -- leaving ------------------------------------------------------------------------------------------------
+
+    def keep(self, nodes: Collection[Node]) -> None:
+        """Drop all outlets but these, with all that only the others needed."""
+        self.outlets = {node: outlet for node, outlet in self.outlets.items() if node in nodes}
+        used = {port for outlet in self.outlets.values() for port in self.below(outlet.port)}
+        self._keep({port.operator for port in used}, {port.source for port in used if port.source})
+
+    def _keep(self, operators: Collection[int], sources: Collection[str]) -> None:
+        for name in self.inflows.keys() - set(sources):
+            inflow = self.inflows.pop(name)
+            if inflow.reach > NEVER or inflow.guard.cti > NEVER:
+                self.left[name] = Left(inflow.guard.cti, inflow.guard.tau, inflow.reach)
+        self.running = {number: running for number, running in self.running.items() if number in operators}
+        self.lowering.keep(operators, sources)
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def below(self, port: Port) -> Iterator[Port]:
+        """The port and all that it needs, each once; users before inputs."""
+        seen = {port: None}
+        waiting = [port]
+        while waiting:
+            at = waiting.pop()
+            yield at
+            for each in self.running[at.operator].placed.inputs if at.source is None else ():
+                if each not in seen:
+                    seen[each] = None
+                    waiting.append(each)
+
+    def port_name(self, port: Port) -> str:
+        return port.source or f"{port.operator} {self.running[port.operator].placed.name}"
+
+
+class _Inputs:
+    """What the sources say in an epoch, in the forms that are asked for."""
+
+    def __init__(self, inflows: Mapping[str, Inflow], arrived: Mapping[str, Guarded]) -> None:
+        self._inflows = inflows
+        self._arrived = arrived
+        self._outputs: dict[Port, Output] = {}
+
+    def __getitem__(self, port: Port) -> Output:
+        if port not in self._outputs:
+            assert port.source is not None
+            guard = self._inflows[port.source].guard
+            arrived = self._arrived.get(port.source)
+            changes = no_changes(guard.codec)
+            if arrived is not None:
+                changes = arrived.segments() if port.form == "segments" else arrived.events()
+            self._outputs[port] = Output(changes, Frontier(guard.cti))
+        return self._outputs[port]
+
+
+def cut(changes: Changes, since: int) -> Changes:
+    """Changes restricted to the instants from `since` on."""
+    if since == NEVER or not len(changes) or int(changes.lo.min()) >= since:
+        return changes
+    left = changes.take(changes.hi > since)
+    return replace(left, lo=np.maximum(left.lo, since))
+
+
+def _earliest(exact: int, *ways: Past | None) -> Past:
+    """Of several ways to know the past the one that knows most of it; nothing is known before `exact`."""
+    known = [Past(max(way.since, exact), way.changes) for way in ways if way is not None]
+    return min(known, key=lambda past: past.since)
+
+
+def _refused(why: str) -> QueryError:
+    return QueryError(
+        f"this query cannot join now, because no instant is known from which on its answer would be right: {why}. "
+        "Register it before the first batch; or take a window of time, so that the past comes to an end; or declare "
+        "the source with insert_only=False, so that its live events are kept"
+    )

@@ -1,0 +1,196 @@
+"""Outlets: where a running plan leaves the graph, once for all queries that differ only behind it.
+
+A filter looks at rows alone, and an adjust carries the row of the event that it moves.  So filtering the *elements* of
+an answer is the same as filtering the answer, and queries that differ in their last filters can share everything up to
+the chain: its memory, its work, and the decoding of rows.  The same holds for a projection that keeps all columns under
+whatever names (one that drops some may merge rows, whose changes would then have to be netted).
+
+A `Subscription` is such a tail, together with the instant from which on the query's answer is right: an outlet's
+elements restricted to [since, ∞).  An event that began earlier is known to the subscriber under the start `since`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.algebra import nodes as n
+from everwhen.algebra.expr import Column
+from everwhen.model.changes import Changes
+from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch, empty_elements
+from everwhen.model.schema import Schema
+from everwhen.model.time import NEVER
+from everwhen.operators.base import StateSize
+from everwhen.operators.chain import Chain, EventChain
+from everwhen.operators.group_chain import GroupChain
+from everwhen.plan.physical import Port
+
+Step = n.Filter | n.Map
+
+
+def peeled(node: n.Node) -> tuple[n.Node, tuple[Step, ...]]:
+    """A plan without the filters and projections at its end that may follow the chain, and these, first one first."""
+    steps: list[Step] = []
+    while isinstance(node, n.Filter) or (isinstance(node, n.Map) and _keeps_all(node)):
+        steps.append(node)
+        node = node.input
+    return node, tuple(reversed(steps))
+
+
+def _keeps_all(node: n.Map) -> bool:
+    plain = {expr.name for _, expr in node.columns if isinstance(expr, Column)}
+    return plain.issuperset(node.input.schema.names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Said:
+    """What an outlet says in an epoch: elements, then perhaps a CTI."""
+
+    batch: ElementBatch
+    data: int
+    """How many elements stand before the CTI."""
+
+    silence: ElementBatch
+    """The same without any data: only the CTI, if there is one."""
+
+    @staticmethod
+    def of(batch: ElementBatch) -> Said:
+        size = len(batch)
+        data = size - int(size > 0 and int(batch.op[-1]) == CTI)
+        return Said(batch, data, batch if data == 0 else batch.slice(data, size - data))
+
+
+@dataclass
+class Outlet:
+    """A chain at a port of the graph.  It sees the port's history from `since` on."""
+
+    port: Port
+    chain: Chain | GroupChain | EventChain
+    since: int
+    began: float
+    rows_in: int = 0
+    rows_out: int = 0
+    _nothing: Said = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._nothing = Said.of(empty_elements(self.chain.codec.schema))
+
+    def step(self, changes: Changes, promise: int) -> Said:
+        if not len(changes) and promise <= self.chain.cti:
+            return self._nothing
+        batch = self.chain.step(changes, promise)
+        self.rows_in += len(changes)
+        self.rows_out += len(batch)
+        return Said.of(batch)
+
+    def again(self, events: Changes, since: int) -> Said:
+        """What one who joins now must hear: the events that live at or after `since`, and the CTI."""
+        alive = events.take(events.hi > since)
+        alive = alive.take(np.argsort(alive.lo, kind="stable"))
+        count, cti = len(alive), self.chain.cti
+        op = np.full(count + (cti > NEVER), INSERT, np.uint8)
+        vs, ve = np.full(len(op), cti, np.int64), np.full(len(op), cti, np.int64)
+        vs[:count], ve[:count] = np.maximum(alive.lo, since), alive.hi
+        op[count:] = CTI
+        columns = self.chain.codec.decode(alive.rows, nulls=len(op) - count)
+        return Said.of(ElementBatch(self.chain.codec.schema, op, vs, ve, np.zeros(len(op), np.int64), columns))
+
+    def state_size(self) -> StateSize:
+        return self.chain.state_size()
+
+
+class Subscription:
+    """The tail of one query."""
+
+    def __init__(self, steps: tuple[Step, ...], schema: Schema, since: int, began: float) -> None:
+        self.since = since
+        self.began = began
+        self.rows_in = 0
+        self.rows_out = 0
+        self._steps = steps
+        self._schema = schema
+        self._renames = any(isinstance(step, n.Map) for step in steps)
+
+    def take(self, said: Said) -> ElementBatch:
+        """The query's elements; cost: the tail's conditions over all elements, and a copy of those that stay."""
+        self.rows_in += said.data
+        if not said.data:
+            return self._silence(said)
+        batch = said.batch
+        times = [batch.op[: said.data], batch.vs[: said.data], batch.ve[: said.data], batch.vnew[: said.data]]
+        columns = batch.columns
+        if said.data < len(batch):
+            columns = tuple(column.slice(0, said.data) for column in columns)
+        whole = True
+        if self.since > NEVER and int(times[1].min()) < self.since:
+            whole = False
+            times, columns = _restricted(times, columns, self.since)
+        for step in self._steps:
+            named = dict(zip(step.input.schema.names, columns, strict=True))
+            if isinstance(step, n.Map):
+                columns = tuple(expr.evaluate(named, len(times[0])) for _, expr in step.columns)
+                whole = False
+                continue
+            picked = _met(step, named, len(times[0]))
+            if len(picked) < len(times[0]):
+                whole = False
+                times, columns = _taken(times, columns, picked)
+        if whole:
+            self.rows_out += said.data
+            return batch
+        self.rows_out += len(times[0])
+        if not len(times[0]):
+            return self._silence(said)
+        if said.data < len(batch):
+            end = said.silence
+            times = [np.append(a, b) for a, b in zip(times, (end.op, end.vs, end.ve, end.vnew), strict=True)]
+            columns = tuple(pa.concat_arrays([column, pa.nulls(1, column.type)]) for column in columns)
+        return ElementBatch(self._schema, times[0], times[1], times[2], times[3], columns)
+
+    def _silence(self, said: Said) -> ElementBatch:
+        if not self._renames:
+            return said.silence
+        end = said.silence
+        columns = tuple(pa.nulls(len(end), type_) for type_ in self._schema.types)
+        return ElementBatch(self._schema, end.op, end.vs, end.ve, end.vnew, columns)
+
+
+def _met(step: n.Filter, columns: Mapping[str, pa.Array], length: int) -> np.ndarray:
+    """The positions of elements whose row makes the condition true."""
+    verdict = step.predicate.evaluate(columns, length)
+    if verdict.null_count:
+        verdict = verdict.fill_null(False)
+    return np.flatnonzero(verdict.to_numpy(zero_copy_only=False))
+
+
+def _taken(
+    times: list[np.ndarray], columns: tuple[pa.Array, ...], picked: np.ndarray
+) -> tuple[list[np.ndarray], tuple[pa.Array, ...]]:
+    at = pa.array(picked)
+    return [each[picked] for each in times], tuple(column.take(at) for column in columns)
+
+
+def _restricted(
+    times: list[np.ndarray], columns: tuple[pa.Array, ...], since: int
+) -> tuple[list[np.ndarray], tuple[pa.Array, ...]]:
+    """Elements about the instants from `since` on: what they change earlier is left out."""
+    op, vs, ve, vnew = times
+    adjust = op == ADJUST
+    # an event that had ended before and grows beyond it is new to who listens from then on
+    grown = adjust & (ve <= since) & (vnew > since)
+    op = np.where(grown, np.uint8(INSERT), op)
+    ve = np.where(grown, vnew, ve)
+    cut = [op, np.maximum(vs, since), ve, np.where(adjust & ~grown, np.maximum(vnew, since), 0)]
+    return _taken(cut, columns, np.flatnonzero(ve > since))
+
+
+def joined(first: ElementBatch, second: ElementBatch) -> ElementBatch:
+    """Both batches as one."""
+    if not len(first) or not len(second):
+        return first if len(first) else second
+    times = [np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("op", "vs", "ve", "vnew")]
+    columns = tuple(pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True))
+    return ElementBatch(first.schema, times[0], times[1], times[2], times[3], columns)

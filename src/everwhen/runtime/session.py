@@ -1,0 +1,326 @@
+"""The session: many queries over shared streams in one running graph.
+
+Queries come and go while it runs.  Plans with equal parts share their operators, whoever built them; a new query
+attaches to what runs already, and says from which instant on its answer is right (`valid_from`; the proof is in
+`network.py`).  Queries that differ only in their last filters share all but these (`outlet.py`).
+
+    >>> import everwhen as ew
+    >>> from everwhen.model.elements import batch_of
+    >>> bids = ew.source("Bid", {"item": "string", "price": "int64"})
+    >>> best = bids.range(10).group_by("item").agg(best=ew.max("price"))
+    >>> session = Session()
+    >>> q = session.register("best", best)
+    >>> bid = lambda t, item, price: ew.Insert(t, t + 1, {"item": item, "price": price})
+    >>> batch = lambda *elements: batch_of(elements, bids.schema)
+    >>> for element in session.push({"Bid": batch(bid(1, "a", 3), bid(2, "b", 4), ew.Cti(3))})["best"].elements():
+    ...     print(element)
+    insert [1, ∞) item='a' best=3
+    insert [2, ∞) item='b' best=4
+    cti 3
+    >>> late = session.register("only a", best.where(ew.col("item") == "a"))
+    >>> late.valid_from
+    3
+    >>> for element in session.push({"Bid": batch(bid(4, "a", 9))})["only a"].elements():
+    ...     print(element)
+    insert [3, ∞) item='a' best=3
+    cti 3
+    adjust [3, ∞ -> 4) item='a' best=3
+    insert [4, ∞) item='a' best=9
+    >>> session.stop("best")
+    >>> [(each.name, each.state, each.reads) for each in session.queries()]
+    [('best', 'stopped', ('Bid',)), ('only a', 'running', ('Bid',))]
+
+One `push` is one epoch, as in the local runtime.  An error of one query's operators stops that query, with the error in
+`queries()`; the others go on.  A wrong batch (`InputError`) is refused as a whole.
+
+A source is there as long as some query reads it; batches for others are refused.  Left and read again, it goes on
+behind its CTI, and answers are right from where all that had passed is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
+
+from everwhen.algebra.explain import explain
+from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.api import Stream
+from everwhen.connectors.sinks.base import EpochSink
+from everwhen.errors import InputError, QueryError
+from everwhen.model.elements import ElementBatch
+from everwhen.model.schema import Schema
+from everwhen.operators.base import Emit, StateSize
+from everwhen.operators.guard import Guard, Guarded
+from everwhen.runtime.catalogue import Catalogue, Entry, QueryInfo
+from everwhen.runtime.local import OperatorMetadata, Query, emit_named
+from everwhen.runtime.network import Network
+from everwhen.runtime.observation import describe
+from everwhen.runtime.outlet import Said, Subscription, joined, peeled
+from everwhen.runtime.structure import Interner
+
+
+@dataclass(frozen=True, slots=True)
+class QueryHandle:
+    """A registered query."""
+
+    name: str
+    session: Session
+
+    @property
+    def info(self) -> QueryInfo:
+        """Its entry in the catalogue, as it is now."""
+        return self.session.query(self.name)
+
+    @property
+    def valid_from(self) -> int:
+        """The instant from which on every snapshot of the answer is right."""
+        return self.info.valid_from
+
+    @property
+    def stream(self) -> Stream:
+        """Its answer, for other queries to read."""
+        return self.session.stream(self.name)
+
+    def stop(self) -> None:
+        self.session.stop(self.name)
+
+
+class Session:
+    """Register queries, push batches, stop queries, in any order; `close` once.
+
+    `optimize` rewrites a plan before it joins; it must leave common parts of queries alone.
+    """
+
+    def __init__(
+        self,
+        emit: str | Emit = Emit.CURRENT,
+        optimize: Callable[[Node], Node] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.epoch = 0
+        self._optimize = optimize
+        self._clock = clock
+        self._network = Network(emit if isinstance(emit, Emit) else emit_named(emit), clock)
+        self._catalogue = Catalogue()
+        self._nodes = Interner()
+        self._streams: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
+        self._closed = False
+
+    # -- queries ------------------------------------------------------------------------------------------------
+
+    def register(self, name: str | None, query: Query, sink: EpochSink | None = None) -> QueryHandle:
+        """Add a query and start it.  Without a name it gets one.  A sink is handed every epoch's elements.
+
+        QueryError: the name is taken, a source is declared in another way, or the query would need a past that is not
+        kept.  Then nothing has changed.
+        """
+        self._require_open()
+        name = self._catalogue.free_name(name)
+        node = query.node if isinstance(query, Stream) else query
+        self._require_same_sources(node)
+        depends_on = tuple(dict.fromkeys(self._streams[each] for each in walk(node) if each in self._streams))
+        plan = node if self._optimize is None else self._optimize(node)
+        outlet, steps = peeled(plan)
+        reads = tuple(sorted({each.name for each in walk(plan) if isinstance(each, Source)}))
+        entry = self._catalogue.entries[name] = Entry(name, node, depends_on, reads, outlet, steps, sink)
+        try:
+            self._start(entry)
+        except BaseException:
+            del self._catalogue.entries[name]
+            raise
+        return QueryHandle(name, self)
+
+    def start(self, name: str) -> QueryHandle:
+        """Start a stopped query again; it joins as a new one would."""
+        self._require_open()
+        entry = self._catalogue[name]
+        if entry.state == "running":
+            raise QueryError(f"the query {name!r} is running")
+        self._require_same_sources(entry.node)
+        self._start(entry)
+        return QueryHandle(name, self)
+
+    def stop(self, name: str) -> None:
+        """Stop a query and drop what only it needs; it stays in the catalogue.
+
+        QueryError: other queries read its stream.
+        """
+        entry = self._catalogue[name]
+        if entry.state != "running":
+            raise QueryError(f"the query {name!r} is {entry.state} already")
+        self._catalogue.require_unread(name, "stopped")
+        self._leave(entry)
+        self._tidy()
+
+    def remove(self, name: str) -> None:
+        """Take a query out of the catalogue; stop it first if it is running."""
+        self._catalogue.require_unread(name, "removed")
+        if self._catalogue[name].state == "running":
+            self.stop(name)
+        del self._catalogue.entries[name]
+
+    def forget(self, source: str) -> None:
+        """Let a source that nobody reads begin anew when it is read again, as if it had never been there."""
+        if source in self._network.inflows:
+            readers = [entry.name for entry in self._catalogue.running() if source in entry.reads]
+            raise QueryError(f"the source {source!r} cannot be forgotten: {', '.join(readers)} read it")
+        self._network.left.pop(source, None)
+
+    def stream(self, name: str) -> Stream:
+        """A query's answer as a stream: a query built on it shares its operators and depends on it."""
+        # a node of its own tells who was built on it; equal structure makes it the same operator
+        node = replace(self._catalogue[name].node)
+        self._streams[node] = name
+        return Stream(node)
+
+    def queries(self) -> list[QueryInfo]:
+        """All queries, stopped and failed ones too, in the order in which they were registered."""
+        return [entry.info() for entry in self._catalogue.entries.values()]
+
+    def query(self, name: str) -> QueryInfo:
+        return self._catalogue[name].info()
+
+    def _start(self, entry: Entry) -> None:
+        entry.outlet = self._nodes.one(entry.outlet)
+        try:
+            since, said = self._network.attach(entry.outlet)
+            subscription = Subscription(entry.steps, entry.node.schema, since, self._clock())
+            entry.pending = subscription.take(said)
+            if entry.sink is not None:
+                entry.sink.prepare(entry.node.schema)
+                entry.next_commit = entry.sink.committed() + 1
+        except BaseException:
+            self._tidy()
+            raise
+        entry.subscription, entry.valid_from = subscription, since
+        entry.state, entry.since, entry.error = "running", self.epoch, None
+
+    def _leave(self, entry: Entry, error: Exception | None = None) -> None:
+        entry.state, entry.error = ("stopped", None) if error is None else ("failed", error)
+        entry.subscription = entry.pending = None
+        if entry.sink is not None:
+            entry.sink.close()
+
+    def _tidy(self) -> None:
+        """Drop what no running query needs."""
+        used = [entry.outlet for entry in self._catalogue.running()]
+        self._network.keep(set(used))
+        self._nodes.keep(used)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise QueryError("the session is closed")
+
+    def _require_same_sources(self, node: Node) -> None:
+        """A source that is read already is declared in the same way."""
+        for each in walk(node):
+            if isinstance(each, Source) and each.name in self._network.inflows:
+                known = self._network.lowering.sources[each.name]
+                if self._nodes.one(each) is not known:
+                    raise QueryError(
+                        f"a source has one declaration: what is read now is {explain(known)}, not {explain(each)}"
+                    )
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def push(self, batches: Mapping[str, ElementBatch]) -> dict[str, ElementBatch]:
+        """One epoch: batches by source; returns the elements of each running query.
+
+        If a batch is wrong (`InputError`), none of the epoch's batches has been taken.
+        """
+        self._require_open()
+        guards = {name: self._guard(name) for name in batches}
+        taken: dict[str, Guarded] = {}
+        try:
+            for name, batch in batches.items():
+                taken[name] = guards[name].step(batch)
+        except InputError:
+            for name in taken:
+                guards[name].undo()
+            raise
+        for guard in guards.values():
+            guard.settle()
+        return self._epoch(taken)
+
+    def close_input(self, name: str) -> dict[str, ElementBatch]:
+        """The end of one source."""
+        self._require_open()
+        self._guard(name).close()
+        return self._epoch({})
+
+    def close(self) -> dict[str, ElementBatch]:
+        """The end of all sources: CTI(∞) on each; then all queries stop."""
+        if self._closed:
+            return {}
+        for inflow in self._network.inflows.values():
+            inflow.guard.close()
+        results = self._epoch({})
+        self._closed = True
+        for entry in self._catalogue.running():
+            self._leave(entry)
+        self._tidy()
+        return results
+
+    def _epoch(self, taken: Mapping[str, Guarded]) -> dict[str, ElementBatch]:
+        said, failed = self._network.step(taken)
+        self.epoch += 1
+        results: dict[str, ElementBatch] = {}
+        broken = False
+        for entry in self._catalogue.running():
+            try:
+                if entry.outlet in failed:
+                    raise failed[entry.outlet]
+                results[entry.name] = self._deliver(entry, said[entry.outlet])
+            except Exception as error:  # of whatever kind: the other queries must go on
+                self._leave(entry, error)
+                broken = True
+        if broken:
+            self._tidy()
+        self._network.lowering.pool.collect()
+        return results
+
+    def _deliver(self, entry: Entry, said: Said) -> ElementBatch:
+        assert entry.subscription is not None
+        batch = entry.subscription.take(said)
+        if entry.pending is not None:
+            batch, entry.pending = joined(entry.pending, batch), None
+        if entry.sink is not None:
+            entry.sink.commit(entry.next_commit, batch)
+            entry.next_commit += 1
+        return batch
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The sources that are read now."""
+        return tuple(self._network.inflows)
+
+    def schema_of(self, source: str) -> Schema:
+        """The payload columns that a source must have."""
+        return self._guard(source).codec.schema
+
+    @property
+    def progress(self) -> dict[str, int]:
+        """The CTI of each source that is read."""
+        return {name: inflow.guard.cti for name, inflow in self._network.inflows.items()}
+
+    def _guard(self, name: str) -> Guard:
+        if name not in self._network.inflows:
+            read = ", ".join(sorted(self._network.inflows)) or "nothing"
+            raise QueryError(f"no running query reads {name!r}, so it takes no batches; what is read: {read}")
+        return self._network.inflows[name].guard
+
+    def state_size(self) -> StateSize:
+        """All that is kept: guards, operators and chains."""
+        network = self._network
+        parts = [inflow.guard.state_size() for inflow in network.inflows.values()]
+        parts += [running.placed.operator.state_size() for running in network.running.values()]
+        return sum([*parts, *(outlet.state_size() for outlet in network.outlets.values())], StateSize())
+
+    def metadata(self) -> dict[str, OperatorMetadata]:
+        """By name, per operator, per output's chain, and per query for its last filters: which queries use it, rates,
+        selectivity, state, progress, what it waits for.  Names stay as long as the operator runs."""
+        return describe(self._network, self._catalogue.running(), self._clock())

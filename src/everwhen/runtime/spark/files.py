@@ -1,0 +1,313 @@
+"""A query over files, on Spark: the same epochs as in process, and the answer in a file that is whole or not there.
+
+    files ─▶ arrival ─▶ guard ─▶ <work>/epochs/<input>/<n>.parquet ─▶ one streaming read per input, a file per epoch
+                                                                   ─▶ stages ─▶ <work>/answer ─▶ output
+
+The driver reads the inputs in the order of their arrival and checks every element as the runtime in process does; so a
+wrong element is named with its file and line before Spark is even started.  Each epoch becomes one file per input, with
+patterns left out, since they are checked here and nothing on Spark reads them.  Spark takes the files epoch by epoch.
+
+**Guarantee.**  The answer is that of `run_files`, as a history, whatever the policy; on any error, and when it is
+interrupted, the output is as it was and nothing is left running.  With a checkpoint a run that was killed goes on: the
+epochs are written before Spark starts, and Spark takes each exactly once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from everwhen.algebra import nodes as n
+from everwhen.algebra.expr import lit
+from everwhen.api import Stream
+from everwhen.connectors.sinks.base import EpochSink
+from everwhen.connectors.sinks.changelog import ChangelogSink, read_changelog
+from everwhen.errors import QueryError, StateError
+from everwhen.model.elements import ADJUST, CTI, ElementBatch
+from everwhen.model.parquet import AT, COUNT, MATCH
+from everwhen.model.publish import whole_file
+from everwhen.model.schema import RESERVED, Schema
+from everwhen.model.time import INF
+from everwhen.operators.base import Emit
+from everwhen.runtime.answer import write_answer
+from everwhen.runtime.arrival import Arrival
+from everwhen.runtime.checkpoint import agree, locked
+from everwhen.runtime.files import Progress, Watch, identity, input_files
+from everwhen.runtime.inputs import InputFile, read_input
+from everwhen.runtime.local import LocalRuntime, Query, emit_named
+from everwhen.runtime.run import MIDDLE, SMALL_PIECE, Consistency
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from everwhen.runtime.spark.handle import Handle
+
+_TIMES: Final = ("_everwhen_op", "_everwhen_vs", "_everwhen_ve", "_everwhen_vnew")
+_FIRST_MOMENT: Final = 1_000_000_000
+"""Spark takes the oldest file first: the n-th is n seconds younger than this."""
+_FOREVER: Final = "36500d"
+_MOMENT: Final = 0.1
+
+
+def run_files_on_spark(
+    query: Query,
+    inputs: Mapping[str, str | InputFile],
+    out: str = "-",
+    *,
+    consistency: Consistency = MIDDLE,
+    emit: str | Emit | None = None,
+    batch: int = 10_000,
+    open: bool = False,
+    checkpoint: str | None = None,
+    progress: Watch | None = None,
+    buckets: int | None = None,
+) -> int:
+    """As `run_files`, on the Spark session there is, or on a new one with all cores, which is stopped in the end."""
+    watch: Watch = progress or (lambda _: None)
+    node = query.node if isinstance(query, Stream) else query
+    policy = consistency.emit if emit is None else emit if isinstance(emit, Emit) else emit_named(emit)
+    sources = {one.name: one for one in n.walk(node) if isinstance(one, n.Source)}
+    given = input_files(inputs, {name: source.schema for name, source in sources.items()}, batch)
+    _check_types(sources)
+    if checkpoint is None:
+        with tempfile.TemporaryDirectory(prefix="everwhen-") as aside:
+            return _SparkWork(node, sources, given, policy, Path(aside), watch, buckets).run(batch, open, out)
+    place = Path(checkpoint)
+    with locked(place):
+        agree(place, identity(query, given, policy, batch, open, "spark"))
+        return _SparkWork(node, sources, given, policy, place.absolute(), watch, buckets).run(batch, open, out)
+
+
+def _check_types(sources: Mapping[str, n.Source]) -> None:
+    from everwhen.runtime.spark.expressions import spark_type
+
+    for name, source in sources.items():
+        for field in source.schema:
+            if spark_type(field.type) is None:
+                raise QueryError(
+                    f"the column {field.name!r} of {name} is of type {field.type}, which Spark cannot carry; leave it "
+                    "out of the stream's declaration, declare another type, or run the query with --engine local"
+                )
+
+
+class _SparkWork:
+    """One run in its directory."""
+
+    def __init__(
+        self,
+        node: n.Node,
+        sources: Mapping[str, n.Source],
+        given: Mapping[str, InputFile],
+        emit: Emit,
+        place: Path,
+        watch: Watch,
+        buckets: int | None,
+    ) -> None:
+        self.node, self.sources, self.given, self.emit = node, sources, given, emit
+        self.place, self.watch, self.buckets = place, watch, buckets
+        self.folders = {name: place / "epochs" / f"{i:03d}" for i, name in enumerate(given)}
+
+    def run(self, batch: int, open: bool, out: str) -> int:
+        epochs, read = self._prepared(batch, open)
+        if epochs and not self._done():
+            self._answered(epochs, read)
+        said = read_changelog(self.place / "answer") if epochs else ()
+        return write_answer(said, out, self.node.schema)
+
+    def _done(self) -> bool:
+        return (self.place / "done").exists()
+
+    # -- the epochs ---------------------------------------------------------------------------------------------
+
+    def _prepared(self, batch: int, open: bool) -> tuple[int, int]:
+        """The epochs as files: how many there are, and how many elements they hold."""
+        mark = self.place / "epochs.json"
+        if mark.exists():
+            try:
+                found = json.loads(mark.read_text(encoding="utf-8"))
+                return int(found["epochs"]), int(found["elements"])
+            except (OSError, ValueError, KeyError, TypeError) as bad:
+                raise StateError(f"{mark} cannot be read: {bad}; remove the directory to start anew") from None
+        shutil.rmtree(self.place / "epochs", ignore_errors=True)  # of a run that was killed on the way
+        for folder in self.folders.values():
+            folder.mkdir(parents=True)
+        # Nothing passes the filter, so all that this runtime does is to check the elements.
+        runtimes = {name: LocalRuntime(n.Filter(source, lit(False))) for name, source in self.sources.items()}
+        pieces = {name: read_input(file, max(batch, SMALL_PIECE)) for name, file in self.given.items()}
+        whole = [name for name, file in self.given.items() if file.known_whole]
+        arrival = Arrival(pieces, batch, open, whole)
+        count = 0
+        for count, epoch in enumerate(arrival, 1):
+            closes = self.given if epoch.last else epoch.closes
+            for name, found in epoch.batches.items():
+                runtimes[name].push({name: found})
+            for name, folder in self.folders.items():
+                self._write(folder, count - 1, epoch.batches.get(name), name in closes, self.sources[name].schema)
+            self.watch(Progress("reading", sum(arrival.taken.values())))
+        elements = sum(arrival.taken.values())
+        with whole_file(mark) as part:
+            part.write_text(json.dumps({"epochs": count, "elements": elements}), encoding="utf-8")
+        return count, elements
+
+    def _write(self, folder: Path, epoch: int, batch: ElementBatch | None, closes: bool, schema: Schema) -> None:
+        path = folder / f"{epoch:09d}.parquet"
+        pq.write_table(_table(batch, closes, schema), path)
+        os.utime(path, (_FIRST_MOMENT + epoch, _FIRST_MOMENT + epoch))
+
+    # -- Spark --------------------------------------------------------------------------------------------------
+
+    def _answered(self, epochs: int, read: int) -> None:
+        """Runs all epochs that were not run yet."""
+        self.watch(Progress("starting Spark, which takes a few seconds", read))
+        with _spark(self.place) as spark:
+            handle = self._start(spark)
+            try:
+                self._wait(handle, epochs, read)
+            finally:
+                handle.stop()
+        (self.place / "done").touch()
+
+    def _start(self, spark: SparkSession) -> Handle:
+        from everwhen.runtime.spark.source import SparkSource
+        from everwhen.runtime.spark.start import start
+
+        op, vs, ve, vnew = _TIMES
+        frames = {name: self._frame(spark, name) for name in self.given}
+        described = {
+            name: SparkSource(vs, end=ve, op=op, vnew=vnew, columns=self.sources[name].schema.names)
+            for name in self.given
+        }
+        return start(
+            self.node,
+            frames,
+            sources=described,
+            sink=_Answer(str(self.place / "answer")),
+            checkpoint=self.place / "spark",
+            trigger="available",
+            emit=self.emit,
+            buckets=self._width(spark),
+        )
+
+    def _frame(self, spark: SparkSession, name: str) -> DataFrame:
+        from pyspark.sql.types import ByteType, LongType, StructField, StructType
+
+        from everwhen.runtime.spark.expressions import spark_type
+
+        schema = self.sources[name].schema
+        fields = [StructField("op", ByteType()), *(StructField(time, LongType()) for time in ("vs", "ve", "vnew"))]
+        for i, type_ in enumerate(schema.types):
+            carried = spark_type(type_)
+            assert carried is not None
+            fields.append(StructField(f"c{i}", carried))
+        reader = spark.readStream.schema(StructType(fields)).option("maxFilesPerTrigger", 1)
+        frame = reader.option("maxFileAge", _FOREVER).parquet(self.folders[name].as_uri())
+        return frame.toDF(*_TIMES, *schema.names)
+
+    def _width(self, spark: SparkSession) -> int:
+        """How many buckets there are: as many as when the run was first started."""
+        path = self.place / "buckets"
+        if not path.exists():
+            with whole_file(path) as part:
+                part.write_text(str(self.buckets or spark.sparkContext.defaultParallelism), encoding="utf-8")
+        return int(path.read_text(encoding="utf-8"))
+
+    def _wait(self, handle: Handle, epochs: int, read: int) -> None:
+        said, seen = 0, -1
+        while not handle.await_termination(_MOMENT):
+            for report in handle.recent:
+                if report.epoch > seen:
+                    seen, said = report.epoch, said + report.rows_out
+                    words = f"running epoch {seen + 1} of {epochs}"
+                    self.watch(Progress(words, read, said, dict(report.progress)))
+
+
+def _table(batch: ElementBatch | None, closes: bool, schema: Schema) -> pa.Table:
+    """The elements of an epoch as Spark reads them; columns have names of our own, since Spark knows no upper case."""
+    data: list[pa.Table] = []
+    arrow = pa.schema(
+        [("op", pa.int8()), ("vs", pa.int64()), ("ve", pa.int64()), ("vnew", pa.int64())]
+        + [(f"c{i}", type_) for i, type_ in enumerate(schema.types)]
+    )
+    if batch is not None:
+        kept = batch.op <= CTI
+        op = batch.op
+        times = (
+            pa.array(op.astype(np.int8)),
+            pa.array(batch.vs, mask=batch.vs == INF),
+            pa.array(batch.ve, mask=(batch.ve == INF) | (op == CTI)),
+            pa.array(batch.vnew, mask=(batch.vnew == INF) | (op != ADJUST)),
+        )
+        plain = (c.dictionary_decode() if isinstance(c, pa.DictionaryArray) else c for c in batch.columns)
+        data.append(pa.Table.from_arrays([*times, *plain], schema=arrow).filter(pa.array(kept)))
+    if closes:
+        nulls = [pa.nulls(1, field.type) for field in arrow]
+        data.append(pa.Table.from_arrays([pa.array([CTI], pa.int8()), *nulls[1:]], schema=arrow))
+    return pa.concat_tables(data) if data else arrow.empty_table()
+
+
+class _Answer(EpochSink):
+    """A changelog that is written by the driver, so that an epoch of final answers is in order."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._log = ChangelogSink(path)
+
+    def prepare(self, schema: Schema) -> None:
+        if any(name in (*RESERVED, MATCH, COUNT, AT) for name in schema.names):  # Parquet has no room for them
+            self._log = ChangelogSink(self._path, "jsonl")
+        self._log.prepare(schema)
+
+    def committed(self) -> int:
+        return self._log.committed()
+
+    def commit(self, epoch: int, batch: ElementBatch) -> None:
+        self._log.commit(epoch, batch)
+
+
+# -- the session -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _spark(place: Path) -> Iterator[SparkSession]:
+    """The session there is; or a new one, whose words go to a file, and which is gone in the end."""
+    from pyspark import SparkContext
+
+    from everwhen.runtime.spark.session import session
+
+    if SparkContext._active_spark_context is not None:
+        yield session()
+        return
+    interrupt = signal.getsignal(signal.SIGINT)
+    with _heard_by(place / "spark.log"):
+        spark = session("local[*]", "everwhen run", spark_sql_shuffle_partitions=2)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)  # Spark's own handler asks Spark first, which may be busy
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _heard_by(path: Path) -> Iterator[None]:
+    """Processes started meanwhile write their errors to a file: a worker that is stopped within a task complains."""
+    before = os.dup(2)
+    with open(path, "ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)

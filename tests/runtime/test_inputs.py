@@ -1,0 +1,180 @@
+"""Files as inputs: elements, rows with a time column, constant and temporal relations; JSON lines, Parquet, CSV."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from everwhen.errors import InputError, QueryError
+from everwhen.model.schema import Schema
+from everwhen.runtime.inputs import InputFile, read_input, schema_in_file
+
+ITEM = Schema.of([("item", pa.int64()), ("name", pa.string())])
+INF_ROWS = ["insert [0, ∞) item=1 name='x'", "insert [0, ∞) item=2 name=None"]
+
+
+def text(path: Path, *lines: str) -> str:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def table(path: Path, **columns: Any) -> str:
+    pq.write_table(pa.table(columns), path)
+    return str(path)
+
+
+def read(file: str, batch: int = 100, skip: int = 0, **how: Any) -> list[str]:
+    given = InputFile(file, **{"schema": ITEM, **how})
+    return [str(element) for found in read_input(given, batch, skip) for element in found.elements()]
+
+
+def test_a_constant_relation_in_every_form(tmp_path: Path) -> None:
+    bare = text(tmp_path / "a.jsonl", '{"item":1,"name":"x"}', "", '{"item":2,"name":null}')
+    rows = text(tmp_path / "b.jsonl", '{"row":{"item":1,"name":"x"},"at":7}', '{"op":"insert","row":{"item":2}}')
+    csv = text(tmp_path / "c.csv", "item,name", "1,x", "2,")
+    tsv = text(tmp_path / "c.tsv", "name\titem", "x\t1", "\t2")
+    parquet = table(tmp_path / "d.parquet", item=[1, 2], name=["x", None])
+    for file in (bare, rows, csv, tsv, parquet):
+        assert read(file, kind="constant") == INF_ROWS
+        assert read(file, kind="constant", batch=1, skip=1) == INF_ROWS[1:]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"vs":1,"row":{"item":1}}', r":2: a row with 'vs' \(a constant relation holds plain rows"),
+        ('{"op":"cti","t":1}', r":2: a row with 't'"),
+        ('{"item":1,"colour":2}', r":2: the row has the attribute 'colour'"),
+        ('{"item":"one"}', r":2: attribute 'item'"),
+    ],
+)
+def test_what_is_no_constant_row(tmp_path: Path, line: str, said: str) -> None:
+    file = text(tmp_path / "a.jsonl", '{"item":1,"name":"x"}', line)
+    with pytest.raises(InputError, match=said):
+        read(file, kind="constant")
+
+
+def test_a_constant_relation_in_a_table_has_no_times(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is a column 'vs'"):
+        read(table(tmp_path / "d.parquet", vs=[1], item=[1]), kind="constant")
+    with pytest.raises(InputError, match=r"c\.csv:3: 'two' in column 'item'"):
+        read(text(tmp_path / "c.csv", "item,name", "1,x", "two,y"), kind="constant")
+    with pytest.raises(InputError, match="the column 'colour' is not in the schema"):
+        read(text(tmp_path / "c.csv", "item,colour", "1,x"), kind="constant")
+
+
+def test_a_temporal_relation_has_a_period_or_elements(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"kind": "temporal", "period": ("born", "died")}
+    bare = text(tmp_path / "a.jsonl", '{"item":1,"name":"x","born":3,"died":9}', '{"item":2,"born":4,"died":null}')
+    mixed = text(tmp_path / "b.jsonl", '{"vs":3,"ve":9,"row":{"item":1,"name":"x"}}', '{"row":{"item":2,"born":4}}')
+    parquet = table(tmp_path / "d.parquet", item=[1, 2], name=["x", None], born=[3, 4], died=[9, None])
+    csv = text(tmp_path / "c.csv", "born,died,item,name", "3,9,1,x", "4,,2,")
+    for file in (bare, mixed, parquet, csv):
+        assert read(file, **how) == ["insert [3, 9) item=1 name='x'", "insert [4, ∞) item=2 name=None"]
+    with pytest.raises(InputError, match=r"a\.jsonl:1: the lifetime \[5, 5\) is empty"):
+        read(text(tmp_path / "a.jsonl", '{"item":1,"born":5,"died":5}'), **how)
+    with pytest.raises(InputError, match=r"a\.jsonl:1: the row has no time.*'born'"):
+        read(text(tmp_path / "a.jsonl", '{"item":1,"died":5}'), **how)
+
+
+def test_a_stream_that_is_ordered_by_a_column(tmp_path: Path) -> None:
+    file = text(
+        tmp_path / "a.jsonl",
+        '{"item":1,"name":"x","ts":5}',
+        '{"row":{"item":2,"ts":6}}',
+        '{"vs":7,"ve":9,"row":{"item":3}}',
+        '{"vs":8,"row":{"item":4,"ts":1000}}',
+        '{"op":"adjust","ve":9,"vnew":7,"row":{"item":3,"ts":7}}',
+        '{"op":"cti","t":9}',
+    )
+    assert read(file, time="ts") == [
+        "insert [5, 6) item=1 name='x'",
+        "insert [6, 7) item=2 name=None",
+        "insert [7, 9) item=3 name=None",
+        "insert [8, 9) item=4 name=None",
+        "adjust [7, 9 -> 7) item=3 name=None",
+        "cti 9",
+    ]
+    wide = Schema.of([("item", pa.int64()), ("ts", pa.int64())])
+    file = text(tmp_path / "b.jsonl", '{"item":1,"ts":5}')
+    assert read(file, time="ts", schema=wide) == ["insert [5, 6) item=1 ts=5"]  # kept where the payload has it
+
+
+def test_timestamps_become_ticks_rounded_down(tmp_path: Path) -> None:
+    stamps = ["1970-01-01T00:00:01.999", "1970-01-01T01:00:02+01:00", "1969-12-31T23:59:59.5Z", "1970-01-02"]
+    file = text(tmp_path / "a.jsonl", *(f'{{"item":1,"ts":"{stamp}"}}' for stamp in stamps))
+    csv = text(tmp_path / "c.csv", "item,ts", *(f"1,{stamp}" for stamp in stamps))
+    starts = ["1", "2", "-1", "86400"]
+    for found in (read(file, time="ts", tick="1s"), read(csv, time="ts", tick="1s")):
+        assert [element[8:].partition(",")[0] for element in found] == starts
+    moments = [datetime(1970, 1, 1, 0, 0, 1, 999_000), datetime(1969, 12, 31, 23, 59, 59, 500_000)]
+    for unit in ("ms", "us", "ns"):
+        parquet = table(tmp_path / f"{unit}.parquet", item=[1, 2], ts=pa.array(moments, pa.timestamp(unit)))
+        assert [e[8:].partition(",")[0] for e in read(parquet, time="ts", tick="1s")] == ["1", "-1"]
+    days = table(tmp_path / "d.parquet", item=[1], ts=pa.array([date(1970, 1, 3)]))
+    assert read(days, time="ts", tick="1h") == ["insert [48, 49) item=1 name=None"]
+
+
+@pytest.mark.parametrize("value", ["1.5", "true", '"yesterday"', "null", "[1]"])
+def test_what_is_no_time(tmp_path: Path, value: str) -> None:
+    file = text(tmp_path / "a.jsonl", '{"item":1,"ts":1}', f'{{"item":1,"ts":{value}}}')
+    with pytest.raises(InputError, match=r"a\.jsonl:2: .*'ts'.* \(a whole number of ticks, or a timestamp"):
+        read(file, time="ts")
+
+
+def test_times_out_of_range_and_null_times_in_tables(tmp_path: Path) -> None:
+    far = table(tmp_path / "a.parquet", item=[1, 1], ts=pa.array([0, 2**61], pa.timestamp("ms")))
+    with pytest.raises(InputError, match=r"a\.parquet:2: the time in 'ts' is out of range"):
+        read(far, time="ts", tick="1us")
+    with pytest.raises(InputError, match=r"b\.parquet:2: the time in column 'ts' is null"):
+        read(table(tmp_path / "b.parquet", item=[1, 1], ts=[1, None]), time="ts")
+    with pytest.raises(InputError, match=r"neither a column 'vs' nor 'ts'"):
+        read(table(tmp_path / "c.parquet", item=[1]), time="ts")
+    with pytest.raises(InputError, match=r"of times is of type double"):
+        read(table(tmp_path / "d.parquet", item=[1], ts=[1.5]), time="ts")
+
+
+def test_elements_after_the_first_keep_their_lines(tmp_path: Path) -> None:
+    file = text(tmp_path / "a.jsonl", '{"vs":1,"row":{"item":1}}', "", '{"vs":2,"row":{"item":2}}', '{"vs":3,"row":{}}')
+    assert read(file, skip=1) == ["insert [2, 3) item=2 name=None", "insert [3, 4) item=None name=None"]
+    (found,) = read_input(InputFile(file, ITEM), 10, 2)
+    assert found.line(0) == 4
+    csv = text(tmp_path / "b.csv", "op,vs,ve,item", "insert,1,5,1", "cti,4,,")
+    assert read(csv) == ["insert [1, 5) item=1 name=None", "cti 4"]
+    (found,) = read_input(InputFile(csv, ITEM), 10, 1)
+    assert found.line(0) == 3
+
+
+def test_what_comes_before_a_wrong_line_is_read(tmp_path: Path) -> None:
+    good = [f'{{"vs":{i},"row":{{"item":{i}}}}}' for i in range(5)]
+    file = text(tmp_path / "a.jsonl", *good, '{"vs":"x","row":{}}', "not JSON")
+    found = []
+    with pytest.raises(InputError, match=r"a\.jsonl:6: \"vs\" must be"):
+        for batch in read_input(InputFile(file, ITEM), 100):
+            found += batch.vs.tolist()
+    assert found == [0, 1, 2, 3, 4]
+
+
+def test_the_schema_of_an_undeclared_stream(tmp_path: Path) -> None:
+    csv = text(tmp_path / "a.csv", "vs,ve,item,price,name", "1,2,3,4.5,x")
+    assert str(schema_in_file(csv)) == "(item int64, price double, name string)"
+    lines = text(tmp_path / "a.jsonl", '{"vs":1,"row":{"item":3,"ok":true}}')
+    assert str(schema_in_file(lines)) == "(item int64, ok bool)"
+
+
+def test_files_that_are_not_what_their_names_say(tmp_path: Path) -> None:
+    broken = tmp_path / "a.parquet"
+    broken.write_bytes(b"PAR1 and no more")
+    with pytest.raises(InputError, match="not a Parquet file"):
+        read(str(broken))
+    with pytest.raises(InputError, match="not a CSV file"):
+        read(text(tmp_path / "a.csv", "a,b", "1,2,3"), kind="constant")
+    with pytest.raises(QueryError, match="an input is one of"):
+        InputFile("x", ITEM, "relation")  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="a tick is longer than nothing"):
+        InputFile("x", ITEM, tick="0 s")

@@ -1,0 +1,139 @@
+"""A query over files on Spark: the same histories as in process, the untouched output, runs that are taken up again."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import everwhen as ew
+from everwhen.errors import InputError, QueryError
+from everwhen.model.history import History, first_difference
+from everwhen.model.parquet import read_elements
+from everwhen.model.validity import check
+from everwhen.runtime.files import Progress, run_files
+from everwhen.runtime.inputs import InputFile
+from everwhen.runtime.spark.files import run_files_on_spark
+
+S = ew.source("S", {"k": "string", "x": "int64"})
+NAMES = ew.source("Names", {"k": "string", "Name": "string", "name": "string"})
+QUERY = S.range(10).group_by("k").agg(n=ew.count(), s=ew.sum("x")).join(NAMES, on="k")
+
+
+def write(path: Path, elements: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(element) + "\n" for element in elements))
+    return str(path)
+
+
+def some(seed: int, count: int) -> list[dict[str, Any]]:
+    """A stream with disorder, adjusts, promises and patterns."""
+    rng = random.Random(seed)
+    found: list[dict[str, Any]] = []
+    there: list[dict[str, Any]] = []
+    cti = 0
+    for i in range(count):
+        vs = max(cti, i // 4 + rng.randrange(-3, 4))
+        element: dict[str, Any] = {"vs": vs, "ve": vs + rng.randrange(1, 6), "row": {"k": rng.choice("abc"), "x": i}}
+        there.append(element)
+        found.append(element)
+        if rng.random() < 0.2:
+            one = there.pop(rng.randrange(len(there)))
+            if one["vs"] >= cti:
+                found.append({**one, "op": "adjust", "vnew": one["vs"]})
+        if rng.random() < 0.1:
+            cti = max(cti, i // 4 - 4)
+            found.append({"op": "cti", "t": cti})
+    return [*found, {"op": "punct", "match": {"k": "z"}}]
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> dict[str, str | InputFile]:
+    rows = write(tmp_path / "names.jsonl", [{"k": k, "Name": k.upper(), "name": None} for k in "abd"])
+    return {"S": write(tmp_path / "s.jsonl", some(5, 60)), "Names": InputFile(rows, NAMES.schema, "constant")}
+
+
+@pytest.mark.parametrize(
+    ("emit", "left_open", "name"),
+    [("final", False, "out.jsonl"), ("final", True, "out.parquet"), ("ended", False, "out.jsonl"),
+     ("current", False, "out.parquet"), ("current", True, "out.jsonl")],
+)  # fmt: skip
+def test_spark_says_what_the_local_engine_says(
+    spark: SparkSession, tmp_path: Path, inputs: dict[str, str | InputFile], emit: str, left_open: bool, name: str
+) -> None:
+    a, b = tmp_path / f"local-{name}", tmp_path / f"spark-{name}"
+    options: dict[str, Any] = {"emit": emit, "batch": 25, "open": left_open}
+    run_files(QUERY, inputs, str(a), **options)
+    seen: list[Progress] = []
+    count = run_files_on_spark(QUERY, inputs, str(b), **options, progress=seen.append, buckets=2)
+    local, on_spark = (History.of(read_elements(path)) for path in (a, b))
+    assert first_difference(local, on_spark) is None and len(local)
+    reports = [check(read_elements(path)) for path in (a, b)]
+    assert reports[1].valid and reports[0].closed_up_to == reports[1].closed_up_to
+    assert reports[1].elements == count and (emit != "final" or reports[1].perfect)
+    assert seen[0].words == "reading" and any("starting Spark" in one.words for one in seen)
+
+
+def test_a_wrong_element_is_named_before_spark_starts(
+    tmp_path: Path, inputs: dict[str, str | InputFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("everwhen.runtime.spark.files._spark", lambda place: pytest.fail("Spark was started"))
+    late = write(tmp_path / "late.jsonl", [{"op": "cti", "t": 5}, {"vs": 1, "row": {"k": "a", "x": 1}}])
+    out = tmp_path / "out.jsonl"
+    out.write_text("old")
+    with pytest.raises(InputError, match=r"late\.jsonl:2: an insert that starts at 1, behind the CTI 5"):
+        run_files_on_spark(QUERY, {**inputs, "S": late}, str(out))
+    pattern = [{"op": "punct", "match": {"k": "a"}}, {"vs": 1, "row": {"k": "a", "x": 1}}]
+    with pytest.raises(InputError, match=r"late\.jsonl:2: .*ruled out"):
+        run_files_on_spark(QUERY, {**inputs, "S": write(tmp_path / "late.jsonl", pattern)}, str(out))
+    assert out.read_text() == "old"
+    odd = ew.source("S", {"x": pa.uint64()})
+    with pytest.raises(QueryError, match=r"'x' of S is of type uint64, which Spark cannot carry.*--engine local"):
+        run_files_on_spark(odd, {"S": late}, str(out))
+
+
+def test_an_empty_input_that_is_left_open_needs_no_spark(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    assert run_files_on_spark(S, {"S": write(tmp_path / "s.jsonl", [])}, str(out), open=True) == 0
+    assert out.read_text() == ""
+
+
+class Stop(Exception):
+    """The end of a run in its middle."""
+
+
+def test_a_run_that_was_stopped_goes_on(
+    spark: SparkSession, tmp_path: Path, inputs: dict[str, str | InputFile]
+) -> None:
+    out, place = tmp_path / "out.jsonl", str(tmp_path / "c")
+    run_files(QUERY, inputs, str(tmp_path / "expected.jsonl"), batch=20)
+
+    def stop(word: str) -> None:
+        def watch(progress: Progress) -> None:
+            if word in progress.words:
+                raise Stop
+
+        with pytest.raises(Stop):
+            run_files_on_spark(QUERY, inputs, str(out), batch=20, checkpoint=place, progress=watch, buckets=2)
+        assert not out.exists() and not any(query.isActive for query in spark.streams.active)
+
+    stop("reading")
+    stop("starting")
+    stop("running epoch 2")
+    with pytest.raises(QueryError, match="batch: 20 before, 10 now"):
+        run_files_on_spark(QUERY, inputs, str(out), batch=10, checkpoint=place)
+    run_files_on_spark(QUERY, inputs, str(out), batch=20, checkpoint=place)
+    difference = first_difference(*(History.of(read_elements(p)) for p in (tmp_path / "expected.jsonl", out)))
+    assert difference is None and check(read_elements(out)).valid
+    first = out.read_text()
+    out.unlink()
+
+    def fail(progress: Progress) -> None:
+        pytest.fail("it was computed again")
+
+    run_files_on_spark(QUERY, inputs, str(out), batch=20, checkpoint=place, progress=fail)
+    assert out.read_text() == first
