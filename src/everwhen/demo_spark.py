@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
@@ -35,6 +34,7 @@ from everwhen.errors import EverwhenError
 from everwhen.model.elements import ElementBatch
 from everwhen.model.time import INF, NEVER
 from everwhen.runtime.local import LocalRuntime
+from everwhen.runtime.spark.launch import children, heard_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,7 +92,7 @@ class Launch:
     def begin(self) -> None:
         """Returns at once."""
         self.words = "Starting Spark, which takes about ten seconds"
-        self._others = _children()
+        self._others = children()
         self._thread = threading.Thread(target=self._run, name="everwhen-launch", daemon=True)
         self._thread.start()
 
@@ -108,7 +108,7 @@ class Launch:
                 if self.closed:
                     return
                 self.place = tempfile.mkdtemp(prefix="everwhen-demo-")
-            with _heard_by(f"{self.place}/spark.log"):
+            with heard_by(f"{self.place}/spark.log"):
                 started = api.session("local[*]", "everwhen demo", spark_sql_shuffle_partitions=2)
             with self._lock:
                 self.spark = started
@@ -156,33 +156,12 @@ class Launch:
             self.spark.stop()
         elif self._thread is not None:
             # PySpark knows its JVM only once that is up.  Left alone it would end by itself, but not without a word.
-            for process in _children() - self._others:
+            for process in children() - self._others:
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGTERM)
             self._thread.join(5.0)
         if self.place:
             shutil.rmtree(self.place, ignore_errors=True)
-
-
-@contextmanager
-def _heard_by(path: str) -> Iterator[None]:
-    """Processes started meanwhile write their errors to a file: a worker that is stopped within a task complains."""
-    before = os.dup(2)
-    with open(path, "ab") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(before, 2)
-        os.close(before)
-
-
-def _children() -> frozenset[int]:
-    """The processes that this one has started, where the system tells."""
-    listings = Path("/proc/self/task").glob("*/children")
-    with suppress(OSError):
-        return frozenset(int(process) for listing in listings for process in listing.read_text().split())
-    return frozenset()
 
 
 # -- the run -------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import types
@@ -14,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from everwhen import cli
+from everwhen import cli_streams
 from everwhen.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -200,11 +201,11 @@ def test_a_wrong_command_is_status_2(capsys: Capture, arguments: list[str]) -> N
     assert "usage: everwhen" in err and "error:" in err
 
 
-@pytest.mark.parametrize("command", [[], ["check"], ["history"], ["diff"], ["demo"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["explain"], ["check"], ["history"], ["diff"], ["demo"]])
 def test_help_has_an_example(capsys: Capture, command: list[str]) -> None:
     status, out, _ = run(capsys, *command, "--help")
     assert status == 0
-    assert f"everwhen {command[0]} " in out.split("example:")[1] if command else "COMMAND" in out
+    assert f"everwhen {command[0]} " in re.split("examples?:", out)[1] if command else "COMMAND" in out
 
 
 def test_version(capsys: Capture) -> None:
@@ -240,7 +241,7 @@ def test_how_it_ends(
     def fail(_: str) -> None:
         raise raised
 
-    monkeypatch.setattr(cli, "_read", fail)
+    monkeypatch.setattr(cli_streams, "read", fail)
     found, out, err = run(capsys, "check", file)
     assert (found, out) == (status, "")
     assert said in err and (said or not err)

@@ -150,7 +150,8 @@ SHAPES: Final = {
     "(SELECT MIN(v) FROM {A5} c WHERE c.k = b.k))",
     "two levels up": "SELECT v FROM {A3} a WHERE EXISTS (SELECT 1 FROM {B4} b WHERE b.k = a.k AND EXISTS "
     "(SELECT 1 FROM {A5} c WHERE c.v = b.w AND c.k = a.k))",
-    "set in a subquery": "SELECT v FROM {A3} a WHERE v IN (SELECT w FROM {B4} b WHERE b.k = a.k UNION SELECT 0 FROM {B} c)",
+    "set in a subquery": "SELECT v FROM {A3} a WHERE v IN (SELECT w FROM {B4} b WHERE b.k = a.k "
+    "UNION SELECT 0 FROM {B} c)",
     "grouped subquery": "SELECT v FROM {A3} a WHERE v IN (SELECT COUNT(*) FROM {B4} b WHERE b.k >= a.k GROUP BY b.k)",
     "distinct subquery": "SELECT v FROM {A3} a WHERE v < ALL (SELECT DISTINCT w FROM {B4} b WHERE b.s = a.s)",
 }

@@ -1,4 +1,4 @@
-"""A syntax tree as short text, fully parenthesised and without places, for comparing in tests; and a walk over its nodes."""
+"""A syntax tree as short text, with all parentheses and without places, for comparing in tests; a walk over nodes."""
 
 from __future__ import annotations
 

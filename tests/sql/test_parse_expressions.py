@@ -35,6 +35,8 @@ CASES = [
     ("1.5", "1.5"),
     (".5", "0.5"),
     ("1.", "1.0"),
+    ("0.", "0.0"),
+    ("-.5e1", "(negate 5.0)"),
     ("1e3", "1000.0"),
     ("2.5E-1", "0.25"),
     ("-5", "-5"),
@@ -175,18 +177,21 @@ def test_the_tree_of_an_expression(text: str, tree: str) -> None:
     assert shown(expression(text)) == tree
 
 
-NAMES = """window range rows slide stream source key granularity lifetime now timestamp unbounded partition date time
-interval year month day hour minute second period relation istream dstream rstream inserts deletes coalesce consistency
-filter over first last value position trim extract hop shift length block remember ordered only sort semi anti top mod
-if replace temporal constant varying text int escape recursive""".split()
+NAMES = [
+    "window", "range", "rows", "slide", "stream", "source", "key", "granularity", "lifetime", "now",
+    "timestamp", "unbounded", "partition", "date", "time", "interval", "year", "month", "day", "hour", "minute",
+    "second", "period", "relation", "istream", "dstream", "rstream", "inserts", "deletes", "coalesce",
+    "consistency", "filter", "over", "first", "last", "value", "position", "trim", "extract", "hop", "shift",
+    "length", "block", "remember", "ordered", "only", "sort", "semi", "anti", "top", "mod", "if", "replace",
+    "temporal", "constant", "varying", "text", "int", "escape", "recursive",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_words_of_clauses_stay_names(name: str) -> None:
     text = f"SELECT {name}, t.{name} + {name} AS {name}, a {name} FROM {name} {name} WHERE {name} > 1 GROUP BY {name}"
     assert shown(parse(text)) == (
-        f"select {name}, (+ t.{name} {name}) as {name}, a as {name} from {name} {name} "
-        f"where (> {name} 1) group {name}"
+        f"select {name}, (+ t.{name} {name}) as {name}, a as {name} from {name} {name} where (> {name} 1) group {name}"
     )
 
 
@@ -212,7 +217,7 @@ def test_long_chains_of_and_and_or_are_balanced() -> None:
     assert [shown(leaf) for leaf in leaves(tree)] == [f"(= a {i})" for i in range(3000)]
 
 
-# -- precedence: a text means the same as its tree with all parentheses written --------------------------------------------
+# -- precedence: a text means the same as its tree with all parentheses written ----------------------------------------
 
 
 def written(node: s.Expression) -> str:

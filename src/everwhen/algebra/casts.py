@@ -66,6 +66,8 @@ def _kernel(source: Any, target: Any) -> Kernel:
             double = decimal_to_float(source) if given == "decimal" else _plain(pa.float64(), safe=False)
             plain = _plain(target, safe=False)
             return double if target == pa.float64() else lambda datum: plain(double(datum))
+        case "string", "integer":
+            return _whole_number(target)
         case "float" | "decimal" | "integer" | "string", "decimal":
             return _to_decimal(source, target)
         case "timestamp", "string":
@@ -78,6 +80,18 @@ def _kernel(source: Any, target: Any) -> Kernel:
             return lambda datum: plain(wide(datum))
         case _:
             return _plain(target)
+
+
+def _whole_number(target: Any) -> Kernel:
+    """Digits with a sign; pyarrow would also read 0x1F, which is left to the definition to refuse."""
+    plain = _plain(target)
+
+    def kernel(datum: Datum) -> Datum:
+        if pc.any(pc.match_substring(datum, "x", ignore_case=True)).as_py():
+            raise pa.ArrowInvalid("not a decimal number")
+        return plain(datum)
+
+    return kernel
 
 
 def _to_decimal(source: Any, target: Any) -> Kernel:

@@ -106,11 +106,11 @@ def round_float(x: float, digits: int) -> float:
     power = 10.0 ** abs(digits)
     scaled = x * power if digits >= 0 else x / power
     if not math.isfinite(scaled):
-        raise EvaluationError(f"{x} cannot be rounded to {digits} digits: it is too large")
+        return x  # so large that it is whole
     if scaled == math.floor(scaled):
         return x if digits >= 0 else scaled * power
-    tie = scaled - math.floor(scaled) == 0.5
-    nearest = math.copysign(math.floor(abs(scaled)) + 1.0 if tie else math.floor(abs(scaled) + 0.5), x)
+    below = math.floor(abs(scaled))
+    nearest = math.copysign(below + 1.0 if abs(scaled) - below >= 0.5 else float(below), x)
     return nearest / power if digits > 0 else nearest * power
 
 

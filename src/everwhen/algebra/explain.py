@@ -5,43 +5,102 @@ A step that several others read is written out once and referred to by number af
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
 from everwhen.algebra import nodes
 from everwhen.algebra.nodes import Node, walk
 from everwhen.model.time import INF, show
 
+WIDTH: Final = 120
+"""Columns of a text with notes; plain plans are as wide as they are."""
 
-def explain(root: Node) -> str:
-    """The plan below `root`, one step per line; inputs are indented below the step that reads them."""
+NOTES_AT: Final = 56
+"""Where notes stand, if the step leaves room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A step as it stands in the tree: `first` before its words, `rest` before what goes on below them."""
+
+    node: Node
+    first: str
+    rest: str
+    words: str
+    again: bool = False
+
+
+def explain(root: Node, notes: Callable[[Node], str] | None = None) -> str:
+    """The plan below `root`, one step per line; inputs are indented below the step that reads them.
+
+    With `notes`, steps are numbered, each has a note beside it, in square brackets, and long lines are broken.
+    """
+    if notes is None:
+        return "\n".join(line.first + line.words for line in tree(root))
+    lines = tree(root, numbered=True)
+    digits = len(str(len(lines)))
+    written: list[str] = []
+    for number, line in enumerate(lines, 1):
+        texts = _noted(line, "" if line.again else notes(line.node), WIDTH - digits - 2)
+        written += [f"{number if at == 0 else '':>{digits}}  {text}" for at, text in enumerate(texts)]
+    return "\n".join(written)
+
+
+def tree(root: Node, numbered: bool = False) -> list[Line]:
+    """The steps below `root` in the order in which they are written: each before its inputs.
+
+    A step that is read again is referred to by its line if those are `numbered`, else by a number of its own.
+    """
     readers: dict[int, int] = {}
     for node in walk(root):
         for child in node.inputs:
             readers[id(child)] = readers.get(id(child), 0) + 1
     numbers: dict[int, int] = {}
-    lines: list[str] = []
+    lines: list[Line] = []
 
     def visit(node: Node, first: str, rest: str) -> None:
-        seen = id(node) in numbers
-        if seen:
-            lines.append(f"{first}(step {numbers[id(node)]} again)")
+        if id(node) in numbers:
+            word = "line" if numbered else "step"
+            lines.append(Line(node, first, rest, f"({word} {numbers[id(node)]} again)", again=True))
             return
         label = ""
         if readers.get(id(node), 0) > 1 and node.inputs:
-            numbers[id(node)] = len(numbers) + 1
-            label = f"  (step {numbers[id(node)]})"
-        lines.append(f"{first}{describe(node)}{label}")
+            numbers[id(node)] = len(lines) + 1 if numbered else len(numbers) + 1
+            label = "" if numbered else f"  (step {numbers[id(node)]})"
+        below = rest + ("│  " if node.inputs else "   ")
+        lines.append(Line(node, first, below, f"{describe(node)}{label}"))
         for i, child in enumerate(node.inputs):
             end = i == len(node.inputs) - 1
             visit(child, rest + ("└─ " if end else "├─ "), rest + ("   " if end else "│  "))
 
     visit(root, "", "")
-    return "\n".join(lines)
+    return lines
+
+
+def _noted(line: Line, note: str, width: int) -> list[str]:
+    text = line.first + line.words
+    note = f"[{note}]" if note else ""
+    if note and len(text) + 2 <= NOTES_AT and NOTES_AT + len(note) <= width:
+        return [text.ljust(NOTES_AT) + note]
+    if note and len(text) + 2 + len(note) <= width:
+        return [f"{text}  {note}"]
+    wrap = partial(wrapped, rest=line.rest + "  ", width=width)
+    return [*wrap(line.words, line.first), *(wrap(note, line.rest + "  ") if note else [])]
+
+
+def wrapped(words: str, first: str, rest: str, width: int = WIDTH) -> list[str]:
+    """Words broken into lines that begin with `first`, then with `rest`."""
+    return textwrap.wrap(words, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [first]
 
 
 def describe(node: Node) -> str:
     """One step in one line, without its inputs."""
     match node:
-        case nodes.Source(name, columns, insert_only):
-            return f"Source {name} {columns}" + (", inserts only" if insert_only else "")
+        case nodes.Source():
+            return _describe_source(node)
         case nodes.Exchange(name, columns, _):
             return f"Exchange {name} {columns}"
         case nodes.Filter(_, predicate):
@@ -79,6 +138,17 @@ def describe(node: Node) -> str:
             return "Deletes"
         case _:
             return type(node).__name__
+
+
+def _describe_source(node: nodes.Source) -> str:
+    noun = "Source" if node.kind == "stream" else f"{node.kind.capitalize()} relation"
+    declared = [
+        "inserts only" if node.insert_only else "",
+        "one tick each" if node.chronons else "",
+        "in order" if node.ordered else "",
+        *(f"key ({', '.join(key)})" for key in node.keys),
+    ]
+    return ", ".join([f"{noun} {node.name} {node.columns}", *filter(None, declared)])
 
 
 def _describe_join(node: nodes.Join) -> str:

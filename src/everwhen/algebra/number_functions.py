@@ -75,6 +75,8 @@ def _round(args: Sequence[Compiled], where: str) -> Compiled:
     match kind(target):
         case "float" if digits < 0:
             return apply(target, _round_to_powers(-digits), found, where)
+        case "float" if digits > 0:
+            return apply(target, _round_to_places(digits), found, where)
         case "integer" if digits >= 0:
             return found[0]
         case "decimal":
@@ -87,6 +89,19 @@ def _round_to_powers(exponent: int) -> Kernel:
     """Floats to multiples of a power of ten; pyarrow's kernel takes that power in single precision."""
     power, options = pa.scalar(10.0**exponent), pc.RoundOptions(0, "half_towards_infinity")
     return lambda x: pc.multiply(pc.call_function("round", [pc.divide(x, power)], options), power)
+
+
+def _round_to_places(digits: int) -> Kernel:
+    """Floats to places behind the point; what is whole after scaling stays as it is."""
+    power, options = pa.scalar(10.0**digits), pc.RoundOptions(0, "half_towards_infinity")
+
+    def kernel(x: Any) -> Any:
+        scaled = pc.multiply(x, power)
+        nearest = pc.call_function("round", [scaled], options)
+        whole = pc.or_(pc.equal(scaled, nearest), pc.invert(pc.is_finite(scaled)))
+        return pc.if_else(whole, x, pc.divide(nearest, power))
+
+    return kernel
 
 
 def round_value(x: Any, digits: int = 0) -> Any:

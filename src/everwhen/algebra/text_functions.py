@@ -155,6 +155,12 @@ def _like_regex(pattern: str) -> str:
     return found
 
 
+def _match_like(x: Any, pattern: str) -> Any:
+    """A backslash at the very end stands for itself; pyarrow would take it as a mistake."""
+    trailing = len(pattern) - len(pattern.rstrip("\\"))
+    return pc.match_like(x, pattern + "\\" if trailing % 2 else pattern)
+
+
 def _regex(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
@@ -225,7 +231,7 @@ TEXT_FUNCTIONS: Final = (
     _test("starts_with(text, start)", pc.starts_with, str.startswith),
     _test("ends_with(text, end)", pc.ends_with, str.endswith),
     _test("contains(text, part)", pc.match_substring, str.__contains__),
-    _test("like(text, pattern)", pc.match_like, like),
+    _test("like(text, pattern)", _match_like, like),
     _entry("regexp_matches(text, regex)", _regexp_matches, _matches, 2, result=pa.bool_()),
     ScalarFunction("regexp_extract(text, regex [, group])", _regexp_extract, regexp_extract, 2, 3),
 )

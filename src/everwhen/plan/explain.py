@@ -1,10 +1,134 @@
-"""The stages of a plan as text: what comes in, how it is spread over the buckets, what is computed, what goes on."""
+"""EXPLAIN: what a query means, what it was turned into and why, what runs, what that keeps, and what may grow.
+
+`explain_text` is the whole of it, for people who see a plan for the first time: plain text of at most 120 columns.
+`explain_stages` is its last part, how a plan is spread over machines: what comes in, how it is spread over the buckets,
+what is computed, what goes on.
+"""
 
 from __future__ import annotations
 
-from everwhen.algebra.explain import explain
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from everwhen.algebra.explain import WIDTH, explain, wrapped
+from everwhen.algebra.nodes import Node, Source
+from everwhen.algebra.properties import properties
 from everwhen.model.time import INF
+from everwhen.operators.base import Emit
+from everwhen.operators.chain import EventChain
+from everwhen.operators.group_chain import GroupChain
+from everwhen.operators.join import JoinOperator
+from everwhen.plan.lower import lower
+from everwhen.plan.physical import PhysicalPlan, Port
+from everwhen.plan.sanity import unbounded
 from everwhen.plan.stages import StagePlan, StreamIn
+
+_AREAS: Final = {"keyed": "hash table by key", "sorted": "list sorted by value", "list": "plain list"}
+_LEGEND: Final = (
+    "Read a plan from the bottom up: a step reads the steps indented below it.  In brackets is what is known of its "
+    "stream: insert-only, nothing is taken back; ordered, by start; chronon, lifetimes of one tick; key(…), no two "
+    "rows alive together agree on it; one row, at most one is alive at a time."
+)
+_KEEPS: Final = (
+    "c is the latest CTI, the promise that nothing before it changes; ve is the end of a lifetime.  State goes as "
+    "promises come in."
+)
+
+
+def explain_text(
+    title: str,
+    logical: Node,
+    rewritten: Node | None = None,
+    applied: Sequence[tuple[str, str]] = (),
+    *,
+    emit: Emit = Emit.CURRENT,
+    stages: StagePlan | None = None,
+) -> str:
+    """The sections of EXPLAIN.
+
+    `applied` are the rewriting rules used, in order, as (name, reason); without `rewritten` the plan runs as it is.
+    `stages` adds how Spark spreads it.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"k": "string", "x": "int64"}, chronons=True)
+    >>> print(explain_text("totals", s.range(5).group_by("k").agg(total=ew.sum("x")).node))  # doctest: +ELLIPSIS
+    EXPLAIN totals
+    ...
+    The plan as written
+      1  Aggregate by k: total = sum(x)                          [key(k)]
+      2  └─ Window range 5                                       [lifetime 5]
+      3     └─ Source S (k string, x int64), one tick each
+    ...
+    """
+    final = logical if rewritten is None else rewritten
+    sections = [("The plan as written", explain(logical, _words).splitlines())]
+    if rewritten is not None:
+        sections.append(("The plan as rewritten", [*_rules(applied), *_rewritten(logical, rewritten)]))
+    sections.append(("What runs, and what it keeps", _operators(final, lower({"answer": final}, emit))))
+    sections.append(("What may grow for ever", _growth(final)))
+    if stages is not None:
+        sections.append(("On Spark", explain_stages(stages).splitlines()))
+    head = [f"EXPLAIN {title}", *wrapped(_LEGEND, "", "")]
+    texts = ["\n".join(head), *("\n".join([name, *(f"  {line}".rstrip() for line in body)]) for name, body in sections)]
+    return "\n\n".join(texts)
+
+
+def _words(node: Node) -> str:
+    return "" if isinstance(node, Source) else properties(node).words()  # a source's line says what it declares
+
+
+def _rules(applied: Iterable[tuple[str, str]]) -> list[str]:
+    times = Counter(applied)
+    lines: list[str] = []
+    for (rule, reason), count in times.items():
+        lines += wrapped(f"{rule}{f' ({count} times)' if count > 1 else ''}: {reason}", "by ", "     ", WIDTH - 2)
+    return lines
+
+
+def _rewritten(logical: Node, rewritten: Node) -> list[str]:
+    text = explain(rewritten, _words)
+    return ["nothing to rewrite"] if text == explain(logical, _words) else text.splitlines()
+
+
+def _operators(root: Node, plan: PhysicalPlan) -> list[str]:
+    """One line per operator in the order in which they run: its number, its name, what it reads, what it keeps."""
+    rows = [("", f"source {name}", "", _guard_keeps(source)) for name, source in plan.sources.items()]
+    for number, placed in enumerate(plan.operators, 1):
+        operator, name = placed.operator, placed.name
+        if isinstance(operator, JoinOperator):
+            name = f"{name.partition(' (')[0]} ({_AREAS[operator.area]})"
+        rows.append((str(number), name, ", ".join(map(_port, placed.inputs)), operator.keeps))
+    for sink in plan.sinks:
+        match sink.chain:
+            case EventChain():
+                keeps = "nothing"
+            case GroupChain():
+                keeps = "per group the lifetimes said, until ve ≤ c"
+            case _:
+                keeps = "the rows said, until ve ≤ c"
+        rows.append(("", sink.name, _port(sink.port), keeps))
+    lines = wrapped(_KEEPS, "", "", WIDTH - 2)
+    for place, name, reads, keeps in rows:
+        start = f"{place:>2}  {name}" + (f" of {reads}" if reads else "")
+        lines += wrapped(f"keeps {keeps}", f"{start:<52}  ", " " * 56, WIDTH - 2)
+    return lines
+
+
+def _guard_keeps(source: Source) -> str:
+    return "nothing: it is insert-only" if source.insert_only else "its events until ve < c, to check adjusts"
+
+
+def _port(port: Port) -> str:
+    return port.source if port.source is not None else str(port.operator + 1)
+
+
+def _growth(root: Node) -> list[str]:
+    found = unbounded(root)
+    lines = [] if found else ["nothing: every row goes when its lifetime has ended"]
+    for entry in found:
+        lines += wrapped(str(entry), "! " if entry.fatal else "- ", "  ", WIDTH - 2)
+    return lines
 
 
 def explain_stages(plan: StagePlan) -> str:

@@ -288,18 +288,24 @@ class Lowering:
     def _semi(self, node: n.Join, left: Port, right: Port) -> Port:
         """Left rows with a partner: S1 ⋈ δ(π(S2)) on the keys, or on whole rows S1 ⋈ δ(π1(S1 ⋈ S2)).
 
-        Where the condition is one inequality, S1 is compared with the largest (or smallest) partner alone.
+        Where the condition is one inequality, S1 is compared with the largest (or smallest) partner alone.  Where
+        neither keys nor condition look at the partner, all that counts is whether there is one: a single row says so.
         """
         mine = self.codec(node.left.schema)
         comparison = _comparison(node)
         if comparison is not None:
             return self._semi_extreme(node, comparison, left, right)
-        if node.left_keys and node.residual is None:
-            keys = self.codec(node.right.schema.select(node.right_keys))
-            port = self._project(self.codec(node.right.schema), keys, node.right_keys, right)
-            partners = self.place("distinct", CountsOperator("distinct", keys, EVERYTHING), port)
+        if node.residual is None or node.residual.columns() <= set(node.left.schema.names):
+            looked_at: list[tuple[str, Expr]] = [(key, col(key)) for key in dict.fromkeys(node.right_keys)]
+            looked_at = looked_at or [("there", lit(True))]
+            keys = self.codec(n.Map(node.right, tuple(looked_at)).schema)
+            port = self.place("project", MapOperator(looked_at, self.codec(node.right.schema), keys), right)
+            partners = port
+            if not properties(node.right).unique_on(node.right_keys):
+                partners = self.place("distinct", CountsOperator("distinct", keys, EVERYTHING), port)
             pairs = self.codec(n.Join.pair_names(mine.schema, keys.schema))
-            operator = JoinOperator(mine, keys, pairs, node.left_keys, node.right_keys, null_safe=node.null_safe)
+            both = node.left_keys, node.right_keys
+            operator = JoinOperator(mine, keys, pairs, *both, node.residual, node.null_safe)
         else:
             found = self._inner(node, left, right)
             port = self._project(self.codec(node.pair_schema), mine, node.left.schema.names, found)

@@ -120,7 +120,7 @@ class _Driver:
         found = rule.apply(roots, self.kept)
         for before, after in zip(roots, found, strict=True):
             self._check(rule, before, after)
-            if after is not before and (rule is SHARE_COMMON or not same_plans((before,), (after,))):
+            if after is not before and (_steps(after) < _steps(before) or not same_plans((before,), (after,))):
                 self.applied.append(Applied(rule, before, after))
         return found
 
@@ -184,6 +184,11 @@ class _Driver:
     def _check(rule: AnyRule, before: Node, after: Node) -> None:
         if before.schema != after.schema:
             raise AssertionError(f"{rule.name} changes the columns {before.schema} to {after.schema}")
+
+
+def _steps(node: Node) -> int:
+    """How many steps a plan has; that a source is named twice makes no work."""
+    return sum(bool(each.inputs) for each in walk(node))
 
 
 def _shared(roots: Roots) -> set[int]:

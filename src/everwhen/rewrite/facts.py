@@ -41,7 +41,10 @@ def never_null(node: Node, column: str) -> bool:
         case Aggregate(input, keys, aggregations):
             if column in keys:
                 return never_null(input, column)
-            return any(each.name == column and each.function in ("count", "count_distinct") for each in aggregations)
+            found = next(each for each in aggregations if each.name == column)
+            if found.function in ("min", "max", "sum", "avg", "median", "quantile"):
+                return all(never_null(input, each) for each in found.columns)  # a group has a row
+            return found.function in ("count", "count_distinct")
         case Join():
             return _never_null_in_join(node, column)
         case Union(left, right) | SetOperation(left, right, "max_union"):

@@ -5,7 +5,8 @@ that reads a *mark* of it.  Here, over any plan of that shape:
 
 * a mark that is null exactly where there is no partner, and a condition that it is null: an anti-join; what is read of
   the right side above is null;
-* `p OR mark IS NULL`, p a test for nulls on the left side (NOT IN needs it): an anti-join with the condition `NOT p`;
+* `p OR mark IS NULL`, with at most one partner: an anti-join with the condition that p is not true (NOT IN and
+  comparisons with ALL have this form);
 * an inner join of which one side's columns are not read, and that has at most one partner for each row of the other
   side: a semi-join.  (A mark that is not null has made the left join an inner one: `outer_to_inner`.)  Under
   duplicate elimination there may be many partners;
@@ -16,16 +17,20 @@ Joins with a condition beside the keys stay inner joins: a semi-join would have 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 
 from everwhen.algebra.expr import Call, Column, Expr, conjunction, conjuncts, lit
 from everwhen.algebra.nodes import Aggregate, Distinct, Filter, Join, Map, Node
-from everwhen.rewrite.conditions import renamed, replaced
+from everwhen.rewrite.conditions import may_fail, renamed, replaced
 from everwhen.rewrite.facts import never_null, unique_on
 from everwhen.rewrite.pairs import mirrored, ownership
 from everwhen.rewrite.rule import Rule
+
+_OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def _apply(node: Node) -> Node | None:
@@ -86,23 +91,36 @@ def _lonely(join: Join, rest: list[Expr]) -> Node:
 
 
 def _guarded(join: Join, p: Expr, rest: list[Expr]) -> Node | None:
-    """`p OR no partner`, where the right side is not read otherwise: rows with a partner must pass p."""
+    """`p OR no partner`: what must not be is a partner for which p is not true.
+
+    Rows that pass keep their partner's columns, so these stay readable: by a left join again, which goes if not read.
+    """
     own = ownership(join)
     if join.residual is not None or any(own.readers(each)[1] for each in rest):
         return None
-    match p:
-        case Call("not_null", (x,)) if own.reads_left_only(x):
-            failing = Call("is_null", (x,))
-        case Call("is_null", (x,)) if own.reads_left_only(x):
-            failing = Call("not_null", (x,))
-        case _:
-            return None
-    if not unique_on(join.right, join.right_keys):
+    if may_fail(p, join.schema) or not unique_on(join.right, join.right_keys):
         return None
-    # rows that pass p keep their partner's columns, so those stay readable: as a left join that nothing depends on
-    anti = replace(join, kind="anti", residual=failing)
+    anti = replace(join, kind="anti", residual=_not_true(p, lambda name: _known(join, name)))
     again = Join(anti, join.right, join.left_keys, join.right_keys, None, "left", join.null_safe)
     return Filter(again, conjunction(rest)) if rest else again
+
+
+def _known(join: Join, name: str) -> bool:
+    """Whether the column holds no nulls in pairs."""
+    own = ownership(join)
+    return _marks(join, own.right[name]) if name in own.right else never_null(join.left, own.left[name])
+
+
+def _not_true(p: Expr, known: Callable[[str], bool]) -> Expr:
+    """A condition that is true where p is false or null."""
+    match p:
+        case Call("not_null", args):
+            return Call("is_null", args)
+        case Call("is_null", args):
+            return Call("not_null", args)
+        case Call(name, (Column(a), Column(b))) if name in _OPPOSITE and known(a) and known(b):
+            return Call(_OPPOSITE[name], (Column(a), Column(b)))
+    return Call("not", (Call("coalesce", (p, lit(False))),))
 
 
 # -- semi-joins --------------------------------------------------------------------------------------------------------

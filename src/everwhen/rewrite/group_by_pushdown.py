@@ -3,7 +3,8 @@
 Legal if every row of A meets at most one row of B at any instant (B has a key within the join's columns), everything
 that is aggregated comes from A, and the grouping fixes the join's columns.  Then all A-rows of a group below meet
 the same B-row or none, so the group above is that group, and any aggregate function gives the same value.
-Grouping columns of A that are no join columns group below as well; those of B come with its row.
+Grouping columns of A that are no join columns group below as well; those of B come with its row.  A semi-join with
+such a B is the same join, of which B's columns are not read.
 
 The join gets one row per group instead of one per event.  Without a declared key the rule does not fire.  (A sum below
 also adds up groups that find no partner; it could overflow there.  Aggregates written in Python are not moved.)
@@ -35,9 +36,9 @@ class _Grouping:
 
 def _apply(node: Node) -> Node | None:
     match node:
-        case Aggregate(Join(kind="inner") as join, keys, aggregations):
+        case Aggregate(Join(kind="inner" | "semi") as join, keys, aggregations):
             grouping = _Grouping({key: key for key in keys}, aggregations)
-        case Aggregate(Map(Join(kind="inner") as join) as mapped, keys, aggregations):
+        case Aggregate(Map(Join(kind="inner" | "semi") as join) as mapped, keys, aggregations):
             names = plain_columns(mapped)
             if names is None:
                 return None
@@ -46,8 +47,11 @@ def _apply(node: Node) -> Node | None:
             return None
     if any(each.function == "user" for each in aggregations):
         return None
+    found = _pushed(node, join, grouping)
+    if found is not None or join.kind == "semi":
+        return found
     swapped, names = mirrored(join)
-    return _pushed(node, join, grouping) or _pushed(node, swapped, grouping.renamed(names))
+    return _pushed(node, swapped, grouping.renamed(names))
 
 
 def _pushed(node: Node, join: Join, grouping: _Grouping) -> Node | None:

@@ -61,8 +61,8 @@ class _Joins:
     inputs: list[Node]
     equal: list[tuple[Place, Place]]
     conditions: list[_Condition]
-    written: list[frozenset[int]]
-    """For each join the inputs below it, the lowest first."""
+    written: list[tuple[int, bool]]
+    """For each join, the lowest first: how many inputs are below it, and whether anything connects its sides."""
 
 
 def _apply(node: Node) -> Node | None:
@@ -93,7 +93,8 @@ def _collect(node: Node, joins: _Joins) -> dict[str, Place] | None:
     left, right = _collect(node.left, joins), _collect(node.right, joins)
     if left is None or right is None:
         return None
-    joins.written.append(frozenset(range(first, len(joins.inputs))))
+    linked = bool(node.left_keys) or node.residual is not None
+    joins.written.append((len(joins.inputs) - first, linked))
     joins.equal.extend((left[a], right[b]) for a, b in zip(node.left_keys, node.right_keys, strict=True))
     own = ownership(node)
     output = {pair: left[name] for pair, name in own.left.items()}
@@ -194,16 +195,10 @@ def _cost(joins: _Joins, classes: list[Class], order: Sequence[int]) -> tuple[in
 
 def _written_cost(joins: _Joins, classes: list[Class]) -> tuple[int, list[Rank]]:
     """The same for the plan as it is; one that is not a line of joins is only measured by its products."""
-    if [len(each) for each in joins.written] == list(range(2, len(joins.inputs) + 1)):
-        return _cost(joins, classes, range(len(joins.inputs)))
-    links = [frozenset(place[0] for place in pair) for pair in joins.equal]
-    links += [each.inputs for each in joins.conditions]
-    return sum(not any(_bridges(link, inputs, joins.written) for link in links) for inputs in joins.written), []
-
-
-def _bridges(link: frozenset[int], inputs: frozenset[int], written: list[frozenset[int]]) -> bool:
-    """Whether the condition is one of the join of these inputs, and of none below it."""
-    return link <= inputs and not any(below < inputs and link <= below for below in written) and len(link) > 1
+    products = sum(not linked for _, linked in joins.written)
+    if [below for below, _ in joins.written] != list(range(2, len(joins.inputs) + 1)):
+        return products, []
+    return products, _cost(joins, classes, range(len(joins.inputs)))[1]
 
 
 # -- the plan ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ them along.  Maps, filters and aggregates get none below: maps project themselve
 semi-joins pick the keys of their right side), and a projection below a filter would only wait to be passed by it.
 
 Dropping columns keeps every row with its multiplicity, so it may pass below anything but what looks at whole rows:
-duplicate elimination, set operations, windows of rows (ties are broken by all columns), Istream, Dstream, coalesce.
+duplicate elimination (but for columns that are the same in every row, such as marks), set operations, windows of
+rows (ties are broken by all columns), Istream, Dstream, coalesce.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expr import col
+from everwhen.rewrite.facts import constant_columns
 from everwhen.rewrite.pairs import Names, ownership, rejoined
 from everwhen.rewrite.rule import PlanRule, Roots
 
@@ -69,6 +71,8 @@ class _Pruning:
                 return read & set(left.schema.names), _by_place(left, right, read)
             case n.Join():
                 return _sides(node, read)
+            case n.Distinct(input):
+                return (set(input.schema.names) - (constant_columns(input) - read),)
             case (n.TimeWindow() | n.Granularity() | n.Split() | n.AlterLifetime() | n.Deletes()) | n.RelationToStream(
                 kind="rstream"
             ):

@@ -41,6 +41,7 @@ RULES: Final[tuple[AnyRule, ...]] = (
     PUSH_FILTER_SETS,
     PUSH_FILTER_AGGREGATE,
     PUSH_FILTER_JOIN,
+    GROUP_BY_PUSHDOWN,  # while joins still are as written: it goes from join to join, downwards
     FLATTEN_SUBQUERY,  # conditions on marks are what is left above an outer join
     FILTER_TO_JOIN,  # what is left reads both sides
     PUSH_RESIDUAL,  # what was written in ON goes the same way
@@ -49,7 +50,6 @@ RULES: Final[tuple[AnyRule, ...]] = (
     WINDOW_MAP,  # maps below windows, so that windows meet unions
     WINDOW_UNION,
     ROWS_MAP,
-    GROUP_BY_PUSHDOWN,  # before joins are reordered: it takes the topmost join apart
     JOIN_ORDER,  # last: it needs all keys and conditions in place
     PRUNE_COLUMNS,  # whole plans, once nothing moves; what it frees is tried again
     SHARE_COMMON,  # equal plans are equal only after all the others

@@ -2,7 +2,7 @@
 
 Every node gets a key made of its kind, its parameters, its expressions and its inputs; nodes with equal keys are the
 same plan.  Expressions are compared as written (`Expr.equals`, and the type of constants), Python functions by
-identity.  `a AND b` and `b AND a` are two plans.
+identity.  `a AND b` and `b AND a` are two plans.  Groupings that differ only in the names of their results are one.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ from collections.abc import Hashable
 from dataclasses import fields
 from typing import Any
 
-from everwhen.algebra.expr import Expr, Literal
-from everwhen.algebra.nodes import Node, over, walk
+from everwhen.algebra.expr import Expr, Literal, col
+from everwhen.algebra.nodes import Aggregate, Map, Node, over, walk
 from everwhen.rewrite.rule import PlanRule, Roots
 
 
 class Sharing:
-    """Nodes by what they are; the first one of its kind stands for all."""
+    """Nodes by what they are; the first one of its kind stands for all.
 
-    def __init__(self, kept: Roots = ()) -> None:
+    With `by_any_name`, groupings that differ only in the names of their results are one, and the others rename it.
+    """
+
+    def __init__(self, kept: Roots = (), by_any_name: bool = False) -> None:
+        self._by_any_name = by_any_name
         self._by_key: dict[Hashable, Node] = {}
         self._same: dict[int, Node] = {}
         self._alive: list[Node] = []
@@ -35,10 +39,17 @@ class Sharing:
 
     def _settle(self, node: Node, rebuilt: Node) -> None:
         found = self._by_key.setdefault(self._key(rebuilt), rebuilt)
-        self._same[id(node)] = self._same[id(rebuilt)] = found
-        self._alive += [node, rebuilt]  # ids are keys: they must not be given to other nodes
+        if found.schema != rebuilt.schema:
+            names = zip(rebuilt.schema.names, found.schema.names, strict=True)
+            renaming = Map(found, tuple((name, col(other)) for name, other in names))
+            found = self._by_key.setdefault(self._key(renaming), renaming)
+        self._same[id(node)] = self._same[id(rebuilt)] = self._same[id(found)] = found
+        self._alive += [node, rebuilt, found]  # ids are keys: they must not be given to other nodes
 
     def _key(self, node: Node) -> Hashable:
+        if self._by_any_name and isinstance(node, Aggregate):
+            functions = tuple((each.function, each.columns, each.parameters) for each in node.aggregations)
+            return (Aggregate, self._part(node.input), node.keys, functions)
         return (type(node), *(self._part(getattr(node, each.name)) for each in fields(node)))
 
     def _part(self, value: Any) -> Hashable:
@@ -68,7 +79,7 @@ def same_plans(before: Roots, after: Roots) -> bool:
 
 
 def _apply(roots: Roots, kept: Roots) -> Roots:
-    sharing = Sharing(kept)
+    sharing = Sharing(kept, by_any_name=True)
     return tuple(map(sharing.node, roots))
 
 

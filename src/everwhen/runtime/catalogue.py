@@ -6,7 +6,7 @@ they do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal
@@ -102,9 +102,15 @@ class Catalogue:
     def running(self) -> list[Entry]:
         return [entry for entry in self.entries.values() if entry.state == "running"]
 
+    def require_running(self, names: Iterable[str]) -> None:
+        """QueryError unless the queries whose streams are to be read are running."""
+        for name in names:
+            if self[name].state != "running":
+                raise QueryError(f"the stream of the query {name!r} cannot be read: it is {self[name].state}; start it")
+
     def require_unread(self, name: str, what: str) -> None:
-        """QueryError if a query that is not stopped reads this one's stream."""
-        readers = [e.name for e in self.entries.values() if name in e.depends_on and e.state != "stopped"]
+        """QueryError if a running query reads this one's stream."""
+        readers = [entry.name for entry in self.running() if name in entry.depends_on]
         if readers:
             raise QueryError(
                 f"the query {name!r} cannot be {what}: {', '.join(readers)} read{'s' * (len(readers) == 1)} its "

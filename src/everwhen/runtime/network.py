@@ -35,7 +35,7 @@ from everwhen.errors import QueryError
 from everwhen.model.changes import Changes, no_changes
 from everwhen.model.elements import ADJUST
 from everwhen.model.pool import Pool
-from everwhen.model.punctuation import Frontier
+from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, Output
@@ -59,9 +59,10 @@ class Past:
 class Left:
     """What is remembered of a source that nobody reads any more."""
 
-    cti: int
-    tau: int
-    reach: int
+    cti: int = NEVER
+    tau: int = NEVER
+    reach: int = NEVER
+    promises: tuple[Promise, ...] = ()
 
 
 @dataclass
@@ -172,13 +173,13 @@ class Network:
     def _open(self, name: str) -> None:
         source = self.lowering.sources[name]
         guard = Guard(name, self.lowering.codecs[name], source.insert_only, source.chronons)
-        before = self.left.get(name, Left(NEVER, NEVER, NEVER))
+        before = self.left.get(name, Left())
         if before.reach == INF:
             raise QueryError(
                 f"the source {name!r} had been read and left, and some of its events have no end: what stands is not "
                 f"known any more; call forget({name!r}) to let it begin anew"
             )
-        guard.cti, guard.tau = before.cti, before.tau
+        guard.cti, guard.tau, guard.promises = before.cti, before.tau, list(before.promises)
         self.inflows[name] = Inflow(guard, before.reach, before.reach)
 
     def _start(self, number: int, placed: PlacedOperator, pasts: dict[Port, Past]) -> None:
@@ -264,8 +265,11 @@ class Network:
             if outlet.port.operator in broken:
                 failed[node] = broken[outlet.port.operator]
                 continue
-            output = self._given(outlet.port, inputs)
-            said[node] = outlet.step(cut(output.changes, outlet.since), output.frontier.time)
+            try:
+                output = self._given(outlet.port, inputs)
+                said[node] = outlet.step(cut(output.changes, outlet.since), output.frontier.time)
+            except Exception as error:
+                failed[node] = error
         return said, failed
 
     def _given(self, port: Port, inputs: _Inputs) -> Output:
@@ -293,8 +297,8 @@ class Network:
     def _keep(self, operators: Collection[int], sources: Collection[str]) -> None:
         for name in self.inflows.keys() - set(sources):
             inflow = self.inflows.pop(name)
-            if inflow.reach > NEVER or inflow.guard.cti > NEVER:
-                self.left[name] = Left(inflow.guard.cti, inflow.guard.tau, inflow.reach)
+            guard = inflow.guard
+            self.left[name] = Left(guard.cti, guard.tau, inflow.reach, tuple(guard.promises))
         self.running = {number: running for number, running in self.running.items() if number in operators}
         self.lowering.keep(operators, sources)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +23,12 @@ from everwhen.algebra.expr import Column
 from everwhen.model.changes import Changes
 from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch, empty_elements
 from everwhen.model.schema import Schema
-from everwhen.model.time import NEVER
+from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import StateSize
 from everwhen.operators.chain import Chain, EventChain
 from everwhen.operators.group_chain import GroupChain
 from everwhen.plan.physical import Port
+from everwhen.runtime.bank import FEWEST, Bank, constant_of
 
 Step = n.Filter | n.Map
 
@@ -56,11 +58,16 @@ class Said:
     silence: ElementBatch
     """The same without any data: only the CTI, if there is one."""
 
+    first: int
+    """The earliest start."""
+
     @staticmethod
     def of(batch: ElementBatch) -> Said:
         size = len(batch)
         data = size - int(size > 0 and int(batch.op[-1]) == CTI)
-        return Said(batch, data, batch if data == 0 else batch.slice(data, size - data))
+        if not data:
+            return Said(batch, 0, batch, INF)
+        return Said(batch, data, batch.slice(data, size - data), int(batch.vs[:data].min()))
 
 
 @dataclass
@@ -73,10 +80,19 @@ class Outlet:
     began: float
     rows_in: int = 0
     rows_out: int = 0
-    _nothing: Said = field(init=False)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    _banks: dict[str, Bank] | None = None
 
     def __post_init__(self) -> None:
         self._nothing = Said.of(empty_elements(self.chain.codec.schema))
+
+    def subscribe(self, query: str, subscription: Subscription) -> None:
+        self.subscriptions[query] = subscription
+        self._banks = None
+
+    def leave(self, query: str) -> None:
+        del self.subscriptions[query]
+        self._banks = None
 
     def step(self, changes: Changes, promise: int) -> Said:
         if not len(changes) and promise <= self.chain.cti:
@@ -85,6 +101,35 @@ class Outlet:
         self.rows_in += len(changes)
         self.rows_out += len(batch)
         return Said.of(batch)
+
+    def deliver(self, said: Said) -> dict[str, ElementBatch | Exception]:
+        """What every subscriber hears, or the error of its own tail."""
+        if self._banks is None:
+            self._banks = self._build_banks()
+        parts = {name: bank.find(said.batch, said.data) for name, bank in self._banks.items() if said.data}
+        heard: dict[str, ElementBatch | Exception] = {}
+        for query, each in self.subscriptions.items():
+            try:
+                if each.constant is not None and each.constant[0] in parts and not each.restricts(said):
+                    found = parts[each.constant[0]].get(each.constant[1])
+                    heard[query] = each.take_rest(said, found)
+                else:
+                    heard[query] = each.take(said)
+            except Exception as error:  # also of a function of the user's: the others must go on
+                heard[query] = error
+        return heard
+
+    def _build_banks(self) -> dict[str, Bank]:
+        wanted: dict[str, list[Any]] = {}
+        for each in self.subscriptions.values():
+            if each.constant is not None:
+                wanted.setdefault(each.constant[0], []).append(each.constant[1])
+        schema = self.chain.codec.schema
+        return {
+            name: Bank(schema.index(name), schema.types[schema.index(name)], constants)
+            for name, constants in wanted.items()
+            if len(constants) >= FEWEST
+        }
 
     def again(self, events: Changes, since: int) -> Said:
         """What one who joins now must hear: the events that live at or after `since`, and the CTI."""
@@ -113,8 +158,24 @@ class Subscription:
         self._steps = steps
         self._schema = schema
         self._renames = any(isinstance(step, n.Map) for step in steps)
+        first = steps[0] if steps else None
+        self.constant = constant_of(first.predicate, first.schema) if isinstance(first, n.Filter) else None
 
-    def take(self, said: Said) -> ElementBatch:
+    def restricts(self, said: Said) -> bool:
+        """Whether some of the elements speak of instants before `since`."""
+        return self.since > NEVER and said.data > 0 and said.first < self.since
+
+    def take_rest(self, said: Said, found: ElementBatch | None) -> ElementBatch:
+        """The query's elements, of those that a bank found for its first condition."""
+        if found is None or len(self._steps) == 1:
+            self.rows_in += said.data
+            self.rows_out += 0 if found is None else len(found) - (len(said.batch) - said.data)
+            return self._silence(said) if found is None else found
+        batch = self.take(Said.of(found), self._steps[1:])
+        self.rows_in += said.data - (len(found) - (len(said.batch) - said.data))
+        return batch
+
+    def take(self, said: Said, steps: tuple[Step, ...] | None = None) -> ElementBatch:
         """The query's elements; cost: the tail's conditions over all elements, and a copy of those that stay."""
         self.rows_in += said.data
         if not said.data:
@@ -125,10 +186,10 @@ class Subscription:
         if said.data < len(batch):
             columns = tuple(column.slice(0, said.data) for column in columns)
         whole = True
-        if self.since > NEVER and int(times[1].min()) < self.since:
+        if self.restricts(said):
             whole = False
             times, columns = _restricted(times, columns, self.since)
-        for step in self._steps:
+        for step in self._steps if steps is None else steps:
             named = dict(zip(step.input.schema.names, columns, strict=True))
             if isinstance(step, n.Map):
                 columns = tuple(expr.evaluate(named, len(times[0])) for _, expr in step.columns)

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from everwhen.algebra.nodes import Source, walk
+from everwhen.api import Stream
 from everwhen.errors import QueryError
 from everwhen.model.element import Element
 from everwhen.model.elements import ElementBatch, batch_of
@@ -96,7 +98,9 @@ def run_batches(
             f"the query does not read {', '.join(sorted(unknown))}; it reads {', '.join(sorted(runtime.inputs))}"
         )
     given = {name: _batches(inputs[name], runtime.schema_of(name), batch, name) for name in inputs}
-    for epoch in Arrival(given, batch, open, fill_up=False):
+    node = query.node if isinstance(query, Stream) else query
+    whole = [one.name for one in walk(node) if isinstance(one, Source) and one.kind in ("constant", "temporal")]
+    for epoch in Arrival(given, batch, open, whole, fill_up=False):
         yield from answers(runtime, epoch)
 
 

@@ -57,7 +57,7 @@ from everwhen.runtime.catalogue import Catalogue, Entry, QueryInfo
 from everwhen.runtime.local import OperatorMetadata, Query, emit_named
 from everwhen.runtime.network import Network
 from everwhen.runtime.observation import describe
-from everwhen.runtime.outlet import Said, Subscription, joined, peeled
+from everwhen.runtime.outlet import Subscription, joined, peeled
 from everwhen.runtime.structure import Interner
 
 
@@ -183,6 +183,7 @@ class Session:
         return self._catalogue[name].info()
 
     def _start(self, entry: Entry) -> None:
+        self._catalogue.require_running(entry.depends_on)
         entry.outlet = self._nodes.one(entry.outlet)
         try:
             since, said = self._network.attach(entry.outlet)
@@ -194,14 +195,19 @@ class Session:
         except BaseException:
             self._tidy()
             raise
+        self._network.outlets[entry.outlet].subscribe(entry.name, subscription)
         entry.subscription, entry.valid_from = subscription, since
         entry.state, entry.since, entry.error = "running", self.epoch, None
 
     def _leave(self, entry: Entry, error: Exception | None = None) -> None:
+        self._network.outlets[entry.outlet].leave(entry.name)
         entry.state, entry.error = ("stopped", None) if error is None else ("failed", error)
         entry.subscription = entry.pending = None
         if entry.sink is not None:
-            entry.sink.close()
+            try:
+                entry.sink.close()
+            except Exception as failure:  # the query has left; others must not notice
+                entry.state, entry.error = "failed", entry.error or failure
 
     def _tidy(self) -> None:
         """Drop what no running query needs."""
@@ -266,24 +272,24 @@ class Session:
     def _epoch(self, taken: Mapping[str, Guarded]) -> dict[str, ElementBatch]:
         said, failed = self._network.step(taken)
         self.epoch += 1
+        heard: dict[str, ElementBatch | Exception] = {}
+        for node, outlet in self._network.outlets.items():
+            heard |= outlet.deliver(said[node]) if node in said else dict.fromkeys(outlet.subscriptions, failed[node])
         results: dict[str, ElementBatch] = {}
-        broken = False
         for entry in self._catalogue.running():
+            found = heard[entry.name]
             try:
-                if entry.outlet in failed:
-                    raise failed[entry.outlet]
-                results[entry.name] = self._deliver(entry, said[entry.outlet])
+                if isinstance(found, Exception):
+                    raise found
+                results[entry.name] = self._deliver(entry, found)
             except Exception as error:  # of whatever kind: the other queries must go on
                 self._leave(entry, error)
-                broken = True
-        if broken:
+        if len(results) < len(heard):
             self._tidy()
         self._network.lowering.pool.collect()
         return results
 
-    def _deliver(self, entry: Entry, said: Said) -> ElementBatch:
-        assert entry.subscription is not None
-        batch = entry.subscription.take(said)
+    def _deliver(self, entry: Entry, batch: ElementBatch) -> ElementBatch:
         if entry.pending is not None:
             batch, entry.pending = joined(entry.pending, batch), None
         if entry.sink is not None:

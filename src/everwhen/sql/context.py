@@ -139,29 +139,43 @@ class Rows:
     groups: Groups | None = None
     place: str = "here"  # for messages: WHERE, SELECT, …
 
-    def outer(self, name: s.Name) -> Expr:
-        """The column of the query around that the name means."""
-        if self.correlation is None:
-            raise self.binding.error(self.known().unknown(name.parts), name.span)
-        around = self.correlation.rows
-        found = around.find(name)
-        if found is None:
-            try:
-                found = around.outer(name)
-            except SqlError:
-                raise self.binding.error(self.known().unknown(name.parts), name.span) from None
-        return self.correlation.column(found)
+    def column(self, name: s.Name) -> Expr:
+        """The column that the name means, here or in a query around."""
+        for loose in (False, True):
+            found = self.find(name, loose)
+            if found is None and self.correlation is not None:
+                around = self.correlation.rows.around(name, loose)
+                found = None if around is None else self.correlation.column(around)
+            if found is not None:
+                return found
+        raise self.binding.error(self.known().unknown(name.parts), name.span)
+
+    def around(self, name: s.Name, loose: bool) -> Expr | None:
+        """The column that a subquery's name means in the query around it, or further out."""
+        found = self.find(name, loose)
+        if found is not None or self.correlation is None:
+            return found
+        further = self.correlation.rows.around(name, loose)
+        return None if further is None else self.correlation.column(further)
+
+    def own(self, name: s.Name) -> bool:
+        """Whether the name means a column of these rows and none of a query around."""
+        if self.find(name, False) is not None:
+            return True
+        if self.correlation is not None and self.correlation.rows.around(name, False) is not None:
+            return False
+        return self.find(name, True) is not None
 
     def known(self) -> Scope:
         return self.scope if self.groups is None else self.groups.before.scope
 
-    def find(self, name: s.Name) -> Expr | None:
+    def find(self, name: s.Name, loose: bool = True) -> Expr | None:
         """The column of these rows that the name means, if there is one."""
         try:
             if self.groups is None:
-                found = self.scope.column(name.parts)
+                found = self.scope.column(name.parts, loose)
                 return None if found is None else col(found.physical)
-            inner = self.groups.before.scope.column(name.parts)
+            inner = self.groups.before.scope.column(name.parts, loose)
         except NameProblem as problem:
             raise self.binding.error(str(problem), name.span) from None
         if inner is None:

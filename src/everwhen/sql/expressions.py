@@ -19,7 +19,7 @@ from everwhen.algebra.aggregates import UserAggregate
 from everwhen.algebra.expr import FUNCTIONS, Call, Expr, Literal, Udf, col, function, lit, when
 from everwhen.algebra.functions import OPERATORS
 from everwhen.algebra.kinds import kind
-from everwhen.errors import QueryError, SqlError
+from everwhen.errors import EvaluationError, QueryError, SqlError
 from everwhen.model.time import ticks
 from everwhen.sql import subqueries
 from everwhen.sql import syntax as s
@@ -104,8 +104,7 @@ def _grouped(e: s.Expression, rows: Rows) -> Expr | None:
 def _bind(e: s.Expression, rows: Rows) -> Expr:
     match e:
         case s.Name():
-            found = rows.find(e)
-            return rows.outer(e) if found is None else found
+            return rows.column(e)
         case s.Constant():
             return _constant(e, rows)
         case s.Duration(text):
@@ -221,6 +220,10 @@ def _compared(symbol: str, operands: Sequence[Expr], rows: Rows) -> Expr:
                 span = rows.binding.spans.get(id(text))
                 if span is not None:
                     rows.binding.spans[id(read)] = (read, span[1])
+                    try:
+                        read.value({})
+                    except EvaluationError as error:
+                        raise rows.binding.error(str(error), span[1]) from None
                 a, b = (read, other) if text is a else (other, read)
             break
     return Call(symbol, (a, b))

@@ -103,7 +103,8 @@ class Operands(Cursor):
             case "SELECT" | "WITH":
                 raise self.error("a subquery stands in parentheses: (SELECT …)")
         if not self.at_name():
-            self.fail_expected("an expression")
+            named = following.is_symbol(",", ")", ".", "=", "<", ">") or following.is_word("FROM")
+            self.fail_expected("an expression" + f' (as a name {word} is written "{self.peek().text}")' * named)
         return self.call() if following.is_symbol("(") else self.column()
 
     def column(self) -> Name:
@@ -124,13 +125,16 @@ class Operands(Cursor):
 
     def number(self) -> int | float:
         first = self.at
-        text = "0." + (self.advance(), self.advance())[1].text if self.at_symbol(".") else self.advance().text
+        text = "0." if self.take_symbol(".") else ""
+        text += self.advance().text
         lexeme = self.lexemes[self.at - 1]
         following = self.peek()
         if following.start == lexeme.end and following.kind in ("word", "quoted", "number"):
             raise self.error("expected a space or an operator behind the number")
         if len(text) > 400:
             raise self.error("the number has more digits than any type can hold", self.span(first))
+        if text.count(".") > 1:
+            raise self.error(f"{text[1:]} is not a number", self.span(first))
         if text.isdecimal():
             return int(text)
         value = float(text)
@@ -143,7 +147,7 @@ class Operands(Cursor):
         self.advance()
         lexeme = self.advance()
         text = lexeme.text.strip().lower()
-        if self.peek().kind == "word" and self.is_number(text):
+        if self.peek().kind == "word" and self.at_name() and self.is_number(text):
             text = f"{text} {self.advance().text.lower()}"
             if self.at_word("TO"):
                 raise self.error("INTERVAL … TO … is not part of the language; write INTERVAL '1h 30min'")

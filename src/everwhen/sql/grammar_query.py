@@ -6,6 +6,7 @@ meaning for an answer that changes with time (ORDER BY, LIMIT and the like) are 
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Final, Literal, cast
 
 from everwhen.sql.cursor import MAX_DEPTH
@@ -157,6 +158,9 @@ class Queries(Sources):
         if not self.take_word("FROM"):
             if self.ends_query() or self.at_word("WHERE", "GROUP", "HAVING"):
                 raise self.error("a continuous query reads a stream: expected FROM")
+            alias = items[-1].alias if isinstance(items[-1], Item) else None
+            if alias is not None and get_close_matches(alias.text.upper(), ["FROM"], cutoff=0.7):
+                raise self.error(f"expected ',' or FROM; {alias.text} came: did you mean FROM?", alias.span)
             self.fail_expected("',' or FROM")
         sources = self.sources()
         where = self.expression() if self.take_word("WHERE") else None

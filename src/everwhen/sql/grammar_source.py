@@ -14,6 +14,7 @@ from typing import Final, cast, get_args
 
 from everwhen.errors import QueryError
 from everwhen.model.time import ticks, unit_nanoseconds
+from everwhen.sql.cursor import MAX_DEPTH
 from everwhen.sql.grammar_call import Calls
 from everwhen.sql.syntax import (
     Conversion,
@@ -31,12 +32,14 @@ from everwhen.sql.syntax import (
     Name,
     RangeWindow,
     RowsWindow,
+    Span,
     StreamRef,
 )
 
 _CONVERSIONS: Final = tuple(kind.upper() for kind in get_args(Conversion))
 _MODIFIERS: Final = ("WINDOW", "GRANULARITY", "LIFETIME")
-_BEHIND_LENGTH: Final = ("SLIDE", "HOP", "SHIFT", "LENGTH", "BLOCK", "REMEMBER", "PRECEDING")
+_WINDOW_WORDS: Final = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "PARTITION")
+_BEHIND_LENGTH: Final = ("SLIDE", "HOP", "SHIFT", "LENGTH", "BLOCK", "REMEMBER", "PRECEDING", "PARTITION")
 _JOIN_WORDS: Final = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 _SIDES: Final[dict[str, JoinKind]] = {
     "INNER": "inner",
@@ -81,8 +84,12 @@ class Sources(Calls):
     def _item(self) -> FromItem:
         first = self.at
         item = self._operand_of_join()
+        length = 0
         while self._at_join():
             item = self._join(item, first)
+            length += 1
+            if length > MAX_DEPTH:
+                raise self.error(f"more than {MAX_DEPTH} joins in a row; name parts of them with WITH")
         return item
 
     def _at_join(self) -> bool:
@@ -97,8 +104,9 @@ class Sources(Calls):
         second = self.at
         right = self._operand_of_join()
         if kind != "cross":
-            while self._at_join():
-                right = self._join(right, second)
+            with self.nested():
+                while self._at_join():
+                    right = self._join(right, second)
         on: Expression | None = None
         using: tuple[Ident, ...] = ()
         if kind == "cross":
@@ -138,6 +146,8 @@ class Sources(Calls):
         with self.nested():
             if not self.starts_query():
                 return self._join_in_parentheses()
+            if self.at_word("SELECT", "WITH", ahead=1):
+                return self._derived()
             return self.alternatives(self._derived, self._join_in_parentheses)
 
     def _join_in_parentheses(self) -> FromItem:
@@ -226,6 +236,8 @@ class Sources(Calls):
             elif alias is None and self._at_alias():
                 self.take_word("AS")
                 alias = self.name("an alias")
+                if alias.text.upper() in _MODIFIERS and self.at_word(*_WINDOW_WORDS):
+                    self.fail_expected("'('")
                 if self.at_symbol("("):
                     columns = self.names_in_parentheses("a column")
             else:
@@ -262,17 +274,9 @@ class Sources(Calls):
         return self._window(first, closing)
 
     def _window(self, first: int, closing: str) -> RangeWindow | RowsWindow:
-        partition: tuple[Name, ...] = ()
-        if self.at_words("PARTITION", "BY"):
-            place = self.span(self.at)
-            self.at += 2
-            partition = tuple(self.listed(self.column))
-            if not self.at_word("ROWS"):
-                if self.at_word("RANGE"):
-                    raise self.error("PARTITION BY goes with ROWS; a RANGE is the same for every partition", place)
-                self.fail_expected("ROWS and their number")
+        partition = self._partition()
         size = slide = None
-        kind = self.expect_word("RANGE", "ROWS", "NOW", "UNBOUNDED").text.upper()
+        kind = self.expect_word(*_WINDOW_WORDS[:4]).text.upper()
         if kind == "NOW":
             size = Length("1", None, self.span(self.at - 1))
         elif kind != "UNBOUNDED" and not self.take_word("UNBOUNDED"):
@@ -281,10 +285,17 @@ class Sources(Calls):
             raise self.error("PRECEDING is left out: every window reaches into the past")
         if kind in ("RANGE", "ROWS") and self.take_word("SLIDE"):
             slide = self.length(rows=kind == "ROWS")
+        partition = partition or self._partition()
+        if partition and kind != "ROWS":
+            place = Span(partition[0].span.start, partition[-1].span.end)
+            raise self.error("PARTITION BY goes with ROWS; a RANGE is the same for every partition", place)
         self.expect_symbol(closing, why=" or SLIDE" if slide is None and kind in ("RANGE", "ROWS") else "")
         if kind == "ROWS":
             return RowsWindow(size, slide, partition, self.span(first))
         return RangeWindow(size, slide, self.span(first))
+
+    def _partition(self) -> tuple[Name, ...]:
+        return tuple(self.listed(self.column)) if self.take_words("PARTITION", "BY") else ()
 
     def _lifetime(self, first: int) -> Lifetime:
         parts: dict[str, Length | None] = {}

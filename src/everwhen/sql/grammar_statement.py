@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Final, Literal, cast
 
 from everwhen.sql.grammar_query import Queries
@@ -78,7 +79,8 @@ class Statements(Queries):
         if self.at_word(*_REFUSED):
             raise self.error(_REFUSED[self.peek().text.upper()])
         if not self.starts_query():
-            self.fail_expected(f"a statement ({_THERE_ARE})")
+            near = get_close_matches(self.peek().text.upper(), ["SELECT", "CREATE", "DROP", "WITH"], n=1)
+            self.fail_expected("a statement (" + (f"did you mean {near[0]}?" if near else _THERE_ARE) + ")")
         first = self.at
         query = self.query()
         consistency = self._consistency() if self.at_word("CONSISTENCY") else None

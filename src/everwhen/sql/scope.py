@@ -1,9 +1,9 @@
 """Names in a query: which column of the plan a written name means.
 
 A FROM clause makes a `Scope` of `Table`s.  Names that are not quoted are compared without regard to case; a quoted
-one must be written as it is.  What may stand before the point is the alias; where no table has that alias, also the
-stream's own name (`SELECT OpenAuction.* FROM OpenAuction O`, as the thesis writes), or, for a subquery without a name,
-the name that its column had inside.
+one must be written as it is.  What may stand before the point is the alias; where no table has that alias, here or in
+the queries around, also the stream's own name (`SELECT OpenAuction.* FROM OpenAuction O`, as the thesis writes), or,
+for a subquery without a name, the name that its column had inside (`loose`).
 """
 
 from __future__ import annotations
@@ -50,15 +50,16 @@ class NameProblem(Exception):
 class Scope:
     tables: tuple[Table, ...] = ()
 
-    def qualified(self, qualifier: Ident) -> Table | None:
+    def qualified(self, qualifier: Ident, loose: bool = True) -> Table | None:
         """The table that `qualifier.*` means; None if there is none."""
         found = [t for t in self.tables if t.alias is not None and same(qualifier, t.alias)]
-        found = found or [t for t in self.tables if t.stream is not None and same(qualifier, t.stream)]
+        if loose:
+            found = found or [t for t in self.tables if t.stream is not None and same(qualifier, t.stream)]
         if len(found) > 1:
             raise NameProblem(f"there are {len(found)} tables named {qualifier.text}; give each an alias of its own")
         return found[0] if found else None
 
-    def column(self, parts: Sequence[Ident]) -> ScopeColumn | None:
+    def column(self, parts: Sequence[Ident], loose: bool = True) -> ScopeColumn | None:
         """The column that the name means; None if there is none; NameProblem if there are several."""
         if len(parts) > 2:
             raise NameProblem("a column's name has at most two parts: table.column")
@@ -66,9 +67,9 @@ class Scope:
         if len(parts) == 1:
             found = [c for table in self.tables for c in table.columns if not c.hidden and same(name, c.name)]
         else:
-            table = self.qualified(parts[0])
+            table = self.qualified(parts[0], loose)
             if table is None:
-                unnamed = [c for t in self.tables if t.alias is None for c in t.columns]
+                unnamed = [c for t in self.tables if t.alias is None for c in t.columns] if loose else []
                 found = [c for c in unnamed if c.origin and same(parts[0], c.origin) and same(name, c.name)]
             else:
                 found = [c for c in table.columns if same(name, c.name)]

@@ -143,7 +143,7 @@ def _link(e: s.Expression, rows: Rows) -> tuple[Key, Expr] | None:
 
 def _side(e: s.Expression, rows: Rows) -> str | None:
     """Where all names of an expression are found: in the rows themselves, or around them."""
-    found = {rows.find(name) is not None for name in names_in(e)}
+    found = {rows.own(name) for name in names_in(e)}
     return None if len(found) != 1 or functions(e) else "inner" if found.pop() else "outer"
 
 

@@ -6,6 +6,7 @@ own (TINYINT, SMALLINT, INT32, FLOAT32).  A length given with a text type (VARCH
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import Final
 
@@ -71,4 +72,7 @@ def type_named(text: str) -> pa.DataType:
             return pa.string()
         if base in ("timestamp", "datetime") and first in (0, 3, 6, 9):
             return pa.timestamp({0: "s", 3: "ms", 6: "us", 9: "ns"}[first])
-    raise QueryError(f"unknown type {text}; there are {', '.join(sorted(TYPES))} and DECIMAL(digits, scale)")
+    near = difflib.get_close_matches(name, TYPES, n=1)
+    common = "BOOLEAN, INT, REAL, DECIMAL(digits, scale), TEXT, DATE, TIMESTAMP, INTERVAL"
+    hint = f"did you mean {near[0].upper()}?" if near else f"there are {common} and narrower ones"
+    raise QueryError(f"unknown type {text.upper()}; {hint}")

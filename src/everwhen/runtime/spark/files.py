@@ -48,6 +48,7 @@ from everwhen.runtime.files import Progress, Watch, identity, input_files
 from everwhen.runtime.inputs import InputFile, read_input
 from everwhen.runtime.local import LocalRuntime, Query, emit_named
 from everwhen.runtime.run import MIDDLE, SMALL_PIECE, Consistency
+from everwhen.runtime.spark.launch import ended_on_failure, heard_by
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -173,6 +174,7 @@ class _SparkWork:
         self.watch(Progress("starting Spark, which takes a few seconds", read))
         with _spark(self.place) as spark:
             handle = self._start(spark)
+            self.watch(Progress("running the first epoch", read))
             try:
                 self._wait(handle, epochs, read)
             finally:
@@ -290,7 +292,7 @@ def _spark(place: Path) -> Iterator[SparkSession]:
         yield session()
         return
     interrupt = signal.getsignal(signal.SIGINT)
-    with _heard_by(place / "spark.log"):
+    with heard_by(place / "spark.log"), ended_on_failure():
         spark = session("local[*]", "everwhen run", spark_sql_shuffle_partitions=2)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)  # Spark's own handler asks Spark first, which may be busy
@@ -298,16 +300,3 @@ def _spark(place: Path) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
-
-
-@contextmanager
-def _heard_by(path: Path) -> Iterator[None]:
-    """Processes started meanwhile write their errors to a file: a worker that is stopped within a task complains."""
-    before = os.dup(2)
-    with open(path, "ab") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(before, 2)
-        os.close(before)

@@ -1,0 +1,52 @@
+"""`explain`: what will happen to a query, and why."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Final
+
+from everwhen.cli_command import DONE, Command
+from everwhen.cli_query import Compiled, compiled, declare_query
+from everwhen.cli_run import declare_consistency, policy
+from everwhen.plan.explain import explain_text
+from everwhen.runtime.inputs import STANDARD_INPUT
+
+
+def _declare_explain(parser: argparse.ArgumentParser) -> None:
+    declare_query(parser)
+    declare_consistency(parser)
+    parser.add_argument(
+        "--engine", choices=("spark", "local"), default="spark", help="whose steps are shown: Spark's stages (default)"
+    )
+
+
+def _explain(options: argparse.Namespace) -> int:
+    with compiled(options, need_files=False) as found:
+        title = "the query" if options.query == STANDARD_INPUT else Path(options.query).name
+        sys.stdout.write(explained(title, found, options) + "\n")
+    return DONE
+
+
+def explained(title: str, found: Compiled, options: argparse.Namespace) -> str:
+    """The text of EXPLAIN."""
+    stages = None
+    if options.engine == "spark":
+        from everwhen.runtime.spark.outlook import stages_over_files  # it brings PySpark along, but starts no JVM
+
+        stages = stages_over_files(found.node)
+    rewritten = None if options.no_optimize else found.node
+    rules = [(applied.name, applied.reason) for applied in found.applied]
+    emit = policy(options, found.program.consistency)
+    return explain_text(title, found.logical, rewritten, rules, emit=emit, stages=stages)
+
+
+EXPLAIN: Final = Command(
+    "explain",
+    "What will happen to a query: its plan as written, as rewritten and by which rules, the operators or stages that "
+    "run it, and what they keep until when. Files are only asked for the columns of streams that are not declared.",
+    ("everwhen explain best.sql", "everwhen explain best.sql --in Bid=bids.jsonl --engine local"),
+    _declare_explain,
+    _explain,
+)

@@ -1,0 +1,138 @@
+"""`run`: a query over files, on Spark or in this process."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from everwhen.cli_command import DONE, TERMINATED, Command, count_option, warn
+from everwhen.cli_progress import watched
+from everwhen.cli_query import Compiled, compiled, declare_query
+from everwhen.errors import QueryError
+from everwhen.model.time import ticks
+from everwhen.operators.base import Emit
+
+if TYPE_CHECKING:
+    from everwhen.sql.program import AskedConsistency
+
+_POLICIES: Final = {"strong": Emit.FINAL, "middle": Emit.CURRENT}
+_LATER: Final = "is not available yet; there are the levels strong and middle, and --emit final, ended or current"
+
+
+def _declare_run(parser: argparse.ArgumentParser) -> None:
+    declare_query(parser)
+    add = parser.add_argument
+    add("--out", metavar="FILE", default="-", help="where the answer goes: .parquet, else JSON lines; - (default)")
+    add("--engine", choices=("spark", "local"), default="spark", help="what runs it: Spark (default), or this process")
+    declare_consistency(parser)
+    add("--batch", metavar="N", type=count_option, default=10_000, help="elements of each input in turn (10000)")
+    add("--open", action="store_true", help="the inputs go on: say what a running query would have said by now")
+    add("--checkpoint", metavar="DIR", help="keep state here; the same command goes on after it was killed")
+    add("--allow-unbounded", action="store_true", help="run a query whose state nothing bounds")
+
+
+def declare_consistency(parser: argparse.ArgumentParser) -> None:
+    """The options that tell what is said when."""
+    add = parser.add_argument
+    add(
+        "--consistency", choices=("strong", "middle", "weak"),
+        help="strong: wait until an answer is final; middle: answer at once, correct later (default); weak: forget",
+    )  # fmt: skip
+    add("--block", metavar="DURATION", help="how long elements may be held back to be put in order")
+    add("--remember", metavar="DURATION", help="how long corrections are possible")
+    add("--emit", choices=("final", "ended", "current", "all"), help="what is said when, instead of the level's policy")
+
+
+def _run(options: argparse.Namespace) -> int:
+    with _terminated(), compiled(options, need_files=True) as found:
+        emit = policy(options, found.program.consistency)
+        _check_bounds(found, options.allow_unbounded)
+        with watched(options.out) as watch:
+            _engine(options.engine)(
+                found.node,
+                found.inputs,
+                options.out,
+                emit=emit,
+                batch=options.batch,
+                open=options.open,
+                checkpoint=options.checkpoint,
+                progress=watch,
+            )
+    return DONE
+
+
+def _engine(name: str) -> Callable[..., int]:
+    if name == "local":
+        from everwhen.runtime.files import run_files
+
+        return run_files
+    from everwhen.runtime.spark.files import run_files_on_spark  # it brings Spark along
+
+    return run_files_on_spark
+
+
+def policy(options: argparse.Namespace, clause: AskedConsistency | None) -> Emit:
+    """What is emitted when: as the options say, else as the query says, else as `middle` does."""
+    block, remember = (
+        None if text is None else _duration(text, option, options.tick)
+        for text, option in ((options.block, "--block"), (options.remember, "--remember"))
+    )
+    level = options.consistency
+    if level is None and clause is not None and block is None and remember is None:
+        level, block, remember = clause.level, clause.block, clause.remember
+    if block is not None and remember is not None and block > remember:
+        raise QueryError(f"to block for {block} ticks and remember {remember} is impossible: block at most as long")
+    if block is not None or remember is not None:
+        raise QueryError(f"consistency by {'--block' if block is not None else '--remember'} {_LATER}")
+    if options.emit == "all" or level == "weak":
+        raise QueryError(f"{'--emit all' if options.emit == 'all' else 'the consistency level weak'} {_LATER}")
+    return Emit(options.emit) if options.emit is not None else _POLICIES[level or "middle"]
+
+
+def _duration(text: str, option: str, tick: str) -> int:
+    try:
+        return ticks(int(text) if text.isdecimal() else text, tick)
+    except QueryError as bad:
+        raise QueryError(f"{option}: {bad}") from None
+
+
+def _check_bounds(found: Compiled, allow: bool) -> None:
+    from everwhen.plan.sanity import require_bounded
+
+    for entry in require_bounded(found.node, allow):
+        warn(entry)
+
+
+@contextmanager
+def _terminated() -> Iterator[None]:
+    """Being asked to end is an end like any other: what was written aside is removed, Spark is stopped."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+RUN: Final = Command(
+    "run",
+    "Run a query over files: its answer as elements, in a file that appears whole or not at all. The query is SQL, any "
+    "number of CREATE statements and one SELECT; a stream that is not declared takes its columns from its file.",
+    (
+        "everwhen run best.sql --in Bid=bids.jsonl --out best.jsonl",
+        "everwhen run best.sql --in Bid=bids.parquet --consistency strong --engine local | head",
+        "everwhen run names.sql --in Bid=bids.jsonl --in Person=people.csv --out names.parquet --checkpoint state",
+    ),
+    _declare_run,
+    _run,
+)

@@ -1,0 +1,41 @@
+"""The stages that a query over files will have on Spark, told before there is a Spark.
+
+Whether an expression stays in the JVM is decided by translating it, for which a JVM must run.  Without one it is judged
+by what it is made of; so an expression in one of the rare forms that `expressions` refuses may be shown one step too
+early.  The stages themselves are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from everwhen.algebra.expression import Call, Expr, Udf
+from everwhen.algebra.nodes import Node
+from everwhen.model.schema import Schema
+from everwhen.plan.narrow import narrow
+from everwhen.plan.stages import StagePlan, cut
+from everwhen.runtime.spark.expressions import spark_type
+
+_OTHERWISE_IN_JAVA: Final = frozenset(
+    {"exp", "ln", "log10", "power", "regexp_matches", "regexp_extract", "strftime"}
+)  # see `expressions`
+
+
+def stages_over_files(node: Node) -> StagePlan:
+    """The stages of a query whose inputs are files of elements."""
+    return cut({"out": narrow(node)}, {}, _looks_native)
+
+
+def _looks_native(expr: Expr, schema: Schema) -> bool:
+    if any(spark_type(schema.field(name).type) is None for name in expr.columns()):
+        return False
+    return spark_type(expr.bind(schema)) is not None and _translates(expr)
+
+
+def _translates(expr: Expr) -> bool:
+    match expr:
+        case Udf():
+            return False
+        case Call(name, _) if name in _OTHERWISE_IN_JAVA:
+            return False
+    return all(map(_translates, expr.operands))

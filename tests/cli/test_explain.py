@@ -1,0 +1,92 @@
+"""`everwhen explain`: its sections, and that it needs no more than the text where streams are declared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from everwhen.cli import main
+
+QUERY = """CREATE STREAM Bid (item BIGINT, price DOUBLE, bidder VARCHAR);
+CREATE STREAM Item (item BIGINT, name VARCHAR);
+SELECT B.item, MAX(B.price) AS top
+FROM Bid WINDOW(RANGE 10 MINUTES) B, Item WINDOW(RANGE 1 HOUR) I
+WHERE B.item = I.item AND I.name = 'chair'
+GROUP BY B.item"""
+
+Capture = pytest.CaptureFixture[str]
+
+
+def explain(capsys: Capture, *arguments: object) -> tuple[int, str, str]:
+    status = main(["explain", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return status, out, err
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Path:
+    path = tmp_path / "best.sql"
+    path.write_text(QUERY)
+    return path
+
+
+def sections(text: str) -> dict[str, str]:
+    parts = (part.split("\n", 1) for part in text.strip().split("\n\n"))
+    return {part[0]: part[1] if len(part) > 1 else "" for part in parts}
+
+
+def test_the_sections(capsys: Capture, query: Path) -> None:
+    status, out, err = explain(capsys, query)
+    assert (status, err) == (0, "")
+    found = sections(out)
+    written, rewritten, runs, grows, on_spark = (
+        "The plan as written", "The plan as rewritten", "What runs, and what it keeps", "What may grow for ever",
+        "On Spark",
+    )  # fmt: skip
+    assert list(found) == ["EXPLAIN best.sql", written, rewritten, runs, grows, on_spark]
+    lines = found[written].splitlines()
+    assert "Aggregate by item" in out and "Window range 600000" in found[written]
+    assert any("Filter" in line for line in lines[:4])
+    assert "by " in found[rewritten] and "Join on item" in found[rewritten]
+    assert "source Bid" in found[runs] and "keeps" in found[runs]
+    assert "Stage 1" in found[on_spark] and "by item" in found[on_spark]
+    assert max(map(len, out.splitlines())) <= 120
+
+
+def test_options(capsys: Capture, query: Path) -> None:
+    local = sections(explain(capsys, query, "--engine", "local")[1])
+    assert "On Spark" not in local and "The plan as rewritten" in local
+    plain = sections(explain(capsys, query, "--no-optimize")[1])
+    assert "The plan as rewritten" not in plain and "On Spark" in plain
+    ticks = explain(capsys, query, "--tick", "1s")[1]
+    assert "Window range 600 " in ticks or "Window range 600\n" in ticks
+    assert explain(capsys, query, "--consistency", "weak")[0] == 2
+
+
+def test_what_may_grow_is_told_and_not_refused(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "grows.sql"
+    path.write_text("CREATE STREAM S (k INT); SELECT k, COUNT(*) AS n FROM S WINDOW(UNBOUNDED) GROUP BY k")
+    status, out, _ = explain(capsys, path)
+    assert status == 0 and "! Aggregate by k" in out and "--allow-unbounded" in out
+
+
+def test_a_stream_that_is_not_declared_takes_its_columns_from_its_file(capsys: Capture, tmp_path: Path) -> None:
+    path, file = tmp_path / "q.sql", tmp_path / "s.jsonl"
+    path.write_text("SELECT x FROM S")
+    file.write_text('{"vs":1,"row":{"x":1}}\n')
+    status, out, err = explain(capsys, path)
+    assert (status, out) == (2, "") and "unknown stream 'S'" in err and "--in NAME=FILE" in err
+    status, out, _ = explain(capsys, path, "--in", f"S={file}")
+    assert status == 0 and "Source S (x int64)" in out
+    file.write_text('{"vs":1,"row":{"x":[{}]}}\n')
+    assert explain(capsys, path, "--in", f"S={file}")[0] == 3
+
+
+def test_expressions_that_stay_in_python_are_shown_there(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "q.sql"
+    path.write_text("CREATE STREAM S (x DOUBLE); SELECT x FROM S WHERE x > 1 AND LN(x) > 2")
+    found = sections(explain(capsys, path)[1])["On Spark"]
+    feed = found[: found.index("answer out")]
+    assert "ln" not in feed and "ln" in found
