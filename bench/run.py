@@ -32,6 +32,7 @@ OUT = BENCH / "out" / "latest.json"
 TIMEOUT = 120  # seconds for one measurement
 SPARK_TIMEOUT = 900
 OWN_HOME = {"bytewax": "bytewax==0.21.1", "pathway": "pathway==0.33.0"}
+SQL_WORKS = ("closing_price", "shared_queries")
 DIFFERENT = "DIFFERENT ANSWER"
 
 Row = dict[str, Any]
@@ -72,6 +73,10 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
     "single_element": ours(),
     "idle_keys": tuple(Measurement("everwhen-local", ("current", idle)) for idle in ("0", "100000", "1000000")),
     "nexmark": tuple(Measurement("everwhen-local", ("current", f"q{i}")) for i in range(1, 10)),
+    "closing_price": tuple(
+        Measurement("everwhen-local", (case,)) for case in ("no keys", "keys", "few bids, no keys", "few bids, keys")
+    ),
+    "shared_queries": tuple(Measurement("everwhen-local", (number,)) for number in ("1", "10", "100")),
     "spark_sums": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
     "spark_join": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
     "spark_state": (Measurement("everwhen-spark"),),
@@ -108,6 +113,8 @@ def peer_python(peer: str) -> str:
 
 def command(work: str, measurement: Measurement) -> list[str]:
     match measurement.system:
+        case "everwhen-local" if work in SQL_WORKS:
+            return [sys.executable, str(BENCH / "sql_works.py"), work, *measurement.arguments]
         case "everwhen-local":
             return [sys.executable, str(BENCH / "works.py"), work, *measurement.arguments]
         case "everwhen-spark" | "spark-native":

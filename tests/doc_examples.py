@@ -20,7 +20,7 @@ import pytest
 from everwhen.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURES = {"text", "json"}
+PICTURES = {"text", "json", "sql"}  # `sql` blocks are run by `docs/test_sql_reference.py`
 
 
 @dataclass(frozen=True)

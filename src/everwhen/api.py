@@ -67,9 +67,13 @@ def source(
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A query: the stream that the logical `node` describes."""
+    """A query: the stream that the logical `node` describes.
+
+    `level` is the consistency that the query's own text asks for, if it does; running it may ask for another.
+    """
 
     node: nodes.Node
+    level: Literal["strong", "middle"] | None = None
 
     @property
     def schema(self) -> Schema:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from everwhen import cli_explain, cli_run, cli_streams
+from everwhen import cli_explain, cli_run, cli_shell, cli_streams
 from everwhen.cli_command import DONE, FAILED, INTERRUPTED, WRONG_COMMAND, WRONG_INPUT, Command, fail
 from everwhen.errors import EverwhenError, InputError, QueryError
 
@@ -85,7 +85,13 @@ _DEMO: Final = Command(
 
 # --- the commands -------------------------------------------------------------------------------------------------
 
-_COMMANDS: Final[tuple[Command, ...]] = (cli_run.RUN, cli_explain.EXPLAIN, *cli_streams.COMMANDS, _DEMO)
+_COMMANDS: Final[tuple[Command, ...]] = (
+    cli_run.RUN,
+    cli_explain.EXPLAIN,
+    cli_shell.SHELL,
+    *cli_streams.COMMANDS,
+    _DEMO,
+)
 
 
 def _parser() -> argparse.ArgumentParser:

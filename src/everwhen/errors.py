@@ -7,6 +7,10 @@ where, what was expected, what came, and what to do.
 
 from __future__ import annotations
 
+from typing import Final
+
+_SHOWN: Final = 110  # characters of a line that a message shows
+
 
 class EverwhenError(Exception):
     """Base of all errors raised on purpose."""
@@ -59,5 +63,11 @@ class SqlError(QueryError):
         stop = text.find("\n", begin)
         shown = text[begin : len(text) if stop < 0 else stop].rstrip("\r")
         width = max(1, min(end if end is not None else start + 1, begin + len(shown)) - start)
-        lead = "".join("\t" if c == "\t" else " " for c in shown[: start - begin])
+        at = start - begin
+        if len(shown) > _SHOWN:  # of a long line what stands around the place
+            first = max(0, min(at - _SHOWN // 3, len(shown) - _SHOWN))
+            rest = shown[first : first + _SHOWN] + ("…" if first + _SHOWN < len(shown) else "")
+            shown, at = ("…" + rest, at - first + 1) if first else (rest, at)
+            width = max(1, min(width, len(shown) - at))
+        lead = "".join("\t" if c == "\t" else " " for c in shown[:at])
         super().__init__(f"line {self.line}, column {self.column}: {problem}\n  {shown}\n  {lead}{'^' * width}")

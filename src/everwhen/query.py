@@ -10,13 +10,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from everwhen.algebra import nodes as n
 from everwhen.api import Stream
 from everwhen.errors import QueryError
 from everwhen.rewrite.driver import rewrite
 from everwhen.sql.catalog import Catalog, Entry
-from everwhen.sql.program import Functions, program
+from everwhen.sql.program import AskedConsistency, Functions, program
 
 
 def sql(
@@ -36,13 +37,22 @@ def sql(
     for given in streams:
         for entry in _entries(given):
             catalog = catalog.with_entry(entry)
-    query = program(text, catalog, tick).query
+    found = program(text, catalog, tick)
+    query = Stream(found.query.node, _level(found.consistency))
     return optimized(query) if optimize else query
 
 
 def optimized(query: Stream) -> Stream:
     """The same answer by a plan that costs less."""
-    return Stream(rewrite(query.node).node)
+    return Stream(rewrite(query.node).node, query.level)
+
+
+def _level(asked: AskedConsistency | None) -> Literal["strong", "middle"] | None:
+    if asked is None:
+        return None
+    if asked.level in ("strong", "middle") and asked.block is None and asked.remember is None:
+        return asked.level
+    raise QueryError("CONSISTENCY STRONG and MIDDLE are there; WEAK and (BLOCK …, REMEMBER …) are not available yet")
 
 
 def _entries(given: Stream | Mapping[str, Stream] | Catalog) -> list[Entry]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from everwhen.algebra import nodes as n
@@ -31,14 +32,30 @@ def histories_for(draw: st.DrawFn, *roots: n.Node, infinite: bool = False, max_e
 
 
 def _history(source: n.Source, infinite: bool, max_events: int) -> st.SearchStrategy[History]:
-    any_of = histories(
+    """Half of them crowded: few values, lifetimes that overlap, so that rows meet, agree and differ."""
+    loose = histories(
         source.schema, max_events=max_events, max_time=9, allow_infinite=infinite, chronons=source.chronons
     )
-    return any_of.map(lambda history: _with_keys(source, history)) if source.keys else any_of
+    row = st.tuples(*(st.sampled_from(_few(type_)) for type_ in source.schema.types))
+    event = st.tuples(st.integers(0, 1), st.integers(1, 1 if source.chronons else 3), row)
+    crowded = st.lists(event, min_size=2, max_size=max_events).map(lambda drawn: _crowd(source, drawn))
+    return (loose | crowded).map(lambda history: _with_keys(source, history))
+
+
+def _few(type_: pa.DataType) -> list[Any]:
+    if pa.types.is_string(type_):
+        return ["a", "b", None]
+    return [1.5, 0.5, None] if pa.types.is_floating(type_) else [1, 2, None]
+
+
+def _crowd(source: n.Source, drawn: list[tuple[int, int, tuple[Any, ...]]]) -> History:
+    return History(source.schema, MappingProxyType(dict(Counter((vs, vs + length, row) for vs, length, row in drawn))))
 
 
 def _with_keys(source: n.Source, history: History) -> History:
     """Without the events that agree with an earlier one on a declared key."""
+    if not source.keys:
+        return history
     kept: dict[tuple[int, int, tuple[Any, ...]], int] = {}
     seen: set[tuple[Any, ...]] = set()
     for vs, ve, row in history.events():

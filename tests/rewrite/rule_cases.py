@@ -193,6 +193,7 @@ JOINS: Mapping[str, Mapping[str, Build]] = {
         "at least as much as all": lambda: at_least_all(),
         "a join that adds nothing": lambda: joined(a(), keyed("U"), "left").select("k", "v").node,
         "none of it: several partners": lambda: joined(a(), b()).select("k", "v").node,
+        "none of it: several partners, outer": lambda: joined(a(), b(), "left").select("k", "v").node,
         "none of it: a null partner": lambda: joined(a(), b(), "left").where(col("v_right").is_null()).node,
         "none of it: a null-safe key": lambda: (
             joined(a(), b(), "left", null_safe=True).where(col("k_right").is_null()).node
@@ -219,6 +220,25 @@ JOINS: Mapping[str, Mapping[str, Build]] = {
             )
         ).node,
         "one row first": lambda: a().product(b()).product(a().aggregate(n=ew.count())).node,
+        "two columns of the last input": lambda: Stream(
+            n.Join(
+                n.Join(b().range(5).node, c().range(9).select(p=col("k"), q=col("k")).node, ("k", "k"), ("p", "q")),
+                a().range(2).node,
+                ("k",),
+                ("k",),
+            )
+        ).node,
+        "two columns of the first input": lambda: Stream(
+            n.Join(
+                n.Join(b().range(9).node, a().now().node, ("k",), ("k",)),
+                keyed("U").range(5).rename(k="p", v="q").node,
+                ("v_right", "k"),
+                ("p", "p"),
+            )
+        ).node,
+        "none of it: null-safe": lambda: joined(
+            joined(a().range(9), b().range(5), null_safe=True), c().range(2), null_safe=True
+        ).node,
         "none of it: as good as any": lambda: joined(joined(a(), b()), c()).node,
         "none of it: a condition that may fail": lambda: (
             Stream(n.Join(n.Join(a().node, b().node, residual=fails()), c().node, ("k", "k_right"), ("k", "k"))).node
@@ -283,6 +303,7 @@ COLUMNS_AND_WINDOWS: Mapping[str, Mapping[str, Build]] = {
         "equal": lambda: a().range(3).union(b().range(3)).node,
         "equal and sliding": lambda: a().range(2, slide=3).union(b().rename(k="x").range(2, slide=3)).node,
         "none of it: different": lambda: a().range(3).union(b().range(2)).node,
+        "none of it: another slide": lambda: a().range(3).union(b().range(3, slide=2)).node,
         "none of it: shared": lambda: shared_window(),
     },
     "rows_map": {

@@ -165,6 +165,9 @@ def test_the_schema_of_an_undeclared_stream(tmp_path: Path) -> None:
     assert str(schema_in_file(csv)) == "(item int64, price double, name string)"
     lines = text(tmp_path / "a.jsonl", '{"vs":1,"row":{"item":3,"ok":true}}')
     assert str(schema_in_file(lines)) == "(item int64, ok bool)"
+    assert len(schema_in_file(text(tmp_path / "b.jsonl", '{"op":"cti","t":1}', '{"vs":1,"row":{}}'))) == 0
+    with pytest.raises(InputError, match=r"c\.jsonl:1: unknown field 'item' in insert"):
+        schema_in_file(text(tmp_path / "c.jsonl", '{"item":3}'))
 
 
 def test_files_that_are_not_what_their_names_say(tmp_path: Path) -> None:

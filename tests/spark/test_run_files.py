@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +86,7 @@ def test_spark_says_what_the_local_engine_says(
 def test_a_wrong_element_is_named_before_spark_starts(
     tmp_path: Path, inputs: dict[str, str | InputFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("everwhen.runtime.spark.files._spark", lambda place: pytest.fail("Spark was started"))
+    monkeypatch.setattr("everwhen.runtime.spark.files._spark", lambda place, check: pytest.fail("Spark was started"))
     late = write(tmp_path / "late.jsonl", [{"op": "cti", "t": 5}, {"vs": 1, "row": {"k": "a", "x": 1}}])
     out = tmp_path / "out.jsonl"
     out.write_text("old")
@@ -137,3 +142,63 @@ def test_a_run_that_was_stopped_goes_on(
 
     run_files_on_spark(QUERY, inputs, str(out), batch=20, checkpoint=place, progress=fail)
     assert out.read_text() == first
+
+
+# -- the program, stopped and killed -----------------------------------------------------------------------------------
+
+PROGRAM = "SELECT k, COUNT(*) AS n FROM S WINDOW(RANGE 10) GROUP BY k"
+
+
+def started(place: Path, *more: object) -> subprocess.Popen[bytes]:
+    (place / "q.sql").write_text(PROGRAM)
+    command = [sys.executable, "-m", "everwhen.cli", "run", "q.sql", "--in", "S=s.jsonl", "--out", "out.jsonl"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    return subprocess.Popen(
+        [*command, "--batch", "10", *map(str, more)],
+        cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+
+
+def alive(process: subprocess.Popen[bytes]) -> list[str]:
+    """The processes of a session."""
+    found = subprocess.run(["ps", "-eo", "sid,stat,args"], capture_output=True, text=True, check=True).stdout
+    lines = (line.split(maxsplit=2) for line in found.splitlines())
+    return [args for sid, stat, args in lines if sid == str(process.pid) and not stat.startswith("Z")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_ctrl_c_ends_everything_quietly(tmp_path: Path, epochs: int) -> None:
+    write(tmp_path / "s.jsonl", some(5, 500))
+    (tmp_path / "out.jsonl").write_text("old")
+    with started(tmp_path, "--checkpoint", "c") as process:
+        while len(list(tmp_path.glob("c/answer/_epochs/*"))) < epochs or not (tmp_path / "c/spark.log").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert process.wait(120) == 130
+        assert process.stderr is not None and process.stderr.read() == b""
+    for _ in range(100):
+        if not alive(process):
+            break
+        time.sleep(0.1)
+    assert not alive(process)
+    assert (tmp_path / "out.jsonl").read_text() == "old"
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_with_the_same_history(tmp_path: Path) -> None:
+    write(tmp_path / "s.jsonl", some(5, 300))
+    for goal in (1, 4, 9):
+        with started(tmp_path, "--checkpoint", "c") as process:
+            while len(list(tmp_path.glob("c/answer/_epochs/*"))) < goal and process.poll() is None:
+                time.sleep(0.05)
+            process.kill()
+        assert not (tmp_path / "out.jsonl").exists()
+    with started(tmp_path, "--checkpoint", "c") as process:
+        assert process.wait(600) == 0
+    os.rename(tmp_path / "out.jsonl", tmp_path / "spark.jsonl")
+    with started(tmp_path, "--engine", "local") as process:
+        assert process.wait(600) == 0
+    a, b = (History.of(read_elements(tmp_path / name)) for name in ("out.jsonl", "spark.jsonl"))
+    assert first_difference(a, b) is None and check(read_elements(tmp_path / "spark.jsonl")).valid

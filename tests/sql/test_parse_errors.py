@@ -106,7 +106,7 @@ REFUSED = [
     ("SELECT a FROM t WINDOW(RANGE »-«5)", "a number"),
     ("SELECT a FROM t WINDOW(RANGE »1e3« s)", "a number"),
     ("SELECT a FROM t WINDOW(ROWS »1.5«)", "whole number of rows"),
-    ("SELECT a FROM t WINDOW(ROWS 5 »MINUTES«)", "')' or SLIDE"),
+    ("SELECT a FROM t WINDOW(ROWS 5 »MINUTES«)", "for a length of time write RANGE"),
     ("SELECT a FROM t WINDOW(RANGE 10 MINUTES »PRECEDING«)", "left out"),
     ("SELECT a FROM t WINDOW(PARTITION BY »a, b« RANGE 5)", "goes with ROWS"),
     ("SELECT a FROM t WINDOW(PARTITION BY a »)«", "ROWS"),

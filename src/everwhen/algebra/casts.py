@@ -47,7 +47,7 @@ def _same_zone(source: Any, target: Any) -> bool:
 
 def _remedy(source: str, target: str) -> str:
     if (source, target) == ("timestamp", "integer"):
-        return "; use function('epoch_ms', …)"
+        return "; use epoch_ms"
     known = sorted(name for name, sources in _FROM.items() if source in sources and name != source)
     return f"; it can be cast to {', '.join(known)}" if known else ""
 

@@ -33,7 +33,7 @@ class Line:
     again: bool = False
 
 
-def explain(root: Node, notes: Callable[[Node], str] | None = None) -> str:
+def explain(root: Node, notes: Callable[[Node], str] | None = None, width: int = WIDTH) -> str:
     """The plan below `root`, one step per line; inputs are indented below the step that reads them.
 
     With `notes`, steps are numbered, each has a note beside it, in square brackets, and long lines are broken.
@@ -44,7 +44,7 @@ def explain(root: Node, notes: Callable[[Node], str] | None = None) -> str:
     digits = len(str(len(lines)))
     written: list[str] = []
     for number, line in enumerate(lines, 1):
-        texts = _noted(line, "" if line.again else notes(line.node), WIDTH - digits - 2)
+        texts = _noted(line, "" if line.again else notes(line.node).strip(), width - digits - 2)
         written += [f"{number if at == 0 else '':>{digits}}  {text}" for at, text in enumerate(texts)]
     return "\n".join(written)
 

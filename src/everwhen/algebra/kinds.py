@@ -193,7 +193,7 @@ def finer(left: Any, right: Any) -> str:
 def mismatch(left: pa.DataType, right: pa.DataType, where: str) -> QueryError:
     hint = "cast one of them"
     if "string" in (kind(left), kind(right)):
-        hint = "cast the text, for example .cast('timestamp') or .cast('int64')"
+        hint = "cast the text, for example CAST(x AS TIMESTAMP), in Python .cast('timestamp')"
     return QueryError(f"{left} and {right} do not fit together in {where}; {hint}")
 
 

@@ -62,6 +62,7 @@ class AggregateOperator(Operator):
             len(plan.float_at),
             plan.evaluated,
             self._pooled_results,
+            plan.tests,
         )
         self._plain = plan.plain()
         self._live: LiveRows | None = None

@@ -67,13 +67,16 @@ class Guarded:
 
 
 class Guard:
-    """One source's guard."""
+    """One source's guard.  `whole`: it keeps all events, also behind the CTI, as for a finite relation."""
 
-    def __init__(self, name: str, codec: RowCodec, insert_only: bool = False, chronons: bool = False) -> None:
+    def __init__(
+        self, name: str, codec: RowCodec, insert_only: bool = False, chronons: bool = False, whole: bool = False
+    ) -> None:
         self.name = name
         self.codec = codec
         self.insert_only = insert_only
         self.chronons = chronons
+        self.whole = whole
         self.cti = NEVER
         self.tau = NEVER
         self.promises: list[Promise] = []
@@ -109,13 +112,13 @@ class Guard:
                 columns = tuple(column.filter(keep) for column in columns)
                 op, vs, ve, vnew = op[data], vs[data], ve[data], vnew[data]
         rows = self.codec.encode(columns, k)
-        if not self.insert_only:
-            self._check_events(batch, op, vs, ve, vnew, rows, data)
-        elif adjusts:
+        if self.insert_only and adjusts:
             at = int(np.flatnonzero(batch.op == ADJUST)[0])
             raise self._error(
                 batch, at, "an adjust on a source that is declared insert-only", "declare it with insert_only=False"
             )
+        if self.whole or not self.insert_only:
+            self._check_events(batch, op, vs, ve, vnew, rows, data)
         self.tau = int(tau)
         if promises or cti > self.cti:
             self.promises = [promise for promise in (*self.promises, *promises) if promise.t > cti]
@@ -124,7 +127,7 @@ class Guard:
 
     def settle(self) -> None:
         """The batch stays: forget what its CTI allows to forget."""
-        if self.cti > self._before[0]:
+        if self.cti > self._before[0] and not self.whole:
             self._log.forget(self.cti)
 
     def undo(self) -> None:
@@ -135,7 +138,8 @@ class Guard:
     def close(self) -> None:
         """The input has ended: everything is promised."""
         self.cti = INF
-        self._log.forget(INF)
+        if not self.whole:
+            self._log.forget(INF)
 
     def _check_types(self, batch: ElementBatch) -> None:
         """The batch has the source's columns: what they hold is read as what the source declares."""
@@ -236,6 +240,8 @@ class Guard:
 
     def standing(self) -> tuple[int, Changes] | None:
         """The CTI and the events that live from then on (see `Operator.standing`); None if they are not kept."""
+        if self.whole:
+            return NEVER, self._log.events()
         return None if self.insert_only else (self.cti, self._log.events())
 
     def state_size(self) -> StateSize:

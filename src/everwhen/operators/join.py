@@ -22,6 +22,7 @@ from everwhen.algebra.expr import Expr
 from everwhen.model.changes import Changes, no_changes
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import BITS, RowCodec
+from everwhen.model.schema import Field, Schema
 from everwhen.operators.band import Band
 from everwhen.operators.base import Operator, Output, StateSize, lowest
 from everwhen.operators.kernels import join as kernel
@@ -66,7 +67,8 @@ class JoinOperator(Operator):
             [left.schema.index(name) for name in left_keys],
             [right.schema.index(name) for name in right_keys],
         )
-        keys = RowCodec(left.schema.select(left_keys), left.pool)
+        types = [left.schema.field(name).type for name in left_keys]  # a column may be compared with two others
+        keys = RowCodec(Schema(tuple(Field(str(i), type_) for i, type_ in enumerate(types))), left.pool)
         self._key_codec = keys
         self._null_safe = null_safe
         self._residual = residual

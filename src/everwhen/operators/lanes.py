@@ -62,6 +62,7 @@ class LanePlan:
 
     def __init__(self, aggregations: Sequence[Aggregation], arguments: RowCodec) -> None:
         self.arguments = arguments
+        self._aggregations = tuple(aggregations)
         self.int_at: dict[Lane, int] = {ROWS: 0}
         self.float_at: dict[Lane, int] = {}
         self.extremes: list[tuple[int, int]] = []
@@ -96,6 +97,14 @@ class LanePlan:
     @property
     def evaluated(self) -> int:
         return len(self.extremes) + 2 * len(self.holistic)
+
+    @property
+    def tests(self) -> int:
+        """How many first lanes are only asked whether they are positive: all that are added up, if nothing is counted
+        or summed; they then only tell whether there are rows, and values."""
+        counted = any(aggregation.function == "count" for aggregation in self._aggregations)
+        plain = not self.float_at and all(what in ("rows", "valid") for what, _ in self.int_at)
+        return len(self.int_at) if plain and not counted else 0
 
     @property
     def added(self) -> int:

@@ -206,7 +206,8 @@ class ChopOperator(Operator):
         if len(batch):
             if (batch.hi == INF).any():
                 raise QueryError(
-                    "an infinite lifetime cannot be cut into pieces; end it first, e.g. with .lifetime(length=...)"
+                    "an infinite lifetime cannot be cut into pieces; end it first: LIFETIME(LENGTH 1 HOUR), in Python "
+                    ".lifetime(length='1 hour')"
                 )
             n = -((batch.lo - batch.hi) // self._length)
             if (n > 1).any():

@@ -63,6 +63,7 @@ class Sweep:
         floats: int = 0,
         evaluated: int = 0,
         evaluated_pooled: Sequence[tuple[int, pa.DataType]] = (),
+        tests: int = 0,
     ) -> None:
         self.keys = KeyTable(width, pooled)
         pool.register(self.keys)
@@ -75,6 +76,7 @@ class Sweep:
         self.cti = NEVER
         self.tau = NEVER
         self._ints = ints
+        self._tests = tests  # of so many first lanes the answer reads only whether they are positive
         self._added = ints + 2 * floats
         self._lanes = self._added + evaluated
         # behind evaluated lanes stands whether they are known
@@ -251,8 +253,9 @@ class _Visits:
         sweep = self._sweep
         runs, calendar = sweep._runs, sweep._calendar
         runs.end, self._n_taken, self._n_said, dead = kernel.visit(
-            keys, *edges, sweep._ints, sweep._added, sweep.prune, *self._policy, parts, runs.place, runs.pool, runs.end,
-            *old, calendar.due, calendar.block, sweep._taken, self._n_taken, sweep._said, self._n_said, self._visited,
+            keys, *edges, sweep._ints, sweep._added, sweep._tests, sweep.prune, *self._policy, parts, runs.place,
+            runs.pool, runs.end, *old, calendar.due, calendar.block, sweep._taken, self._n_taken, sweep._said,
+            self._n_said, self._visited,
         )  # fmt: skip
         if parts & 2:
             self._visited += len(keys)

@@ -25,6 +25,9 @@ from everwhen.plan.sanity import unbounded
 from everwhen.plan.stages import StagePlan, StreamIn
 
 _AREAS: Final = {"keyed": "hash table by key", "sorted": "list sorted by value", "list": "plain list"}
+_INSIDE: Final = WIDTH - 2
+"""Columns within a section, which is indented."""
+_BRANCHES: Final = str.maketrans({"├": "│", "└": " ", "─": " "})
 _LEGEND: Final = (
     "Read a plan from the bottom up: a step reads the steps indented below it.  In brackets is what is known of its "
     "stream: insert-only, nothing is taken back; ordered, by start; chronon, lifetimes of one tick; key(…), no two "
@@ -62,13 +65,13 @@ def explain_text(
     ...
     """
     final = logical if rewritten is None else rewritten
-    sections = [("The plan as written", explain(logical, _words).splitlines())]
+    sections = [("The plan as written", _tree(logical))]
     if rewritten is not None:
         sections.append(("The plan as rewritten", [*_rules(applied), *_rewritten(logical, rewritten)]))
     sections.append(("What runs, and what it keeps", _operators(final, lower({"answer": final}, emit))))
     sections.append(("What may grow for ever", _growth(final)))
     if stages is not None:
-        sections.append(("On Spark", explain_stages(stages).splitlines()))
+        sections.append(("On Spark", [part for line in explain_stages(stages).splitlines() for part in _broken(line)]))
     head = [f"EXPLAIN {title}", *wrapped(_LEGEND, "", "")]
     texts = ["\n".join(head), *("\n".join([name, *(f"  {line}".rstrip() for line in body)]) for name, body in sections)]
     return "\n\n".join(texts)
@@ -78,17 +81,28 @@ def _words(node: Node) -> str:
     return "" if isinstance(node, Source) else properties(node).words()  # a source's line says what it declares
 
 
+def _tree(root: Node) -> list[str]:
+    return explain(root, _words, _INSIDE).splitlines()
+
+
+def _broken(line: str) -> list[str]:
+    """A line that is too wide, in parts that stand below each other, behind the branches of a tree."""
+    words = line.lstrip(" │├└─")
+    first = line[: len(line) - len(words)]
+    return [line] if len(line) <= _INSIDE else wrapped(words, first, first.translate(_BRANCHES) + "  ", _INSIDE)
+
+
 def _rules(applied: Iterable[tuple[str, str]]) -> list[str]:
     times = Counter(applied)
     lines: list[str] = []
     for (rule, reason), count in times.items():
-        lines += wrapped(f"{rule}{f' ({count} times)' if count > 1 else ''}: {reason}", "by ", "     ", WIDTH - 2)
+        lines += wrapped(f"{rule}{f' ({count} times)' if count > 1 else ''}: {reason}", "by ", "     ", _INSIDE)
     return lines
 
 
 def _rewritten(logical: Node, rewritten: Node) -> list[str]:
-    text = explain(rewritten, _words)
-    return ["nothing to rewrite"] if text == explain(logical, _words) else text.splitlines()
+    lines = _tree(rewritten)
+    return ["nothing to rewrite"] if lines == _tree(logical) else lines
 
 
 def _operators(root: Node, plan: PhysicalPlan) -> list[str]:
@@ -108,10 +122,10 @@ def _operators(root: Node, plan: PhysicalPlan) -> list[str]:
             case _:
                 keeps = "the rows said, until ve ≤ c"
         rows.append(("", sink.name, _port(sink.port), keeps))
-    lines = wrapped(_KEEPS, "", "", WIDTH - 2)
+    lines = wrapped(_KEEPS, "", "", _INSIDE)
     for place, name, reads, keeps in rows:
         start = f"{place:>2}  {name}" + (f" of {reads}" if reads else "")
-        lines += wrapped(f"keeps {keeps}", f"{start:<52}  ", " " * 56, WIDTH - 2)
+        lines += wrapped(f"keeps {keeps}", f"{start:<52}  ", " " * 56, _INSIDE)
     return lines
 
 
@@ -127,7 +141,7 @@ def _growth(root: Node) -> list[str]:
     found = unbounded(root)
     lines = [] if found else ["nothing: every row goes when its lifetime has ended"]
     for entry in found:
-        lines += wrapped(str(entry), "! " if entry.fatal else "- ", "  ", WIDTH - 2)
+        lines += wrapped(str(entry), "! " if entry.fatal else "- ", "  ", _INSIDE)
     return lines
 
 

@@ -48,7 +48,7 @@ from everwhen.operators.linear import (
 from everwhen.operators.net import NetOperator
 from everwhen.operators.rows import RowsOperator
 from everwhen.plan.physical import Form, Handed, PhysicalPlan, PlacedOperator, Port, Sink
-from everwhen.plan.properties import ahead, disjoint, grouped, instants, one_row_per_group, settled
+from everwhen.plan.properties import ahead, disjoint, grouped, instants, left_open, one_row_per_group, settled
 
 _MIRROR: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -129,7 +129,7 @@ class Lowering:
         self.sources = {name: node for name, node in self.sources.items() if name in sources}
         self.codecs = {name: codec for name, codec in self.codecs.items() if name in sources}
         for key, (_, port) in list(self._placed.items()):
-            if port.operator not in operators and port.source not in sources:
+            if not (port.source in sources if port.source else port.operator in operators):
                 del self._placed[key]
 
     def policy(self, top: bool) -> Policy:
@@ -138,6 +138,7 @@ class Lowering:
         return Policy(self.emit, open_end=top)
 
     def lower(self, node: n.Node, form: Form, top: bool = False) -> Port:
+        top = top and self.emit is Emit.CURRENT and left_open(node)  # else both ways are the same
         key = (id(node), form, top)
         if key not in self._placed:
             # the node is kept with its place: another one may not get its id

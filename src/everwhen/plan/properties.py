@@ -88,3 +88,17 @@ def instants(node: n.Node) -> bool:
         case n.Join(left, kind="semi"):
             return instants(left)
     return False
+
+
+def left_open(node: n.Node) -> bool:
+    """Whether, emitting `current`, the node says an open piece without an end if nothing but the sink follows it."""
+    match node:
+        case n.Aggregate() | n.Distinct() | n.SetOperation():
+            return True
+        case n.RelationToStream(_, kind):
+            return kind != "rstream"
+        case n.Filter(input) | n.Map(input):
+            return left_open(input)
+        case n.Union(left, right):
+            return left_open(left) or left_open(right)
+    return False

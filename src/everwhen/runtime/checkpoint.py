@@ -21,6 +21,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -137,11 +138,16 @@ def locked(place: Path) -> Iterator[None]:
 
 
 def agree(place: Path, identity: Mapping[str, str]) -> None:
-    """Notes what is run in a new checkpoint; refuses one that belongs to another run, and tells what is different."""
+    """Notes what is run in a new checkpoint; refuses one that belongs to another run, and tells what is different.
+
+    The version of the program counts: another one may cut the same history into other events, which those said before
+    would not fit.
+    """
     path = place / "run.json"
+    now = {"format": _FORMAT, "version": _version(), **identity}
     if not path.exists():
         with whole_file(path) as part:
-            part.write_text(json.dumps({"format": _FORMAT, **identity}, indent=1), encoding="utf-8")
+            part.write_text(json.dumps(now, indent=1), encoding="utf-8")
         return
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
@@ -149,7 +155,6 @@ def agree(place: Path, identity: Mapping[str, str]) -> None:
             raise ValueError("it holds no object")
     except (OSError, ValueError) as bad:
         raise StateError(f"{path} cannot be read: {bad}; remove the directory to start anew") from None
-    now = {"format": _FORMAT, **identity}
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if changed:
         told = "\n".join(f"  {name}: {_told(before.get(name), now.get(name))}" for name in changed)
@@ -169,6 +174,13 @@ def fingerprint(path: str) -> str:
             file.seek(max(size - _SHOWN, _SHOWN))
             digest.update(file.read(_SHOWN))
     return f"{os.path.abspath(path)}, {size} bytes, {digest.hexdigest()}"
+
+
+def _version() -> str:
+    try:
+        return version("everwhen")
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _told(before: Any, now: Any) -> str:

@@ -128,7 +128,10 @@ def _read_parquet(given: InputFile, stream: IO[bytes], batch: int, skip: int) ->
 
 def schema_in_file(file: str) -> Schema:
     """The payload columns that a file of elements has, for a stream that is not declared."""
-    return csv_schema(file) if is_csv(file) else schema_of_elements(file)
+    found = csv_schema(file) if is_csv(file) else schema_of_elements(file)
+    if not len(found):
+        next(read_input(InputFile(file, found), 1), None)  # no columns: perhaps because these are no elements
+    return found
 
 
 def is_csv(file: str | os.PathLike[str]) -> bool:

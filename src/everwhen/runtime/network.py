@@ -39,8 +39,7 @@ from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, Output
-from everwhen.operators.chain import Chain
-from everwhen.operators.group_chain import GroupChain
+from everwhen.operators.chain import Chain, EventChain
 from everwhen.operators.guard import Guard, Guarded
 from everwhen.plan.lower import Lowering
 from everwhen.plan.physical import PlacedOperator, Port
@@ -148,7 +147,7 @@ class Network:
             outlet = self.outlets[node]
             past = self._said(outlet)
             if past.since == INF:
-                raise _refused(f"what {self.port_name(outlet.port)} has said is not kept")
+                raise self._unknown(outlet.port)
             return past.since, outlet.again(past.changes, past.since)
         operators, sources = set(self.running), set(self.inflows)
         try:
@@ -161,7 +160,7 @@ class Network:
                     self._start(number, placed, pasts)
             past = self._past(sink.port, pasts)
             if past.since == INF:
-                raise _refused(f"the past of {self.port_name(sink.port)} is not kept")
+                raise self._unknown(sink.port)
             outlet = self.outlets[node] = Outlet(sink.port, sink.chain, past.since, self._clock())
             said = outlet.step(cut(past.changes, past.since), self._frontier(sink.port).time)
         except BaseException:
@@ -172,7 +171,8 @@ class Network:
 
     def _open(self, name: str) -> None:
         source = self.lowering.sources[name]
-        guard = Guard(name, self.lowering.codecs[name], source.insert_only, source.chronons)
+        whole = source.kind in ("constant", "temporal")  # finite: kept, so that whoever joins later knows all of it
+        guard = Guard(name, self.lowering.codecs[name], source.insert_only, source.chronons, whole)
         before = self.left.get(name, Left())
         if before.reach == INF:
             raise QueryError(
@@ -187,7 +187,7 @@ class Network:
         given = [self._past(port, pasts) for port in placed.inputs]
         for port, past in zip(placed.inputs, given, strict=True):
             if past.since == INF:
-                raise _refused(f"the past of {self.port_name(port)} is not kept")
+                raise self._unknown(port)
         since = max(past.since for past in given)
         exact = self._exact(placed, since)
         if exact == INF:
@@ -216,30 +216,38 @@ class Network:
         placed = running.placed
         found = placed.operator.standing(running.frontiers)
         ways = [Past(running.reach, no_changes(running.codec)), None if found is None else Past(*found)]
-        if placed.operator.stateless:
+        ended = running.output.frontier.time == INF
+        if placed.operator.stateless or ended:
             given = [self._past(each, pasts) for each in placed.inputs]
             since = max(running.since, *(past.since for past in given))
             exact = self._exact(placed, since)
-            if exact < INF:
-                changes = [cut(past.changes, since) for past in given]
+            changes = [cut(past.changes, since) for past in given]
+            if placed.operator.stateless and exact < INF:
                 ways.append(Past(exact, placed.operator.step(changes, running.frontiers, running.tau).changes))
+            elif ended and not any(map(len, changes)):  # all is settled, and of nothing comes nothing
+                ways.append(Past(exact, no_changes(running.codec)))
         for outlet in self.outlets.values():
             if outlet.port == port and isinstance(outlet.chain, Chain):
                 ways.append(Past(max(outlet.since, outlet.chain.cti), outlet.chain.said()))
         return _earliest(running.exact, *ways)
 
+    def _unknown(self, port: Port) -> QueryError:
+        if self._frontier(port).time == INF:
+            return _refused(f"{self.port_name(port)} has ended, and some of what it said has no end")
+        return _refused(f"some of what {self.port_name(port)} said has no end, and is not kept")
+
     def _said(self, outlet: Outlet) -> Past:
         """The events that an outlet has said, by the names that it uses for them."""
         chain, port = outlet.chain, outlet.port
         nothing = Past(self._reach(port), no_changes(chain.codec))
+        if chain.cti == INF or isinstance(chain, EventChain):
+            return _earliest(outlet.since, nothing, self._past(port, {}))
         if isinstance(chain, Chain):
             return _earliest(outlet.since, nothing, Past(chain.cti, chain.said()))
-        if isinstance(chain, GroupChain):
-            running = self.running[port.operator]
-            found = running.placed.operator.standing(running.frontiers)
-            assert found is not None, "an operator that knows groups knows what it has said"
-            return _earliest(outlet.since, nothing, Past(found[0], chain.said(found[1])))
-        return _earliest(outlet.since, nothing, self._past(port, {}))
+        running = self.running[port.operator]
+        found = running.placed.operator.standing(running.frontiers)
+        assert found is not None, "an operator that knows groups knows what it has said"
+        return _earliest(outlet.since, nothing, Past(found[0], chain.said(found[1])))
 
     # -- running ------------------------------------------------------------------------------------------------
 

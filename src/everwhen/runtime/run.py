@@ -39,6 +39,14 @@ STRONG = Consistency("strong", Emit.FINAL)
 MIDDLE = Consistency("middle", Emit.CURRENT)
 """Answer at once, correct later."""
 
+
+def chosen(query: Query, consistency: Consistency | None) -> Consistency:
+    """The level asked for, else the one that the query's text asks for, else MIDDLE."""
+    if consistency is not None:
+        return consistency
+    return STRONG if isinstance(query, Stream) and query.level == "strong" else MIDDLE
+
+
 Input = Any
 """Elements, element batches, an Arrow table, or the path of a file of elements."""
 
@@ -46,7 +54,7 @@ Input = Any
 def run(
     query: Query,
     inputs: Mapping[str, Input],
-    consistency: Consistency = MIDDLE,
+    consistency: Consistency | None = None,
     *,
     emit: str | Emit | None = None,
     batch: int = 10_000,
@@ -77,7 +85,7 @@ def run(
 def run_batches(
     query: Query,
     inputs: Mapping[str, Input],
-    consistency: Consistency = MIDDLE,
+    consistency: Consistency | None = None,
     *,
     emit: str | Emit | None = None,
     batch: int = 10_000,
@@ -86,7 +94,7 @@ def run_batches(
     """As `run`, in columnar batches, one per epoch."""
     if batch < 1:
         raise QueryError(f"a batch holds at least one element, not {batch}")
-    runtime = LocalRuntime(query, consistency.emit if emit is None else emit)
+    runtime = LocalRuntime(query, chosen(query, consistency).emit if emit is None else emit)
     missing = set(runtime.inputs) - set(inputs)
     if missing:
         raise QueryError(

@@ -40,8 +40,9 @@ behind its CTI, and answers are right from where all that had passed is over.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from everwhen.algebra.explain import explain
@@ -53,12 +54,13 @@ from everwhen.model.elements import ElementBatch
 from everwhen.model.schema import Schema
 from everwhen.operators.base import Emit, StateSize
 from everwhen.operators.guard import Guard, Guarded
+from everwhen.rewrite.share_common import Sharing
+from everwhen.runtime import session_state
 from everwhen.runtime.catalogue import Catalogue, Entry, QueryInfo
 from everwhen.runtime.local import OperatorMetadata, Query, emit_named
 from everwhen.runtime.network import Network
 from everwhen.runtime.observation import describe
 from everwhen.runtime.outlet import Subscription, joined, peeled
-from everwhen.runtime.structure import Interner
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class Session:
         self._clock = clock
         self._network = Network(emit if isinstance(emit, Emit) else emit_named(emit), clock)
         self._catalogue = Catalogue()
-        self._nodes = Interner()
+        self._nodes = Sharing()
         self._streams: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
         self._closed = False
 
@@ -117,20 +119,24 @@ class Session:
         kept.  Then nothing has changed.
         """
         self._require_open()
-        name = self._catalogue.free_name(name)
-        node = query.node if isinstance(query, Stream) else query
-        self._require_same_sources(node)
-        depends_on = tuple(dict.fromkeys(self._streams[each] for each in walk(node) if each in self._streams))
-        plan = node if self._optimize is None else self._optimize(node)
-        outlet, steps = peeled(plan)
-        reads = tuple(sorted({each.name for each in walk(plan) if isinstance(each, Source)}))
-        entry = self._catalogue.entries[name] = Entry(name, node, depends_on, reads, outlet, steps, sink)
+        entry = self._enter(self._catalogue.free_name(name), query, sink)
         try:
             self._start(entry)
         except BaseException:
-            del self._catalogue.entries[name]
+            del self._catalogue.entries[entry.name]
             raise
-        return QueryHandle(name, self)
+        return QueryHandle(entry.name, self)
+
+    def _enter(self, name: str, query: Query, sink: EpochSink | None) -> Entry:
+        node = query.node if isinstance(query, Stream) else query
+        self._require_same_sources(node)
+        plan = node if self._optimize is None else self._optimize(node)
+        outlet, steps = peeled(plan)
+        depends_on = tuple(dict.fromkeys(self._derived_from(node)))
+        reads = tuple(sorted({each.name for each in walk(plan) if isinstance(each, Source)}))
+        entry = Entry(name, node, depends_on, reads, outlet, steps, sink)
+        self._catalogue.entries[name] = entry
+        return entry
 
     def start(self, name: str) -> QueryHandle:
         """Start a stopped query again; it joins as a new one would."""
@@ -161,12 +167,15 @@ class Session:
             self.stop(name)
         del self._catalogue.entries[name]
 
-    def forget(self, source: str) -> None:
-        """Let a source that nobody reads begin anew when it is read again, as if it had never been there."""
+    def forget(self, source: str) -> Callable[[], None]:
+        """Let a source that nobody reads begin anew when it is read again, as if it had never been there.  What is
+        returned takes that back."""
         if source in self._network.inflows:
             readers = [entry.name for entry in self._catalogue.running() if source in entry.reads]
             raise QueryError(f"the source {source!r} cannot be forgotten: {', '.join(readers)} read it")
-        self._network.left.pop(source, None)
+        left = self._network.left
+        before = left.pop(source, None)
+        return lambda: None if before is None else left.update({source: before})
 
     def stream(self, name: str) -> Stream:
         """A query's answer as a stream: a query built on it shares its operators and depends on it."""
@@ -174,6 +183,14 @@ class Session:
         node = replace(self._catalogue[name].node)
         self._streams[node] = name
         return Stream(node)
+
+    def _derived_from(self, node: Node) -> Iterator[str]:
+        """The queries whose streams a plan reads; not what those read in turn."""
+        if node in self._streams:
+            yield self._streams[node]
+        else:
+            for each in node.inputs:
+                yield from self._derived_from(each)
 
     def queries(self) -> list[QueryInfo]:
         """All queries, stopped and failed ones too, in the order in which they were registered."""
@@ -184,7 +201,7 @@ class Session:
 
     def _start(self, entry: Entry) -> None:
         self._catalogue.require_running(entry.depends_on)
-        entry.outlet = self._nodes.one(entry.outlet)
+        entry.outlet = self._nodes.node(entry.outlet)
         try:
             since, said = self._network.attach(entry.outlet)
             subscription = Subscription(entry.steps, entry.node.schema, since, self._clock())
@@ -213,7 +230,7 @@ class Session:
         """Drop what no running query needs."""
         used = [entry.outlet for entry in self._catalogue.running()]
         self._network.keep(set(used))
-        self._nodes.keep(used)
+        self._nodes = Sharing(tuple(used))  # forgets all other nodes
 
     def _require_open(self) -> None:
         if self._closed:
@@ -224,7 +241,7 @@ class Session:
         for each in walk(node):
             if isinstance(each, Source) and each.name in self._network.inflows:
                 known = self._network.lowering.sources[each.name]
-                if self._nodes.one(each) is not known:
+                if self._nodes.node(each) is not known:
                     raise QueryError(
                         f"a source has one declaration: what is read now is {explain(known)}, not {explain(each)}"
                     )
@@ -330,3 +347,29 @@ class Session:
         """By name, per operator, per output's chain, and per query for its last filters: which queries use it, rates,
         selectivity, state, progress, what it waits for.  Names stay as long as the operator runs."""
         return describe(self._network, self._catalogue.running(), self._clock())
+
+    # -- state --------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything needed to go on elsewhere but the queries themselves, as plain data."""
+        self._require_open()
+        return {"epoch": self.epoch, **session_state.snapshot(self._network, self._catalogue.entries.values())}
+
+    def restore(
+        self, state: Mapping[str, Any], queries: Mapping[str, Query], sinks: Mapping[str, EpochSink] | None = None
+    ) -> None:
+        """Go on from a snapshot, in a new session with the same emission policy: all its queries are given again.
+
+        QueryError: the session is not new, or these are other queries.
+        """
+        if self._catalogue.entries or self.epoch:
+            raise QueryError("only a new session can be restored: this one has queries or has run")
+        others = state["queries"].keys() ^ queries.keys()
+        if others:
+            raise QueryError(f"the snapshot is of other queries: {', '.join(sorted(others))} is here or there only")
+        for name, query in state["queries"].items():
+            entry = self._enter(name, queries[name], (sinks or {}).get(name))
+            if query["state"] == "running":
+                self._start(entry)
+        session_state.restore(self._network, self._catalogue.entries, state)
+        self.epoch = state["epoch"]

@@ -105,6 +105,10 @@ class Binder:
     def _named(self, query: s.With) -> Iterator[None]:
         before = len(self._common)
         for each in query.queries:
+            if any(same(each.name, known) for known, _ in self._common[before:]):
+                raise self.error(
+                    f"WITH names two queries {each.name.text}; give each a name of its own", each.name.span
+                )
             bound = self.query(each.query)
             self._common.append((each.name.text, named(bound, each.columns, self)))
         try:

@@ -48,6 +48,7 @@ _ALIASES: Final = {
     "endswith": "ends_with",
     "log": "ln",
 }
+_CLOCKS: Final = ("now", "current_timestamp", "current_date", "current_time", "getdate", "sysdate", "localtimestamp")
 _COMPARISONS: Final = ("=", "<>", "<", "<=", ">", ">=")
 _OPERATOR_NAMES: Final = {entry.name for entry in OPERATORS}
 
@@ -124,7 +125,11 @@ def _bind(e: s.Expression, rows: Rows) -> Expr:
                 parts += [test, bind(result, rows)]
             return Call("case", (*parts, lit(None) if otherwise is None else bind(otherwise, rows)))
         case s.CastTo(operand, type_):
-            return bind(operand, rows).cast(named_type(type_, rows))
+            target = named_type(type_, rows)
+            cast = bind(operand, rows).cast(target)
+            if isinstance(operand, s.Constant) and kind(target) in ("date", "timestamp", "duration"):
+                _read_now(cast, e.span, rows)
+            return cast
         case s.Row():
             raise rows.binding.error("a row of values can only stand before IN (SELECT …)", e.span)
         case s.Scalar() | s.Exists() | s.Quantified():
@@ -220,13 +225,19 @@ def _compared(symbol: str, operands: Sequence[Expr], rows: Rows) -> Expr:
                 span = rows.binding.spans.get(id(text))
                 if span is not None:
                     rows.binding.spans[id(read)] = (read, span[1])
-                    try:
-                        read.value({})
-                    except EvaluationError as error:
-                        raise rows.binding.error(str(error), span[1]) from None
+                    _read_now(read, span[1], rows)
                 a, b = (read, other) if text is a else (other, read)
             break
     return Call(symbol, (a, b))
+
+
+def _read_now(constant: Expr, span: s.Span, rows: Rows) -> None:
+    """A constant that cannot be read is wrong in the text, not in the data."""
+    rows.check(constant, span)
+    try:
+        constant.value({})
+    except EvaluationError as error:
+        raise rows.binding.error(str(error), span) from None
 
 
 def not_distinct(a: Expr, b: Expr, rows: Rows) -> Expr:
@@ -280,6 +291,8 @@ def _function(e: s.Function, rows: Rows) -> Expr:
 
 def unknown_function(name: str, rows: Rows) -> str:
     """What to say of a function that is not there."""
+    if name in _CLOCKS:
+        return f"there is no {name.upper()}: a query has no clock, its times are those of the data"
     names = {*FUNCTIONS, *_ALIASES, *AGGREGATES, *rows.binding.catalog.functions} - _OPERATOR_NAMES
     near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.6)
     hint = f"did you mean {near[0].upper()}?" if near else "the language reference lists what there is"

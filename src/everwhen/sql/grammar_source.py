@@ -39,6 +39,7 @@ from everwhen.sql.syntax import (
 _CONVERSIONS: Final = tuple(kind.upper() for kind in get_args(Conversion))
 _MODIFIERS: Final = ("WINDOW", "GRANULARITY", "LIFETIME")
 _WINDOW_WORDS: Final = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "PARTITION")
+_TIME_WORDS: Final = ("nanosecond", "microsecond", "millisecond", "second", "minute", "hour", "day", "week", "tick")
 _BEHIND_LENGTH: Final = ("SLIDE", "HOP", "SHIFT", "LENGTH", "BLOCK", "REMEMBER", "PRECEDING", "PARTITION")
 _JOIN_WORDS: Final = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 _SIDES: Final[dict[str, JoinKind]] = {
@@ -281,6 +282,8 @@ class Sources(Calls):
             size = Length("1", None, self.span(self.at - 1))
         elif kind != "UNBOUNDED" and not self.take_word("UNBOUNDED"):
             size = self.length(rows=kind == "ROWS")
+        if kind == "ROWS" and self.peek().kind == "word" and self.peek().text.lower().rstrip("s") in _TIME_WORDS:
+            raise self.error("ROWS takes a whole number of rows; for a length of time write RANGE")
         if self.at_word("PRECEDING"):
             raise self.error("PRECEDING is left out: every window reaches into the past")
         if kind in ("RANGE", "ROWS") and self.take_word("SLIDE"):

@@ -194,7 +194,11 @@ class Statements(Queries):
             type_name = self.type_name() if typed else None
             key = self.take_word("KEY", "UNIQUE") or self.take_words("PRIMARY", "KEY")
             if self.at_word("NOT", "NULL", "DEFAULT", "REFERENCES", "CHECK", "GENERATED"):
-                raise self.error(f"{self.peek().text.upper()} is not part of the language; a column may be a KEY")
+                raise self.error(
+                    "NOT NULL is not part of the language: any column may hold nulls; a column may be a KEY"
+                    if self.peek().is_word("NOT")
+                    else f"{self.peek().text.upper()} is not part of the language; a column may be a KEY"
+                )
             declared.columns.append((name, type_name, key))
 
     def _source_of(

@@ -96,6 +96,8 @@ class Scope:
         lower = {n.lower(): n for n in names}
         near = difflib.get_close_matches(parts[-1].text.lower(), lower, n=1)
         hint = f"did you mean {lower[near[0]]!r}? There is" if near else "there is"
+        if len(parts) == 1 and parts[0].quoted and not near:
+            hint = "a text stands in single quotation marks, 'so'; there is"
         return f"unknown column {shown!r}; {hint} {', '.join(names) or 'none'}"
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import AggregateCall
 from everwhen.algebra.expr import Column, Expr, Literal, col, conjunction
+from everwhen.algebra.kinds import kind
 from everwhen.api import GroupBy, Stream
 from everwhen.errors import QueryError
 from everwhen.sql import syntax as s
@@ -173,6 +174,10 @@ def _group(e: s.Select, rows: Rows, calls: list[s.Function], outer: tuple[Key, .
     rows.place = "GROUP BY"
     keys: list[tuple[str, Expr]] = [(key.inner, col(key.inner)) for key in outer]
     for written in e.group_by:
+        if inside(written):
+            raise binding.error(
+                "GROUP BY has no subqueries; compute it in a query in FROM, and group by that", written.span
+            )
         expr, name = _group_key(written, e, rows)
         if any(expr.equals(known) for _, known in keys):
             continue
@@ -183,7 +188,7 @@ def _group(e: s.Select, rows: Rows, calls: list[s.Function], outer: tuple[Key, .
     columns: dict[int, Expr] = {}
     wished = {id(i.expression): i.alias.text for i in e.items if isinstance(i, s.Item) and i.alias is not None}
     for call in calls:
-        args = [value(arg, rows) for arg in call.args]
+        args = [_typed_argument(arg, call, rows) for arg in call.args]
         where = None if call.where is None else condition(call.where, rows)
         use = aggregate_use(call, args, where, rows)
         name = next((known for known, other, _ in uses if other.same(use)), None)
@@ -200,12 +205,22 @@ def _group(e: s.Select, rows: Rows, calls: list[s.Function], outer: tuple[Key, .
     return Rows(binding, node, rows.scope, rows.correlation, groups)
 
 
+def _typed_argument(arg: s.Expression, call: s.Function, rows: Rows) -> Expr:
+    found = value(arg, rows)
+    if kind(found.bind(rows.node.schema)) == "null" and call.name != "count":
+        raise rows.binding.error("a NULL here has no type; write for example CAST(NULL AS INT)", arg.span)
+    return found
+
+
 def _group_key(written: s.Expression, e: s.Select, rows: Rows) -> tuple[Expr, str | None]:
     """A grouping expression and a name for its column; a number means a column of the answer, a name may."""
     items = [item for item in e.items if isinstance(item, s.Item)]
     if isinstance(written, s.Constant):
         if not isinstance(written.value, int) or not 1 <= written.value <= len(e.items):
-            raise rows.binding.error(f"GROUP BY {written.value!r}: there are columns 1 to {len(e.items)}", written.span)
+            raise rows.binding.error(
+                f"GROUP BY takes columns, expressions, or the number of a column of the answer, 1 to {len(e.items)}",
+                written.span,
+            )
         item = e.items[written.value - 1]
         if isinstance(item, s.Star):
             raise rows.binding.error("GROUP BY cannot mean *; name the columns", written.span)

@@ -137,7 +137,11 @@ def _quantified(e: s.Quantified, symbol: Symbol, quantifier: Literal["all", "any
         found = _marked(rows, bound, e.span, pairs)
         if exact:
             return _three_valued(found, lit(False), x, y, bound, e, rows, lit(True))
-        return _not(found) & _not(_null_among(rows, bound, y, e.span)) & (x.not_null() | _not(_marked(rows, bound, e.span)))
+        return (
+            _not(found)
+            & _not(_null_among(rows, bound, y, e.span))
+            & (x.not_null() | _not(_marked(rows, bound, e.span)))
+        )
     return _with_extremes(e, symbol, quantifier, x, y, bound, rows, exact)
 
 

@@ -74,9 +74,13 @@ def _alive(pool, at, ni):
 
 
 @njit(cache=True, inline="always")
-def _same(a, i, first, b, j, lanes):
-    """Whether the lanes of an edge of `b` are those that stand from `first` on in a record of `a`."""
-    for c in range(lanes):
+def _same(a, i, first, b, j, tests, lanes):
+    """Whether the lanes of an edge of `b` stand from `first` on in a record of `a`; of the first `tests` lanes all that
+    counts is whether they are positive."""
+    for c in range(tests):
+        if (a[i, first + c] > 0) != (b[j, 1 + c] > 0):
+            return False
+    for c in range(tests, lanes):
         if a[i, first + c] != b[j, 1 + c]:
             return False
     return True
@@ -172,9 +176,9 @@ def _add_lanes(pool, w, delta, ni, na):
 
 
 @njit(cache=True, inline="always")
-def _put(out, n, first, v, lo, hi, pool, at, lanes):
+def _put(out, n, first, v, lo, hi, pool, at, tests, lanes):
     """Append a piece with the lanes of an edge, or lengthen the one before it if it says the same."""
-    if n > first and out[n - 1, 2] == lo and _same(out, n - 1, 3, pool, at, lanes):
+    if n > first and out[n - 1, 2] == lo and _same(out, n - 1, 3, pool, at, tests, lanes):
         out[n - 1, 2] = hi
         return n
     out[n, 0] = v
@@ -193,7 +197,7 @@ def _put(out, n, first, v, lo, hi, pool, at, lanes):
 
 
 @njit(cache=True)
-def _say(v, old, o0, o1, F0, L0, pool, s, n, F1, L1, first, last, mode, ni, lanes, taken, nt, said, ns):
+def _say(v, old, o0, o1, F0, L0, pool, s, n, F1, L1, first, last, mode, ni, tests, lanes, taken, nt, said, ns):
     """Append the pieces in which what was said differs from what is to be said; both lists have room for them."""
     p = first
     n_end = s + n
@@ -218,7 +222,7 @@ def _say(v, old, o0, o1, F0, L0, pool, s, n, F1, L1, first, last, mode, ni, lane
             while p < F1:
                 q = min(w_next, F1)
                 if _alive(pool, w - 1, ni):
-                    ns = _put(said, ns, first_said, v, p, q, pool, w - 1, lanes)
+                    ns = _put(said, ns, first_said, v, p, q, pool, w - 1, tests, lanes)
                 p = q
                 w += 1
                 w_next = pool[w, 0] if w < n_end and pool[w, 0] <= L1 else _INF
@@ -228,11 +232,11 @@ def _say(v, old, o0, o1, F0, L0, pool, s, n, F1, L1, first, last, mode, ni, lane
             q = min(q, F1)
         was = _alive(old, o - 1, ni)
         to_be = p < F1 and _alive(pool, w - 1, ni)
-        if was != to_be or (was and not _same(old, o - 1, 1, pool, w - 1, lanes)):
+        if was != to_be or (was and not _same(old, o - 1, 1, pool, w - 1, tests, lanes)):
             if was:
-                nt = _put(taken, nt, first_taken, v, p, q, old, o - 1, lanes)
+                nt = _put(taken, nt, first_taken, v, p, q, old, o - 1, tests, lanes)
             if to_be:
-                ns = _put(said, ns, first_said, v, p, q, pool, w - 1, lanes)
+                ns = _put(said, ns, first_said, v, p, q, pool, w - 1, tests, lanes)
         p = q
         if o_next == p:
             o += 1
@@ -284,15 +288,16 @@ def _settle(k, place, pool, F, mode, tau, m, ni, due, block):
 
 @njit(cache=True)
 def visit(
-    keys, offsets, et, ed, er, first, last, ni, na, prune, mode, tau0, m0, tau1, m1, parts,
+    keys, offsets, et, ed, er, first, last, ni, na, tests, prune, mode, tau0, m0, tau1, m1, parts,
     place, pool, end, old, old_at, F0, due, block, taken, nt, said, ns, visited,
 ):  # fmt: skip
     """Visit keys: merge edges into their runs (`parts` & 1) and say what changes by it (`parts` & 2).
 
     Keys without any edges are visited because they are due; `offsets` is empty then.  If both parts come at once, `old`
     is scratch; otherwise it keeps what `_say` needs until then, with `old_at` and `F0`.  Pieces are numbered from
-    `visited` by their key's place in `keys`.  All arrays have room enough.  Returns the end of the pool, the numbers of
-    pieces, and which keys are empty.
+    `visited` by their key's place in `keys`.  Of the first `tests` lanes the answer reads only whether they are
+    positive.  All arrays have room enough.  Returns the end of the pool, the numbers of pieces, and which keys are
+    empty.
     """
     width = pool.shape[1]
     lanes = width - 1 if width == 1 + na else width - 2
@@ -351,8 +356,8 @@ def visit(
             n = place[k, LENGTH]
             F1 = _frontier(pool, s, n, mode, tau1, m1)
             nt, ns = _say(
-                v + visited, old, o0, o1, frontier, L0, pool, s, n, F1, L1, start, stop, mode, ni, lanes, taken, nt,
-                said, ns,
+                v + visited, old, o0, o1, frontier, L0, pool, s, n, F1, L1, start, stop, mode, ni, tests, lanes,
+                taken, nt, said, ns,
             )  # fmt: skip
             dead[v] = _settle(k, place, pool, F1, mode, tau1, m1, ni, due, block)
     return end, nt, ns, dead

@@ -17,10 +17,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import tempfile
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -48,7 +46,7 @@ from everwhen.runtime.files import Progress, Watch, identity, input_files
 from everwhen.runtime.inputs import InputFile, read_input
 from everwhen.runtime.local import LocalRuntime, Query, emit_named
 from everwhen.runtime.run import MIDDLE, SMALL_PIECE, Consistency
-from everwhen.runtime.spark.launch import ended_on_failure, heard_by
+from everwhen.runtime.spark.launch import apart, ended_on_failure, heard_by, kept_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -172,11 +170,11 @@ class _SparkWork:
     def _answered(self, epochs: int, read: int) -> None:
         """Runs all epochs that were not run yet."""
         self.watch(Progress("starting Spark, which takes a few seconds", read))
-        with _spark(self.place) as spark:
+        with kept_signals() as check, _spark(self.place, check) as spark:
             handle = self._start(spark)
             self.watch(Progress("running the first epoch", read))
             try:
-                self._wait(handle, epochs, read)
+                self._wait(handle, epochs, read, check)
             finally:
                 handle.stop()
         (self.place / "done").touch()
@@ -225,9 +223,10 @@ class _SparkWork:
                 part.write_text(str(self.buckets or spark.sparkContext.defaultParallelism), encoding="utf-8")
         return int(path.read_text(encoding="utf-8"))
 
-    def _wait(self, handle: Handle, epochs: int, read: int) -> None:
+    def _wait(self, handle: Handle, epochs: int, read: int, check: Callable[[], None]) -> None:
         said, seen = 0, -1
         while not handle.await_termination(_MOMENT):
+            check()
             for report in handle.recent:
                 if report.epoch > seen:
                     seen, said = report.epoch, said + report.rows_out
@@ -282,7 +281,7 @@ class _Answer(EpochSink):
 
 
 @contextmanager
-def _spark(place: Path) -> Iterator[SparkSession]:
+def _spark(place: Path, check: Callable[[], None]) -> Iterator[SparkSession]:
     """The session there is; or a new one, whose words go to a file, and which is gone in the end."""
     from pyspark import SparkContext
 
@@ -291,11 +290,8 @@ def _spark(place: Path) -> Iterator[SparkSession]:
     if SparkContext._active_spark_context is not None:
         yield session()
         return
-    interrupt = signal.getsignal(signal.SIGINT)
     with heard_by(place / "spark.log"), ended_on_failure():
-        spark = session("local[*]", "everwhen run", spark_sql_shuffle_partitions=2)
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, interrupt)  # Spark's own handler asks Spark first, which may be busy
+        spark = apart(lambda: session("local[*]", "everwhen run", spark_sql_shuffle_partitions=2), check)
     try:
         yield spark
     finally:

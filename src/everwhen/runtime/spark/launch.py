@@ -1,16 +1,22 @@
 """The processes that Spark starts on this machine: what they say goes to a file, and they do not outlive their use.
 
 PySpark knows its JVM only once that is up.  Who is interrupted before that has to end the processes himself: left alone
-they would end by themselves, but not without a word.
+they would end by themselves, but not without a word.  And who is interrupted while Python speaks with the JVM gets a
+traceback on the screen, whatever he does; so signals are kept, and asked for between two sentences.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+_MOMENT: Final = 0.1
 
 
 @contextmanager
@@ -24,6 +30,48 @@ def heard_by(path: str | Path) -> Iterator[None]:
     finally:
         os.dup2(before, 2)
         os.close(before)
+
+
+@contextmanager
+def kept_signals() -> Iterator[Callable[[], None]]:
+    """Ctrl-C and being asked to end do nothing within the block but make the function that is given raise."""
+    came: list[int] = []
+
+    def check() -> None:
+        if came:
+            raise KeyboardInterrupt if came[0] == signal.SIGINT else SystemExit(128 + came[0])
+
+    if threading.current_thread() is not threading.main_thread():
+        yield check  # only the main thread is ever interrupted
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(one, lambda number, frame: came.append(number)) for one in signals]
+    try:
+        yield check
+    finally:
+        for one, handler in zip(signals, before, strict=True):
+            signal.signal(one, handler)
+
+
+def apart(work: Callable[[], T], check: Callable[[], None]) -> T:
+    """What `work` returns, done in a thread of its own; `check` is called meanwhile and may raise."""
+    found: list[T] = []
+    failed: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            found.append(work())
+        except BaseException as bad:
+            failed.append(bad)
+
+    thread = threading.Thread(target=do, name="everwhen-launch", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_MOMENT)
+        check()
+    if failed:
+        raise failed[0]
+    return found[0]
 
 
 @contextmanager
