@@ -38,6 +38,7 @@ from everwhen.model.time import INF, ticks
 from everwhen.query import sql
 from everwhen.runtime.local import LocalRuntime
 from everwhen.runtime.run import MIDDLE, STRONG, run, run_batches
+from everwhen.runtime.sql_session import SqlSession
 
 if TYPE_CHECKING:
     from everwhen import spark, testing
@@ -55,6 +56,7 @@ __all__ = [
     "Insert",
     "LocalRuntime",
     "QueryError",
+    "SqlSession",
     "Stream",
     "UserAggregate",
     "aggregate",

@@ -47,14 +47,13 @@ def _shell(options: argparse.Namespace) -> int:
     )
     is_typed = sys.stdin is not None and sys.stdin.isatty()
     shell = Shell(session, feeds, sys.stdout, is_live=is_typed and sys.stdout.isatty())
-    if options.file is not None:
-        shell.run_script(_script(options.file).splitlines())
-    elif not is_typed:
-        shell.run_script(sys.stdin)
+    script = None if options.file is None else _script(options.file).splitlines()
     if is_typed:
         shell.say(f"Everwhen {__version__}.  Statements end with ;  \\help lists the commands.")
+        shell.tried(lambda: shell.run_script(script or ()))
         shell.interact()
     else:
+        shell.run_script(sys.stdin if script is None else script)
         shell.run_unread()
     return DONE
 

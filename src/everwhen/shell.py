@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, TextIO
 
 from everwhen.errors import EverwhenError, InputError, QueryError
@@ -119,7 +120,7 @@ class Shell:
                     remember(typed)
                     typed.clear()
                 for piece in pieces:
-                    if not self._did(piece) or self.is_over:
+                    if not self.tried(partial(self.do, piece)) or self.is_over:
                         reader.cancel()
                         typed.clear()
                         break
@@ -128,9 +129,10 @@ class Shell:
     def names(self) -> Names:
         return names_of(self.session, list(self.feeds.files), list(COMMANDS))
 
-    def _did(self, piece: Piece) -> bool:
+    def tried(self, action: Callable[[], None]) -> bool:
+        """Do something; whether it went well.  What went wrong is said, and all goes on."""
         try:
-            self.do(piece)
+            action()
             return True
         except KeyboardInterrupt:
             self.say("^C")
@@ -253,7 +255,8 @@ class Shell:
 
     @contextmanager
     def interruptible(self) -> Iterator[Callable[[], bool]]:
-        """Within it Ctrl-C asks to stop, which the function tells; a second one does not wait."""
+        """Within it Ctrl-C asks to stop, which the function tells; a second one does not wait.  It stops a display, or
+        else the whole script."""
         asked = threading.Event()
         if threading.current_thread() is not threading.main_thread():
             yield asked.is_set
@@ -270,3 +273,5 @@ class Shell:
         finally:
             with contextlib.suppress(ValueError, TypeError):  # a handler that Python did not set cannot be put back
                 signal.signal(signal.SIGINT, before)
+        if asked.is_set() and not self.is_live:
+            raise KeyboardInterrupt

@@ -261,6 +261,9 @@ JOINS: Mapping[str, Mapping[str, Build]] = {
             joined(joined(a().range(3), keyed("U")).select("k", "v"), keyed("W").range(3)).group_by("k", "v_right")
             .agg(best=ew.max("v")).node
         ),
+        "by a column equal to the key": lambda: Stream(
+            n.Join(joined(a().range(3), keyed("U")).node, keyed("W").node, ("k_right",), ("k",))
+        ).group_by("k", "v_right_right").agg(n=ew.max("v")).node,
         "null-safe": lambda: joined(a(), keyed("U"), null_safe=True).group_by("k").agg(n=ew.count("v")).node,
         "a semi-join": lambda: joined(a(), keyed("U"), "semi").group_by("k").agg(n=ew.count()).node,
         "none of it: a semi-join, no key": lambda: joined(a(), b(), "semi").group_by("k").agg(n=ew.count()).node,

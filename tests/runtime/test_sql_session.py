@@ -156,6 +156,17 @@ def test_derived_streams_run_once_for_all_who_read_them(session: SqlSession) -> 
     assert session.streams()[1].read_by[-1] == "whole"
 
 
+def test_queries_that_differ_in_the_last_filter_share_their_windows() -> None:
+    session = SqlSession()
+    session.execute("CREATE STREAM Bid (item INT, price INT)")
+    for number in range(30):
+        session.execute(f"SELECT * FROM Bid WINDOW(RANGE 10) WHERE item = {number}")
+    operators = [part for part in session.metadata().values() if ":" not in part.name]
+    assert [part.name.split()[1] for part in operators] == ["window"]
+    said = push(session, Bid=[bid(1, 7, 3), bid(2, 8, 4)])
+    assert said["q8"] == [ew.Insert(1, 11, {"item": 7, "price": 3})] and said["q1"] == []
+
+
 def test_a_derived_stream_runs_only_while_it_is_read(session: SqlSession) -> None:
     assert session.metadata() == {} and session.inputs == ()
     session.subscribe("Best", "whole")

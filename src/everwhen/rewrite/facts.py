@@ -1,4 +1,4 @@
-"""Facts about plans that rules need beside `algebra.properties`: columns without nulls, columns with one value.
+"""Facts about plans that rules need beside `algebra.properties`: columns without nulls, with one value, or equal.
 
 False is always safe.
 """
@@ -6,8 +6,12 @@ False is always safe.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
+
+import pyarrow as pa
 
 from everwhen.algebra.expr import Call, Column, Expr, Literal
+from everwhen.algebra.keys import Equalities, forced
 from everwhen.algebra.nodes import (
     Aggregate,
     AlterLifetime,
@@ -111,6 +115,37 @@ def constant_columns(node: Node) -> frozenset[str]:
         case Join(left, kind="semi" | "anti"):
             return constant_columns(left)
     return frozenset()
+
+
+def equal_columns(node: Node, column: str) -> frozenset[str]:
+    """The columns that have the same value as this one in every row, itself included."""
+    return frozenset(Equalities.of_pairs(_equal_pairs(node)).like(column))
+
+
+def _equal_pairs(node: Node) -> list[tuple[str, str]]:
+    match node:
+        case Filter(input, predicate):
+            classes = forced(predicate, input.schema).classes
+            return [*_equal_pairs(input), *((a, b) for each in classes for a, b in pairwise(sorted(each)))]
+        case Map(input, columns):
+            names: dict[str, list[str]] = {}
+            for name, expr in columns:
+                if isinstance(expr, Column):
+                    names.setdefault(expr.name, []).append(name)
+            below = Equalities.of_pairs(_equal_pairs(input)).classes
+            same = [[name for column in each for name in names.get(column, [])] for each in below]
+            return [pair for group in (*same, *names.values()) for pair in pairwise(group)]
+        case Join(left, kind="semi" | "anti"):
+            return _equal_pairs(left)
+        case Join(left, right, kind="inner"):
+            own = ownership(node)
+            by_right = {name: pair for pair, name in own.right.items()}
+            keys = zip(node.left_keys, node.right_keys, strict=True)
+            found = [(a, by_right[b]) for a, b in keys if not pa.types.is_floating(left.schema.field(a).type)]
+            return [*_equal_pairs(left), *((by_right[a], by_right[b]) for a, b in _equal_pairs(right)), *found]
+        case Distinct(input) | TimeWindow(input):
+            return _equal_pairs(input)
+    return []
 
 
 def unique_on(node: Node, columns: Iterable[str]) -> bool:

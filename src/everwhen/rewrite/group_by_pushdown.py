@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.expr import col
 from everwhen.algebra.nodes import Aggregate, Join, Map, Node
-from everwhen.rewrite.facts import unique_on
+from everwhen.rewrite.facts import equal_columns, unique_on
 from everwhen.rewrite.pairs import mirrored, ownership, plain_columns
 from everwhen.rewrite.rule import Rule
 
@@ -65,7 +65,7 @@ def _pushed(node: Node, join: Join, grouping: _Grouping) -> Node | None:
     mine = [own.left[column] for column in wanted if column in own.left]
     theirs = {own.right[column] for column in wanted if column in own.right}
     for a, b in zip(join.left_keys, join.right_keys, strict=True):
-        if a not in mine and b not in theirs:
+        if equal_columns(join.left, a).isdisjoint(mine) and b not in theirs:
             return None  # groups of different partners would come together above
     by = tuple(dict.fromkeys((*join.left_keys, *mine)))
     if join.residual is not None and any(

@@ -65,7 +65,7 @@ def run(
     Inputs are elements, element batches, Arrow tables, or paths of JSON lines or Parquet files.  They are read
     round-robin, `batch` elements of each in turn, or in the order of their arrival numbers (`arrival.py`).  The end of
     an input means CTI(∞) on it, unless `open`: then the output is what a query that is still running would have said
-    by now.
+    by now.  Without `consistency` it is what the query's own text asks for, else MIDDLE.
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"x": "int64"})

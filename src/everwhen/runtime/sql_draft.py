@@ -11,18 +11,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from everwhen.algebra.nodes import Node, Source, over, walk
+from everwhen.algebra.nodes import Filter, Map, Node, Source, TimeWindow, over, walk
 from everwhen.connectors.sinks.base import EpochSink
 from everwhen.errors import QueryError, SqlError
 from everwhen.operators.base import Emit
 from everwhen.plan.sanity import require_bounded
 from everwhen.rewrite.driver import Applied, rewrite_all
+from everwhen.rewrite.prune_columns import PRUNE_COLUMNS
+from everwhen.rewrite.push_filter import PUSH_FILTER
 from everwhen.rewrite.rules import SHARING_RULES
 from everwhen.sql import syntax as s
 from everwhen.sql.catalog import Catalog, Entry
 from everwhen.sql.parse import parse
 from everwhen.sql.program import AskedConsistency, ask, declare
 
+_CHEAP: Final = (Source, Filter, Map, TimeWindow)
+_CHEAP_RULES: Final = tuple(rule for rule in SHARING_RULES if rule not in (PUSH_FILTER, PRUNE_COLUMNS))
+"""For plans of such steps only: a filter stays last, where many of them are looked up at once (`bank.py`); to push it
+below a window would save little, and give each its own window."""
 _LEVELS: Final = {"strong": Emit.FINAL, "middle": Emit.CURRENT}
 
 
@@ -206,7 +212,9 @@ class Draft:
         kept = [plan.node for plan in used.values()]
         kept += [node for _, node in self.running.values()]
         kept += [start.plan.node for start in self.starts]
-        found = rewrite_all({"": placed[id(written)]}, SHARING_RULES, kept)
+        root = placed[id(written)]
+        rules = _CHEAP_RULES if all(isinstance(node, _CHEAP) for node in walk(root)) else SHARING_RULES
+        found = rewrite_all({"": root}, rules, kept)
         before = [applied for plan in used.values() for applied in plan.applied]
         return Planned(written, found.nodes[""], (*before, *found.applied))
 

@@ -208,9 +208,7 @@ class SqlSession:
     def _commit(self, draft: Draft) -> None:
         """All of a draft, or nothing: only joining the graph can still be refused."""
         for start in draft.starts:
-            if (
-                start.name in self._asked
-            ):  # it has stopped or failed, and looks the same from outside when it is retired
+            if start.name in self._asked:  # it has stopped or failed; retired, it looks the same from outside
                 self._retire(start.name)
         undo: list[Callable[[], None]] = []
         asked = dict(self._asked)
