@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from everwhen.sql.program import AskedConsistency
 
 _POLICIES: Final = {"strong": Emit.FINAL, "middle": Emit.CURRENT}
-_LATER: Final = "is not available yet; there are the levels strong and middle, and --emit final, ended or current"
+_LATER: Final = "is not available yet; there are the levels strong and middle, and --emit"
 
 
 def _declare_run(parser: argparse.ArgumentParser) -> None:
@@ -88,8 +88,8 @@ def policy(options: argparse.Namespace, clause: AskedConsistency | None) -> Emit
         raise QueryError(f"to block for {block} ticks and remember {remember} is impossible: block at most as long")
     if block is not None or remember is not None:
         raise QueryError(f"consistency by {'--block' if block is not None else '--remember'} {_LATER}")
-    if options.emit == "all" or level == "weak":
-        raise QueryError(f"{'--emit all' if options.emit == 'all' else 'the consistency level weak'} {_LATER}")
+    if level == "weak":
+        raise QueryError(f"the consistency level weak {_LATER}")
     return Emit(options.emit) if options.emit is not None else _POLICIES[level or "middle"]
 
 

@@ -44,7 +44,8 @@ class Answer:
         inserts, adjusts, promises = batch.op == INSERT, batch.op == ADJUST, batch.op == CTI
         if promises.any():
             self.final = max(self.final, int(batch.vs[promises].max()))
-        now = tau if self.emit is Emit.CURRENT or self.final == INF else min(tau, max(self.final, NEVER + 1) - 1)
+        answered = self.emit in (Emit.CURRENT, Emit.ALL) or self.final == INF
+        now = tau if answered else min(tau, max(self.final, NEVER + 1) - 1)
         self.now = max(self.now, now)
         self.inserts += int(np.count_nonzero(inserts))
         self.adjusts += int(np.count_nonzero(adjusts))

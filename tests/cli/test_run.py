@@ -241,7 +241,6 @@ def test_wrong_sql_is_status_2_with_its_place(desk: Desk, text: str, said: str) 
         (["{q}", "--in", "Bid={b}", "--tick", "0 s"], "a tick is longer than nothing"),
         (["{q}", "--in", "Bid={b}", "--tick", "soon"], "cannot read the duration"),
         (["{q}", "--in", "Bid={b}", "--consistency", "weak"], "the consistency level weak is not available yet"),
-        (["{q}", "--in", "Bid={b}", "--emit", "all"], "--emit all is not available yet"),
         (["{q}", "--in", "Bid={b}", "--block", "5 s"], "by --block is not available yet"),
         (["{q}", "--in", "Bid={b}", "--remember", "5 s"], "by --remember is not available yet"),
         (["{q}", "--in", "Bid={b}", "--block", "5 s", "--remember", "1 s"], "to block for 5000 ticks"),

@@ -32,7 +32,7 @@ def _rounded(snapshot: dict) -> list:
     return sorted((repr([round(v, 9) if isinstance(v, float) else v for v in row]), n) for row, n in snapshot.items())
 
 
-@pytest.mark.parametrize("emit", ["final", "ended", "current"])
+@pytest.mark.parametrize("emit", ["final", "ended", "current", "all"])
 @pytest.mark.parametrize("name", PLANS)
 def test_stages_answer_as_the_oracle_does(name: str, emit: str) -> None:
     for seed in range(9):

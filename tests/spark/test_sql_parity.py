@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from duckdb_snapshots import CATALOG, SOURCES, Judge, histories, ours, physical, rounded
 from pyspark.sql import SparkSession
 from spark_epochs import read_epochs, write_epochs
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sql"))
-
-from duckdb_snapshots import CATALOG, SOURCES, Judge, histories, ours, physical, rounded
 
 import everwhen as ew
 from everwhen.connectors.sinks.memory import MemorySink

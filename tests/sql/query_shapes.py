@@ -154,4 +154,64 @@ SHAPES: Final = {
     "UNION SELECT 0 FROM {B} c)",
     "grouped subquery": "SELECT v FROM {A3} a WHERE v IN (SELECT COUNT(*) FROM {B4} b WHERE b.k >= a.k GROUP BY b.k)",
     "distinct subquery": "SELECT v FROM {A3} a WHERE v < ALL (SELECT DISTINCT w FROM {B4} b WHERE b.s = a.s)",
+    # more of the kind that optimisers get wrong
+    "a column of nulls": "SELECT NULL AS x, 1 AS y FROM {A} a",
+    "where null": "SELECT k FROM {A5} a WHERE NULL",
+    "a union with nulls": "SELECT k, NULL AS z FROM {A3} a UNION ALL SELECT k, w FROM {B} b",
+    "count of null": "SELECT k, COUNT(NULL) AS n FROM {A5} a GROUP BY k",
+    "a constant beside groups": "SELECT 1 AS one, COUNT(*) AS n FROM {A5} a GROUP BY k",
+    "having without showing it": "SELECT k FROM {A5} a GROUP BY k HAVING COUNT(*) > 1",
+    "exists in case": "SELECT CASE WHEN EXISTS (SELECT 1 FROM {B4} b WHERE b.k = a.k) THEN 'y' ELSE 'n' END AS e "
+    "FROM {A3} a",
+    "in nulls": "SELECT k FROM {A3} a WHERE k IN (SELECT NULL FROM {B} b)",
+    "not in nulls": "SELECT k FROM {A3} a WHERE k NOT IN (SELECT CAST(NULL AS BIGINT) FROM {B} b)",
+    "a subquery on the left": "SELECT v FROM {A3} a WHERE (SELECT COUNT(*) FROM {B4} b WHERE b.k = a.k) > 1",
+    "two scalar subqueries": "SELECT v, (SELECT MIN(w) FROM {B4} b) + (SELECT MAX(w) FROM {B4} b WHERE b.k = "
+    "a.k) AS s FROM {A3} a",
+    "not over in and": "SELECT v FROM {A3} a WHERE NOT (k IN (SELECT k FROM {B4} b) AND v > 1)",
+    "not in or": "SELECT v FROM {A3} a WHERE k NOT IN (SELECT k FROM {B4} b) OR v = 1",
+    "a subquery below groups": "SELECT k, SUM(v) AS s FROM {A5} a WHERE v > (SELECT AVG(w) FROM {B4} b) GROUP BY k",
+    "a subquery inside an aggregate": "SELECT k, SUM(v + (SELECT COUNT(*) FROM {B} b)) AS s FROM {A5} a GROUP BY k",
+    "left join with a subquery": "SELECT a.k, c.n FROM {A3} a LEFT JOIN (SELECT k, COUNT(*) AS n FROM {B4} b "
+    "GROUP BY k) c ON a.k = c.k",
+    "left join of nulls": "SELECT a.k, b.w FROM {A3} a LEFT JOIN {B4} b ON a.k IS NOT DISTINCT FROM b.k",
+    "join with or": "SELECT a.v, b.w FROM {A3} a JOIN {B4} b ON a.k = b.k OR a.v = b.w",
+    "left join with or": "SELECT a.v, b.w FROM {A3} a LEFT JOIN {B4} b ON a.k = b.k OR a.v = b.w",
+    "full join, any condition": "SELECT a.v, b.w FROM {A3} a FULL JOIN {B} b ON a.v < b.w",
+    "left joins in a row": "SELECT a.v, b.w, c.v AS cv FROM {A3} a LEFT JOIN {B4} b ON a.k=b.k LEFT JOIN {A5} c "
+    "ON b.w = c.v",
+    "three levels in from": "SELECT x.m FROM (SELECT k, MAX(n) AS m FROM (SELECT k, s, COUNT(*) AS n FROM {A5} a "
+    "GROUP BY k, s) y GROUP BY k) x WHERE x.m > 1",
+    "groups over a union": "SELECT k, COUNT(*) AS n FROM (SELECT k FROM {A3} a UNION SELECT k FROM {B4} b) u "
+    "GROUP BY k",
+    "except in a subquery": "SELECT k FROM {A5} a WHERE k IN (SELECT k FROM {B4} b EXCEPT SELECT v FROM {A3} c)",
+    "scalar in a correlated scalar": "SELECT k, (SELECT SUM(w) FROM {B4} b WHERE b.k = a.k AND b.w >= (SELECT "
+    "MIN(v) FROM {A5} c WHERE c.k = a.k)) AS x FROM {A3} a",
+    "exists with groups": "SELECT k FROM {A3} a WHERE EXISTS (SELECT b.k FROM {B4} b WHERE b.w = a.v GROUP BY "
+    "b.k HAVING COUNT(*) > 1)",
+    "correlated to a group": "SELECT a.k, COUNT(*) AS n, (SELECT COUNT(*) FROM {B4} b WHERE b.k = a.k) AS m FROM "
+    "{A5} a GROUP BY a.k",
+    "between subqueries": "SELECT v FROM {A3} a WHERE v BETWEEN (SELECT MIN(w) FROM {B4} b) AND (SELECT MAX(w) "
+    "FROM {B4} b)",
+    "coalesce of a subquery": "SELECT COALESCE((SELECT MAX(w) FROM {B} b WHERE b.k = a.k), -1) AS m FROM {A3} a",
+    "ungrouped having": "SELECT SUM(DISTINCT v) AS s, COUNT(*) AS n FROM {A5} a HAVING COUNT(*) > 0",
+    "in, computed": "SELECT v FROM {A3} a WHERE v + 1 IN (SELECT w FROM {B4} b)",
+    "correlated by an expression": "SELECT v FROM {A3} a WHERE EXISTS (SELECT 1 FROM {B4} b WHERE b.k + 1 = a.k)",
+    "correlated by nulls": "SELECT v FROM {A3} a WHERE EXISTS (SELECT 1 FROM {B4} b WHERE a.k IS NULL AND b.k IS NULL)",
+    "correlated count distinct": "SELECT v, (SELECT COUNT(DISTINCT w) FROM {B4} b WHERE b.k = a.k) AS c FROM {A3} a",
+    "correlated sum distinct": "SELECT v, (SELECT SUM(DISTINCT w) FROM {B4} b WHERE b.k <= a.k) AS c FROM {A3} a",
+    "all of nothing": "SELECT v FROM {A3} a WHERE v > ALL (SELECT w FROM {B} b WHERE w > 99)",
+    "any, correlated": "SELECT v FROM {A3} a WHERE v = ANY (SELECT w FROM {B4} b WHERE b.s = a.s)",
+    "not all, correlated": "SELECT v FROM {A3} a WHERE NOT v > ALL (SELECT w FROM {B4} b WHERE b.k = a.k)",
+    "semi join using": "SELECT * FROM {A3} a SEMI JOIN {B4} b USING (k)",
+    "right join using": "SELECT k, v, w FROM {A3} a RIGHT JOIN {B4} b USING (k)",
+    "a star of one side": "SELECT a.*, b.w FROM {A3} a JOIN {B4} b ON a.k = b.k",
+    "group by case": "SELECT CASE WHEN v > 1 THEN 'x' ELSE s END AS g, COUNT(*) AS n FROM {A5} a GROUP BY CASE "
+    "WHEN v > 1 THEN 'x' ELSE s END",
+    "extremes of text": "SELECT k, MIN(s) AS m, MAX(s || 'x') AS n FROM {A5} a GROUP BY k",
+    "ilike": "SELECT s FROM {A5} a WHERE s ILIKE 'A%'",
+    "concatenation": "SELECT s || 'z' AS c FROM {A5} a",
+    "cast of a condition": "SELECT CAST(v > 1 AS INT) AS b FROM {A5} a",
+    "not between": "SELECT v FROM {A5} a WHERE v NOT BETWEEN 1 AND 2",
+    "rows window in a join": "SELECT a.v, b.w FROM {Ar} a JOIN {B4} b ON a.k = b.k",
 }

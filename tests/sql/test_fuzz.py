@@ -38,4 +38,3 @@ def feed(number: int, seed: int) -> tuple[int, int]:
 def test_ten_thousand_mutated_queries() -> None:
     good, bad = feed(10_000, seed=1)
     assert good > 250 and bad > 250
-

@@ -33,14 +33,14 @@ from everwhen.model.changes import Changes
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
-from everwhen.operators.kernels.sweep import CUT, ENDED, INFINITE, KNOWN
+from everwhen.operators.kernels.sweep import CUT, ENDED, ENDING, INFINITE, KNOWN
 
 
 class Emit(Enum):
     """How much of the answer is said: what stands before θ (design: answer the present, correct the past).
 
     FINAL: what promises have settled.  ENDED: also pieces that ended by τ, the largest start seen.  CURRENT: also the
-    piece open at τ.  ALL: everything known, the future too (inside composed operators).
+    piece open at τ.  ALL: everything known, the future too; it is corrected when it comes otherwise (minimum latency).
     """
 
     FINAL = "final"
@@ -54,7 +54,8 @@ class Policy:
     """An emission policy as operators read it.
 
     `open_end`: CURRENT says the piece open at τ without an end (the paper's order-preserving operator) instead of as
-    far as it is known.  `cut`: never say an open piece, cut it at the present instead.
+    far as it is known.  `cut`: the answer goes into single instants, so an open piece is cut at the present, and what
+    never ends is said no further than that even in ALL.
     """
 
     emit: Emit = Emit.CURRENT
@@ -64,8 +65,8 @@ class Policy:
     def clip(self, tau: int, promise: int) -> tuple[int, int]:
         """The sweep's clip mode and its time, for the largest start seen and the operator's promise."""
         match self.emit:
-            case Emit.ALL if not self.cut:
-                return CUT, INF
+            case Emit.ALL:
+                return (ENDING, _present(tau, promise)) if self.cut else (CUT, INF)
             case Emit.FINAL:
                 return CUT, promise
             case Emit.ENDED if self.cut:
@@ -73,9 +74,14 @@ class Policy:
             case Emit.ENDED:
                 return ENDED, tau
         if self.cut:
-            return CUT, max(tau if tau == NEVER else tau + 1, promise)
+            return CUT, _present(tau, promise)
         # the piece that starts at the promise is folded into the base now, so it must be said now
         return (INFINITE if self.open_end else KNOWN), max(tau, promise)
+
+
+def _present(tau: int, promise: int) -> int:
+    """The first instant after the present."""
+    return max(tau if tau == NEVER else tau + 1, promise)
 
 
 EVERYTHING = Policy(Emit.ALL)

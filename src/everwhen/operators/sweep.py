@@ -153,7 +153,7 @@ class Sweep:
 
     def _due(self, now: int, tau: int, promise: int, mode: int) -> np.ndarray:
         """Keys to visit although nothing came for them."""
-        say = now if mode == kernel.CUT else _next(tau) if mode == kernel.ENDED else _next(now)
+        say = now if mode in (kernel.CUT, kernel.ENDING) else _next(tau) if mode == kernel.ENDED else _next(now)
         cut = promise if mode == kernel.ENDED else NEVER
         return self._calendar.before(say, cut, _next(promise) if promise > self.cti else NEVER)
 

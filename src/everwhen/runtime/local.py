@@ -207,11 +207,8 @@ class LocalRuntime:
 
 def emit_named(text: str) -> Emit:
     """The emission policy of that name."""
-    names = ", ".join(e.value for e in (Emit.FINAL, Emit.ENDED, Emit.CURRENT))
+    names = ", ".join(policy.value for policy in Emit)
     try:
-        found = Emit(text)
+        return Emit(text)
     except ValueError:
         raise QueryError(f"unknown emission policy {text!r}; there are {names}") from None
-    if found is Emit.ALL:
-        raise QueryError(f"the emission policy 'all' comes with the consistency levels; there are {names}")
-    return found

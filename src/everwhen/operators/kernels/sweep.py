@@ -16,6 +16,7 @@ The clip: nothing at or after the frontier F, and edges after the limit L do not
   ENDED     F = max(m, last edge ≤ τ)                pieces that have ended by τ; cut at the promise m
   KNOWN     F = first edge > τ                       also the piece open at τ, as far as it is known
   INFINITE  F = ∞, L = τ                             also the piece open at τ, without an end
+  ENDING    F = max(θ, last edge)                    all that ends, however late; what never ends is cut at θ
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ CUT: Final = 0
 ENDED: Final = 1
 KNOWN: Final = 2
 INFINITE: Final = 3
+ENDING: Final = 4
 
 _INF: Final = np.int64(INF)
 _NEVER: Final = np.int64(NEVER)
@@ -57,6 +59,8 @@ def _frontier(pool, s, n, mode, tau, m):
         return tau
     if mode == INFINITE:
         return _INF
+    if mode == ENDING:
+        return max(tau, pool[s + n - 1, 0])
     at = _after(pool, s, n, tau)
     if mode == ENDED:
         return max(m, pool[at - 1, 0])
@@ -253,7 +257,7 @@ def _say(v, old, o0, o1, F0, L0, pool, s, n, F1, L1, first, last, mode, ni, test
 def _settle(k, place, pool, F, mode, tau, m, ni, due, block):
     """Drop settled edges and note when the key is due again.  Returns whether it is empty for good.
 
-    It is due at a time to compare with τ (θ for CUT), at one to compare with the promise (ENDED only), and when its
+    It is due at a time to compare with τ (θ for CUT and ENDING), at one to compare with the promise (ENDED only), and when its
     last edge is settled.
     """
     s = place[k, START]
@@ -264,6 +268,8 @@ def _settle(k, place, pool, F, mode, tau, m, ni, due, block):
     cut = _INF
     if mode == CUT:
         say = tau if _alive(pool, at - 1, ni) else after
+    elif mode == ENDING:
+        say = F if _alive(pool, s + n - 1, ni) else _INF
     elif mode == ENDED:
         cut = F if _alive(pool, at - 1, ni) else after
     gone = _after(pool, s, n, m) - s - 1
