@@ -36,20 +36,23 @@ from everwhen.errors import EverwhenError, InputError, QueryError
 from everwhen.model.element import Adjust, Cti, Insert
 from everwhen.model.time import INF, ticks
 from everwhen.query import sql
+from everwhen.runtime.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.runtime.local import LocalRuntime
-from everwhen.runtime.run import MIDDLE, STRONG, run, run_batches
+from everwhen.runtime.run import run, run_batches
 from everwhen.runtime.sql_session import SqlSession
 
 if TYPE_CHECKING:
     from everwhen import spark, testing
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "INF",
     "MIDDLE",
     "STRONG",
+    "WEAK",
     "Adjust",
+    "Consistency",
     "Cti",
     "EverwhenError",
     "InputError",
@@ -62,6 +65,7 @@ __all__ = [
     "aggregate",
     "avg",
     "col",
+    "consistency",
     "count",
     "count_distinct",
     "first",

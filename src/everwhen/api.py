@@ -69,11 +69,12 @@ def source(
 class Stream:
     """A query: the stream that the logical `node` describes.
 
-    `level` is the consistency that the query's own text asks for, if it does; running it may ask for another.
+    `level` is the consistency that the query's own text asks for, if it does: by name, or how many ticks it may block
+    and remember.  Running it may ask for another.
     """
 
     node: nodes.Node
-    level: Literal["strong", "middle"] | None = None
+    level: Literal["strong", "middle", "weak"] | tuple[int | None, int | None] | None = None
 
     @property
     def schema(self) -> Schema:

@@ -9,7 +9,7 @@ from typing import Final
 
 from everwhen.cli_command import DONE, Command
 from everwhen.cli_query import Compiled, compiled, declare_query
-from everwhen.cli_run import declare_consistency, policy
+from everwhen.cli_run import declare_consistency, level
 from everwhen.plan.explain import explain_text
 from everwhen.runtime.inputs import STANDARD_INPUT
 
@@ -38,7 +38,7 @@ def explained(title: str, found: Compiled, options: argparse.Namespace) -> str:
         stages = stages_over_files(found.node)
     rewritten = None if options.no_optimize else found.node
     rules = [(applied.name, applied.reason) for applied in found.applied]
-    emit = policy(options, found.program.consistency)
+    emit = level(options, found.program.consistency).emit
     return explain_text(title, found.logical, rewritten, rules, emit=emit, stages=stages)
 
 

@@ -7,20 +7,19 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from everwhen.cli_command import DONE, TERMINATED, Command, count_option, warn
 from everwhen.cli_progress import watched
 from everwhen.cli_query import Compiled, compiled, declare_query
-from everwhen.errors import QueryError
-from everwhen.model.time import ticks
-from everwhen.operators.base import Emit
+from everwhen.model.time import INF
+from everwhen.runtime.consistency import LEVELS, MIDDLE, Consistency, consistency, length_of
+from everwhen.runtime.local import emit_named
 
 if TYPE_CHECKING:
+    from everwhen.runtime.files import Losses
     from everwhen.sql.program import AskedConsistency
-
-_POLICIES: Final = {"strong": Emit.FINAL, "middle": Emit.CURRENT}
-_LATER: Final = "is not available yet; there are the levels strong and middle, and --emit"
 
 
 def _declare_run(parser: argparse.ArgumentParser) -> None:
@@ -49,18 +48,21 @@ def declare_consistency(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     with _terminated(), compiled(options, need_files=True) as found:
-        emit = policy(options, found.program.consistency)
+        asked = level(options, found.program.consistency)
         _check_bounds(found, options.allow_unbounded)
+        said: dict[str, Any] = {"emit": asked.emit}
+        if options.engine == "local":
+            said = {"consistency": asked, "losses": _say_losses}
         with watched(options.out) as watch:
             _engine(options.engine)(
                 found.node,
                 found.inputs,
                 options.out,
-                emit=emit,
                 batch=options.batch,
                 open=options.open,
                 checkpoint=options.checkpoint,
                 progress=watch,
+                **said,
             )
     return DONE
 
@@ -75,29 +77,43 @@ def _engine(name: str) -> Callable[..., int]:
     return run_files_on_spark
 
 
-def policy(options: argparse.Namespace, clause: AskedConsistency | None) -> Emit:
-    """What is emitted when: as the options say, else as the query says, else as `middle` does."""
-    block, remember = (
-        None if text is None else _duration(text, option, options.tick)
-        for text, option in ((options.block, "--block"), (options.remember, "--remember"))
-    )
-    level = options.consistency
-    if level is None and clause is not None and block is None and remember is None:
-        level, block, remember = clause.level, clause.block, clause.remember
-    if block is not None and remember is not None and block > remember:
-        raise QueryError(f"to block for {block} ticks and remember {remember} is impossible: block at most as long")
-    if block is not None or remember is not None:
-        raise QueryError(f"consistency by {'--block' if block is not None else '--remember'} {_LATER}")
-    if level == "weak":
-        raise QueryError(f"the consistency level weak {_LATER}")
-    return Emit(options.emit) if options.emit is not None else _POLICIES[level or "middle"]
+def level(options: argparse.Namespace, clause: AskedConsistency | None) -> Consistency:
+    """How long the query waits and remembers, and what it says when: as the options say, else as the query says, else
+    as `middle` does."""
+    named, block, remember = options.consistency, options.block, options.remember
+    if named is None and block is None and remember is None and clause is not None:
+        named, block, remember = clause.level, clause.block, clause.remember
+    base = None if named is None else LEVELS[named]
+    if block is None and remember is None:
+        found = base or MIDDLE
+    else:
+        waits = base.block if block is None and base is not None else _length(block, 0, "--block", options.tick)
+        keeps = base.remember if remember is None and base else _length(remember, INF, "--remember", options.tick)
+        found = consistency(waits, keeps)
+        if remember is None:
+            found = replace(found, repair=False)
+        if options.emit is not None:
+            return _on(options.engine, replace(found, emit=emit_named(options.emit)))
+    if options.emit is not None:
+        found = found.emitting(emit_named(options.emit))
+    return _on(options.engine, found)
 
 
-def _duration(text: str, option: str, tick: str) -> int:
-    try:
-        return ticks(int(text) if text.isdecimal() else text, tick)
-    except QueryError as bad:
-        raise QueryError(f"{option}: {bad}") from None
+def _on(engine: str, found: Consistency) -> Consistency:
+    if engine == "spark":
+        found.require_plain("on Spark")
+    return found
+
+
+def _length(asked: str | int | None, otherwise: int, option: str, tick: str) -> int:
+    return otherwise if asked is None else length_of(asked, option, tick)
+
+
+def _say_losses(losses: Losses) -> None:
+    for name, counts in sorted(losses.items()):
+        total = sum(counts.values())
+        parts = ", ".join(f"{count} {reason.value}" for reason, count in counts.items())
+        warn(f"{name}: {total} element{'s' * (total != 1)} had to be given up at this level ({parts})")
 
 
 def _check_bounds(found: Compiled, allow: bool) -> None:

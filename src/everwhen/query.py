@@ -1,16 +1,16 @@
 """`sql`: a query from text, over streams of the fluent API or streams that the text declares.
 
-    >>> import everwhen as ew
-    >>> bids = ew.source("Bid", {"item": "int64", "price": "float64"})
-    >>> q = ew.sql("SELECT item, MAX(price) AS best FROM Bid WINDOW(RANGE 10 MINUTES) GROUP BY item", bids)
-    >>> [str(e) for e in ew.run(q, {"Bid": [ew.Insert(0, 1, {"item": 7, "price": 2.5})]}, consistency=ew.STRONG)]
-    ['insert [0, 600000) item=7 best=2.5', 'cti ∞']
+>>> import everwhen as ew
+>>> bids = ew.source("Bid", {"item": "int64", "price": "float64"})
+>>> q = ew.sql("SELECT item, MAX(price) AS best FROM Bid WINDOW(RANGE 10 MINUTES) GROUP BY item", bids)
+>>> [str(e) for e in ew.run(q, {"Bid": [ew.Insert(0, 1, {"item": 7, "price": 2.5})]}, consistency=ew.STRONG)]
+['insert [0, 600000) item=7 best=2.5', 'cti ∞']
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from dataclasses import replace
 
 from everwhen.algebra import nodes as n
 from everwhen.api import Stream
@@ -38,21 +38,20 @@ def sql(
         for entry in _entries(given):
             catalog = catalog.with_entry(entry)
     found = program(text, catalog, tick)
-    query = Stream(found.query.node, _level(found.consistency))
+    query = _asking(found.query.node, found.consistency)
     return optimized(query) if optimize else query
 
 
 def optimized(query: Stream) -> Stream:
     """The same answer by a plan that costs less."""
-    return Stream(rewrite(query.node).node, query.level)
+    return replace(query, node=rewrite(query.node).node)
 
 
-def _level(asked: AskedConsistency | None) -> Literal["strong", "middle"] | None:
+def _asking(node: n.Node, asked: AskedConsistency | None) -> Stream:
+    """A plan with the consistency that its text asks for."""
     if asked is None:
-        return None
-    if asked.level in ("strong", "middle") and asked.block is None and asked.remember is None:
-        return asked.level
-    raise QueryError("CONSISTENCY STRONG and MIDDLE are there; WEAK and (BLOCK …, REMEMBER …) are not available yet")
+        return Stream(node)
+    return Stream(node, asked.level or (asked.block, asked.remember))
 
 
 def _entries(given: Stream | Mapping[str, Stream] | Catalog) -> list[Entry]:

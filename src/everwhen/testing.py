@@ -4,6 +4,8 @@
 histories, that is at every instant, and tells the first one at which they differ.  `reorder` turns a history into
 one of the many physical streams that mean it: late, corrected, with wrong events that are taken back, and with CTIs
 wherever they are legal.  Hypothesis strategies built on these are in `everwhen.testing_strategies`.
+
+The definitions of the CEDR paper (ordered, closed, consistent, progressive …) come from `everwhen.testing_definitions`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,63 @@ from everwhen.model.scalars import python_values
 from everwhen.model.schema import RESERVED, Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.model.validity import Report, check
+from everwhen.testing_definitions import (
+    Verdict,
+    closed_up_to,
+    concatenated,
+    consistent,
+    is_closed,
+    is_closed_at,
+    is_ordered,
+    is_perfect,
+    is_prefix,
+    is_shrink_only,
+    is_valid,
+    latency_no_greater,
+    logical,
+    output_watermark,
+    physical,
+    preserves_order,
+    preserves_perfectness,
+    progressive,
+    strongly_consistent,
+    ultra_consistent,
+    up_to,
+)
+
+__all__ = [
+    "Report",
+    "Streamlike",
+    "TableStream",
+    "Verdict",
+    "assert_same_history",
+    "assert_valid",
+    "batches",
+    "check",
+    "closed_up_to",
+    "concatenated",
+    "consistent",
+    "history_of",
+    "is_closed",
+    "is_closed_at",
+    "is_ordered",
+    "is_perfect",
+    "is_prefix",
+    "is_shrink_only",
+    "is_valid",
+    "latency_no_greater",
+    "logical",
+    "output_watermark",
+    "physical",
+    "preserves_order",
+    "preserves_perfectness",
+    "progressive",
+    "reorder",
+    "stream_from_table",
+    "strongly_consistent",
+    "ultra_consistent",
+    "up_to",
+]
 
 Streamlike: TypeAlias = "History | TableStream | ElementBatch | Iterable[Element | ElementBatch]"
 
@@ -214,6 +273,7 @@ def reorder(
     ctis: float = 0.2,
     infinite: bool = True,
     close: bool = True,
+    shrink_only: bool = False,
 ) -> list[Element]:
     """A random legal stream of elements whose history is that of `stream`, event by event.
 
@@ -221,48 +281,59 @@ def reorder(
     is wrong at first and adjusted later, again and again, growing and shrinking.  `wrong`: the chance per event of
     another event that is inserted and removed.  `ctis`: the chance of a CTI before an element, as far as what is still
     to come allows.  `infinite`: whether wrong ends may be infinite.  `close`: whether a CTI(∞) comes last.
+    `shrink_only`: whether adjusts only shorten lifetimes, as in the CEDR papers.
     """
     history = history_of(stream)
     events = [(vs, ve, dict(zip(history.schema.names, row, strict=True))) for vs, ve, row in history.events()]
     times = [t for vs, ve, _ in events for t in (vs, ve) if t != INF]
-    chains = [_corrected(vs, ve, row, max(times) + 2, rng, corrections, infinite) for vs, ve, row in events]
+    kind = _Corrections(max(times, default=0) + 2, rng, corrections, infinite, shrink_only)
+    chains = [kind.chain(vs, ve, row) for vs, ve, row in events]
     for _ in events:
         if rng.random() < wrong:
-            chains.append(_taken_back(events, times, rng, corrections, infinite))
+            chains.append(_taken_back(events, times, kind))
     lag = 5 if disorder is None else disorder
     return list(_with_ctis(_arrival(chains, rng, disorder), rng, ctis, lag, close))
 
 
-def _corrected(
-    vs: int, ve: int, row: Mapping[str, Any], latest: int, rng: random.Random, corrections: float, infinite: bool
-) -> list[Insert | Adjust]:
-    """An insert and up to four adjusts, the last of which is right."""
-    ends = [ve]
-    for _ in range(4):
-        if rng.random() >= corrections:
-            break
-        end = INF if infinite and rng.random() < 0.2 else rng.randint(vs + 1, max(latest, vs + 1))
-        if end != ends[0]:
-            ends.insert(0, end)
-    return [Insert(vs, ends[0], row), *(Adjust(vs, old, new, row) for old, new in pairwise(ends))]
+@dataclass(frozen=True)
+class _Corrections:
+    """How the ends of events are wrong at first."""
+
+    latest: int
+    rng: random.Random
+    chance: float
+    infinite: bool
+    shrink_only: bool
+
+    def chain(self, vs: int, ve: int, row: Mapping[str, Any]) -> list[Insert | Adjust]:
+        """An insert and up to four adjusts, the last of which is right."""
+        ends = [ve]
+        for _ in range(4):
+            if self.rng.random() >= self.chance:
+                break
+            end = self._end(vs + 1)
+            if end != ends[0] and not (self.shrink_only and end < ends[0]):
+                ends.insert(0, end)
+        return [Insert(vs, ends[0], row), *(Adjust(vs, old, new, row) for old, new in pairwise(ends))]
+
+    def _end(self, first: int) -> int:
+        if self.infinite and self.rng.random() < 0.2:
+            return INF
+        return self.rng.randint(first, max(self.latest, first))
 
 
 def _taken_back(
-    events: list[tuple[int, int, dict[str, Any]]],
-    times: list[int],
-    rng: random.Random,
-    corrections: float,
-    infinite: bool,
+    events: list[tuple[int, int, dict[str, Any]]], times: list[int], kind: _Corrections
 ) -> list[Insert | Adjust]:
     """An event that never was: sometimes the copy of a true one."""
+    rng = kind.rng
     vs, ve, row = rng.choice(events)
     if rng.random() < 0.6:
         vs = rng.randint(min(times) - 1, max(times) + 1)
         ve = rng.randint(vs + 1, max(times) + 2)
-    elif ve == INF and not infinite:
+    elif ve == INF and not kind.infinite:
         ve = vs + 1
-    chain = _corrected(vs, ve, row, max(times) + 2, rng, corrections, infinite)
-    return [*chain, Adjust(vs, ve, vs, row)]
+    return [*kind.chain(vs, ve, row), Adjust(vs, ve, vs, row)]
 
 
 def _arrival(chains: list[list[Insert | Adjust]], rng: random.Random, disorder: int | None) -> list[Insert | Adjust]:

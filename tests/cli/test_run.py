@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from everwhen.cli import main
 from everwhen.model.parquet import read_elements
 from everwhen.model.validity import check
 from everwhen.operators.base import Emit
+from everwhen.runtime.consistency import MIDDLE
 from everwhen.runtime.files import Progress
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -240,9 +242,6 @@ def test_wrong_sql_is_status_2_with_its_place(desk: Desk, text: str, said: str) 
         (["{q}", "--in", "Bid={b}", "--batch", "many"], "no number of elements"),
         (["{q}", "--in", "Bid={b}", "--tick", "0 s"], "a tick is longer than nothing"),
         (["{q}", "--in", "Bid={b}", "--tick", "soon"], "cannot read the duration"),
-        (["{q}", "--in", "Bid={b}", "--consistency", "weak"], "the consistency level weak is not available yet"),
-        (["{q}", "--in", "Bid={b}", "--block", "5 s"], "by --block is not available yet"),
-        (["{q}", "--in", "Bid={b}", "--remember", "5 s"], "by --remember is not available yet"),
         (["{q}", "--in", "Bid={b}", "--block", "5 s", "--remember", "1 s"], "to block for 5000 ticks"),
         (["{q}", "--in", "Bid={b}", "--block", "a while"], "--block: cannot read the duration"),
         (["{q}", "--in", "Bid={b}", "--emit", "never"], "invalid choice"),
@@ -348,9 +347,11 @@ def test_spark_is_the_default_and_gets_the_options(desk: Desk, monkeypatch: pyte
                  "--engine", "local", "--checkpoint", "c", "--out", "o"]) == 0  # fmt: skip
     for _, options in asked:
         options.pop("progress")
+    asked[1][1].pop("losses")
     assert [name for name, _ in asked] == ["spark", "local"]
     assert asked[0][1] == {"out": "-", "emit": Emit.CURRENT, "batch": 10_000, "open": False, "checkpoint": None}
-    assert asked[1][1] == {"out": "o", "emit": Emit.ENDED, "batch": 5, "open": True, "checkpoint": "c"}
+    level = replace(MIDDLE, emit=Emit.ENDED)
+    assert asked[1][1] == {"out": "o", "consistency": level, "batch": 5, "open": True, "checkpoint": "c"}
 
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

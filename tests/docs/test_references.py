@@ -69,7 +69,9 @@ def test_the_layout_names_every_module() -> None:
 
 def test_the_operator_reference_names_every_method_and_aggregate() -> None:
     reference = text_of(ROOT / "docs" / "operators.md")
-    methods = [name for name in vars(api.Stream) if not name.startswith("_") and name not in ("node", "schema", "level")]
+    methods = [
+        name for name in vars(api.Stream) if not name.startswith("_") and name not in ("node", "schema", "level")
+    ]
     missing = [name for name in methods if f".{name}(" not in reference]
     missing += [name for name in AGGREGATE_FUNCTIONS if name != "user" and f"ew.{name}(" not in reference]
     assert not missing

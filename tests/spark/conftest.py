@@ -1,6 +1,7 @@
 """One small Spark session for all tests of this directory, in one worker of pytest-xdist.
 
 Starting Spark costs seconds and half a gigabyte, so the tests share a session and, with `--dist loadgroup`, a process.
+So do those that kill drivers of their own, which would be slow beside them; the rest may run anywhere.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents:
+        shares = "spark" in getattr(item, "fixturenames", ()) or item.path.name == "test_exactly_once.py"
+        if HERE in item.path.parents and shares:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 

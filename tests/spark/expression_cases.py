@@ -183,7 +183,6 @@ FAILING = [
     col("s").cast("int64"),
     col("s").cast("int8"),
     col("s").cast("bool"),
-    function("round", col("f"), 2),
     col("x") > col("i") * 2,  # also where x is null
     (col("i") + 1 > 0) & (col("j") > 0),
     (col("i") + 1 > 0) | col("p"),
@@ -214,7 +213,6 @@ NOT_TRANSLATED = [
     col("d") % 2,
     col("f") // 2,
     function("round", col("i"), -2),
-    function("round", col("f"), 11),
     col("f").cast("string"),
     col("s").cast("float64"),
     col("s").cast("date"),

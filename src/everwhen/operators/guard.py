@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from everwhen.errors import InputError
 from everwhen.model.changes import Changes
 from everwhen.model.element import Punct
-from everwhen.model.elements import ADJUST, CTI, INSERT, PUNCT, ElementBatch
+from everwhen.model.elements import ADJUST, CTI, EXTERNAL_CTI, INSERT, PUNCT, ElementBatch
 from everwhen.model.punctuation import Frontier, Nothing, OneOf, Promise, Range
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
@@ -67,16 +67,26 @@ class Guarded:
 
 
 class Guard:
-    """One source's guard.  `whole`: it keeps all events, also behind the CTI, as for a finite relation."""
+    """One source's guard.  `whole`: it keeps all events, also behind the CTI, as for a finite relation.
+
+    `finalized`: Finalize stands behind it, which matches adjusts with events and reads external CTIs.
+    """
 
     def __init__(
-        self, name: str, codec: RowCodec, insert_only: bool = False, chronons: bool = False, whole: bool = False
+        self,
+        name: str,
+        codec: RowCodec,
+        insert_only: bool = False,
+        chronons: bool = False,
+        whole: bool = False,
+        finalized: bool = False,
     ) -> None:
         self.name = name
         self.codec = codec
         self.insert_only = insert_only
         self.chronons = chronons
         self.whole = whole
+        self.finalized = finalized
         self.cti = NEVER
         self.tau = NEVER
         self.promises: list[Promise] = []
@@ -117,7 +127,7 @@ class Guard:
             raise self._error(
                 batch, at, "an adjust on a source that is declared insert-only", "declare it with insert_only=False"
             )
-        if self.whole or not self.insert_only:
+        if self.whole or not (self.insert_only or self.finalized):
             self._check_events(batch, op, vs, ve, vnew, rows, data)
         self.tau = int(tau)
         if promises or cti > self.cti:
@@ -134,6 +144,13 @@ class Guard:
         """Be as before the last batch."""
         self.cti, self.tau, self.promises = self._before
         self._log.undo()
+
+    def hand_over(self) -> Changes | None:
+        """Let Finalize match adjusts from now on: the events that can still be named, if they are kept."""
+        self.finalized = True
+        events = None if self.insert_only else self._log.events()
+        self._log = EventLog(self.codec)
+        return events
 
     def close(self) -> None:
         """The input has ended: everything is promised."""
@@ -192,6 +209,12 @@ class Guard:
 
     def _check_promises(self, batch: ElementBatch) -> list[Promise]:
         """No element contradicts an earlier punctuation; returns the batch's own."""
+        external = [i for i in batch.promises if batch.op[i] == EXTERNAL_CTI]
+        if external and not self.finalized:
+            raise self._error(
+                batch, external[0], "an external CTI, which counts elements that may come in any order",
+                "only Finalize can read it: ask for it by REMEMBER (--remember, or remember=)",
+            )  # fmt: skip
         fresh = [(i, p.promise) for i, p in batch.promises.items() if isinstance(p, Punct) and batch.op[i] == PUNCT]
         for i, promise in fresh:
             for name in promise.match:

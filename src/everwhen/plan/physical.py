@@ -62,3 +62,14 @@ class PhysicalPlan:
     operators: tuple[PlacedOperator, ...]
     sinks: tuple[Sink, ...]
     handed: tuple[Handed, ...] = ()
+
+    def stateful_sources(self) -> frozenset[str]:
+        """The sources that feed an operator with state."""
+        below: list[frozenset[str]] = []
+        found: frozenset[str] = frozenset()
+        for placed in self.operators:
+            ports = [frozenset({p.source}) if p.source is not None else below[p.operator] for p in placed.inputs]
+            below.append(frozenset().union(*ports))
+            if not placed.operator.stateless:
+                found |= below[-1]
+        return found

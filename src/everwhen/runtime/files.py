@@ -19,12 +19,14 @@ from everwhen.model.elements import ElementBatch
 from everwhen.model.publish import is_regular
 from everwhen.model.schema import Schema
 from everwhen.operators.base import Emit
+from everwhen.operators.finalize import Reason
 from everwhen.runtime.answer import write_answer
 from everwhen.runtime.arrival import Arrival
 from everwhen.runtime.checkpoint import Checkpoint, Saved, fingerprint
+from everwhen.runtime.consistency import MIDDLE, Consistency
 from everwhen.runtime.inputs import STANDARD_INPUT, InputFile, read_input
 from everwhen.runtime.local import LocalRuntime, Query
-from everwhen.runtime.run import MIDDLE, SMALL_PIECE, Consistency, answers
+from everwhen.runtime.run import SMALL_PIECE, answers
 
 _PATIENCE: Final = 2.0
 """Seconds between two checkpoints, at the least."""
@@ -45,6 +47,8 @@ class Progress:
 
 
 Watch = Callable[[Progress], None]
+Losses = Mapping[str, Mapping[Reason, int]]
+"""By input and reason, how many elements were given up."""
 
 
 def run_files(
@@ -59,26 +63,32 @@ def run_files(
     checkpoint: str | None = None,
     progress: Watch | None = None,
     every: float | None = None,
+    losses: Callable[[Losses], None] | None = None,
 ) -> int:
     """Runs a query over files and writes its answer; returns how many elements it has.
 
     `inputs` are files of elements by the names of the query's sources, or `InputFile`s; "-" is the standard input.
-    `every`: seconds between checkpoints; by default a few.
+    `every`: seconds between checkpoints; by default a few.  `losses` is told in the end how much had to be given up.
     """
     watch: Watch = progress or (lambda _: None)
-    policy = consistency.emit if emit is None else emit
-    runtime = LocalRuntime(query, policy)
+    runtime = LocalRuntime(query, emit, consistency=consistency)
+    level = runtime.consistency
     given = input_files(inputs, {name: runtime.schema_of(name) for name in runtime.inputs}, batch)
     schema = (query.node if isinstance(query, Stream) else query).schema
     if checkpoint is None:
         work = _Work(runtime, given, batch, open, watch)
-        return write_answer(chain.from_iterable(work.epochs(Saved())), out, schema)
+        count = write_answer(chain.from_iterable(work.epochs(Saved())), out, schema)
+        if losses is not None:
+            losses(runtime.given_up)
+        return count
     store = Checkpoint(checkpoint, schema)
-    with store.held(identity(query, given, Emit(policy), batch, open, "local")) as saved:
+    with store.held(identity(query, given, level.emit, batch, open, "local", level)) as saved:
         if not saved.done:
             if saved.state is not None:
                 runtime.restore(saved.state)
             saved = _Work(runtime, given, batch, open, watch).saved(store, saved, every)
+            if losses is not None:
+                losses(runtime.given_up)
         return write_answer(store.answer(saved), out, schema)
 
 
@@ -109,13 +119,21 @@ def input_files(
 
 
 def identity(
-    query: Query, given: Mapping[str, InputFile], emit: Emit, batch: int, open: bool, engine: str
+    query: Query,
+    given: Mapping[str, InputFile],
+    emit: Emit,
+    batch: int,
+    open: bool,
+    engine: str,
+    level: Consistency = MIDDLE,
 ) -> dict[str, str]:
     """What must not change while a checkpoint is used."""
     node = query.node if isinstance(query, Stream) else query
     if any(file.file == STANDARD_INPUT for file in given.values()):
         raise QueryError("a checkpoint cannot go on from the standard input; write it to a file first")
     found = {"engine": engine, "query": explain(node), "emit": emit.value, "batch": str(batch), "open": str(open)}
+    if level.finalizes or level.aligns:
+        found["bounds"] = f"block {level.block}, remember {level.remember}, repair {level.repair}"
     for name, file in given.items():
         meant = "" if not file.times and file.kind == "stream" else f" ({file.kind} {', '.join(file.times)})".rstrip()
         found[f"input {name}"] = f"{fingerprint(file.file)}{meant}"

@@ -1,7 +1,8 @@
 """The local runtime: a push graph in this process.
 
-One `push` is one epoch: at most one batch per input, a consistent cut, through the guards and the graph of operators
-(`graph.py`).  Any cutting of the inputs into epochs gives the same histories.
+One `push` is one epoch: at most one batch per input, a consistent cut, through the intakes of the sources and the graph
+of operators (`graph.py`).  Any cutting of the inputs into epochs gives the same histories.  The level of consistency
+says what the intakes hold back and what they give up (`consistency.py`); it may change while the runtime runs.
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"k": "string", "x": "int64"})
@@ -22,24 +23,33 @@ One `push` is one epoch: at most one batch per input, a consistent cut, through 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from everwhen.algebra.nodes import Node
 from everwhen.api import Stream
 from everwhen.errors import InputError, QueryError
 from everwhen.model.changes import no_changes
+from everwhen.model.element import Element
 from everwhen.model.elements import ElementBatch
 from everwhen.model.punctuation import Frontier
 from everwhen.model.schema import Schema
+from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, Output, StateSize
+from everwhen.operators.finalize import GivenUp, Reason
 from everwhen.operators.guard import Guard, Guarded
+from everwhen.operators.intake import Intake
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import Form
+from everwhen.runtime.consistency import MIDDLE, Consistency, Duration
 from everwhen.runtime.graph import Graph
 
 Query = Stream | Node
+
+_LATEST: Final = 1_000
+"""So many of the elements that were given up last can be looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +74,44 @@ class OperatorMetadata:
 
 
 class LocalRuntime:
-    """Queries over shared inputs, run step by step; call `push` any number of times, then `close` once."""
+    """Queries over shared inputs, run step by step; call `push` any number of times, then `close` once.
+
+    `emit`: what is said when, if not as `consistency` says.  `given_up` is called with what Finalize gives up and the
+    input's name.
+    """
 
     def __init__(
         self,
         queries: Query | Mapping[str, Query],
-        emit: str | Emit = Emit.CURRENT,
+        emit: str | Emit | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        *,
+        consistency: Consistency = MIDDLE,
+        given_up: Callable[[str, GivenUp], None] | None = None,
     ) -> None:
         named = queries if isinstance(queries, Mapping) else {"out": queries}
         if not named:
             raise QueryError("there is no query to run")
-        policy = emit if isinstance(emit, Emit) else emit_named(emit)
-        plan = lower({name: q.node if isinstance(q, Stream) else q for name, q in named.items()}, policy)
+        if emit is not None:
+            consistency = consistency.emitting(emit if isinstance(emit, Emit) else emit_named(emit))
+        plan = lower({name: q.node if isinstance(q, Stream) else q for name, q in named.items()}, consistency.emit)
         self._plan = plan
-        self._guards = {
-            name: Guard(name, plan.codecs[name], source.insert_only, source.chronons)
+        self._consistency = consistency
+        # relations are known whole before anything else comes: their rows are neither late nor early
+        self._bounded = {
+            name for name in plan.stateful_sources() if plan.sources[name].kind not in ("constant", "temporal")
+        }
+        self._intakes = {
+            name: Intake(
+                Guard(name, plan.codecs[name], source.insert_only, source.chronons),
+                consistency.remember,
+                finalizes=consistency.finalizes and name in self._bounded,
+                aligns=consistency.aligns and name in self._bounded,
+            )
             for name, source in plan.sources.items()
         }
+        self._side = given_up
+        self._latest: deque[tuple[str, GivenUp]] = deque()
         self._graph = Graph(plan)
         self._clock = clock
         self._since = clock()
@@ -96,76 +126,141 @@ class LocalRuntime:
         """
         if self._closed:
             raise QueryError("the runtime is closed: no more input is possible")
-        unknown = set(batches) - set(self._guards)
+        unknown = set(batches) - set(self._intakes)
         if unknown:
             raise QueryError(
-                f"there is no input {', '.join(sorted(unknown))}; there is {', '.join(sorted(self._guards))}"
+                f"there is no input {', '.join(sorted(unknown))}; there is {', '.join(sorted(self._intakes))}"
             )
-        taken: dict[str, Guarded] = {}
+        checked: list[Intake] = []
         try:
             for name, batch in batches.items():
-                taken[name] = self._guards[name].step(batch)
+                self._intakes[name].check(batch)
+                checked.append(self._intakes[name])
         except InputError:
-            for name in taken:
-                self._guards[name].undo()
+            for intake in checked:
+                intake.undo()
             raise
-        for name in taken:
-            self._guards[name].settle()
-        return self._epoch(taken)
+        return self._epoch()
 
     def close(self) -> dict[str, ElementBatch]:
         """The end of all inputs: CTI(∞) on each."""
         if self._closed:
             return self._graph.silence()
+        for intake in self._intakes.values():
+            intake.check_end()
         self._closed = True
-        for guard in self._guards.values():
-            guard.close()
-        return self._epoch({})
+        for intake in self._intakes.values():
+            intake.close()
+        return self._epoch()
 
     def close_input(self, name: str) -> dict[str, ElementBatch]:
         """The end of one input."""
-        self._guard(name).close()
-        return self._epoch({})
+        self._intake(name).check_end()
+        self._intake(name).close()
+        return self._epoch()
 
-    def _epoch(self, guarded: Mapping[str, Guarded]) -> dict[str, ElementBatch]:
+    def _epoch(self) -> dict[str, ElementBatch]:
+        arrived: dict[str, Guarded] = {}
+        for name, intake in self._intakes.items():
+            said, given_up = intake.take()
+            if said is not None:
+                arrived[name] = said
+            self._note(name, given_up)
+        aligned = {name: intake for name, intake in self._intakes.items() if intake.align is not None}
+        if aligned:
+            # elements of one input may be late for those of another, so there is one horizon for all
+            latest, block = max(intake.latest for intake in aligned.values()), self._consistency.block
+            horizon = NEVER if latest == NEVER or block == INF else latest - block
+            promised = min(intake.cti for intake in aligned.values())
+            for name, intake in aligned.items():
+                released = intake.release(horizon, promised)
+                if released is not None:
+                    arrived[name] = released
         inputs: dict[tuple[str, Form], Output] = {}
         for name, form in self._graph.forms:
-            changes = no_changes(self._guards[name].codec)
-            if name in guarded:
-                changes = guarded[name].segments() if form == "segments" else guarded[name].events()
-            inputs[name, form] = Output(changes, Frontier(self._guards[name].cti))
-        results = self._graph.step(inputs, max(guard.tau for guard in self._guards.values()))
+            intake = self._intakes[name]
+            changes = no_changes(intake.codec)
+            if name in arrived:
+                changes = arrived[name].segments() if form == "segments" else arrived[name].events()
+            inputs[name, form] = Output(changes, Frontier(intake.promise))
+        results = self._graph.step(inputs, max(intake.tau for intake in self._intakes.values()))
         self._plan.pool.collect()
         return results
+
+    # -- consistency --------------------------------------------------------------------------------------------
+
+    @property
+    def consistency(self) -> Consistency:
+        return self._consistency
+
+    def change(
+        self, block: Duration | None = None, remember: Duration | None = None, tick: str = "1ms"
+    ) -> dict[str, ElementBatch]:
+        """Wait and remember for another time from now on; returns what each output says at once because of it.
+
+        What has been said and promised stands.  To remember longer does not bring back what was forgotten.  The
+        emission policy stays as it is: a query that says only what is final goes on to do so, however short it blocks.
+        """
+        if self._closed:
+            raise QueryError("the runtime is closed: its consistency cannot change any more")
+        asked = self._consistency.moved(block, remember, tick)
+        self._consistency = asked
+        for name in sorted(self._bounded):
+            intake = self._intakes[name]
+            if asked.aligns:
+                intake.block()
+            if asked.finalizes:
+                self._note(name, intake.remember(asked.remember))
+        return self._epoch()
+
+    def _note(self, name: str, given_up: tuple[GivenUp, ...]) -> None:
+        for each in given_up:
+            if self._side is not None:
+                self._side(name, each)
+            self._latest.append((name, each))
+        while len(self._latest) > 1 and sum(len(each) for _, each in self._latest) - len(self._latest[0][1]) >= _LATEST:
+            self._latest.popleft()
+
+    @property
+    def given_up(self) -> dict[str, dict[Reason, int]]:
+        """How many elements of each input were given up, by reason; inputs that lost none are left out."""
+        counted = {name: intake.finalize for name, intake in self._intakes.items()}
+        return {name: dict(each.counts) for name, each in counted.items() if each is not None and each.counts}
+
+    def latest_given_up(self) -> Iterator[tuple[str, Element, Reason]]:
+        """The elements that were given up last, with their inputs and reasons: the last thousand and some."""
+        for name, each in self._latest:
+            for element, reason in zip(each.elements.elements(), each.reasons, strict=True):
+                yield name, element, reason
 
     # -- looking ------------------------------------------------------------------------------------------------
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return tuple(self._guards)
+        return tuple(self._intakes)
 
     def schema_of(self, name: str) -> Schema:
         """The payload columns that an input must have."""
-        return self._guard(name).codec.schema
+        return self._intake(name).codec.schema
 
-    def _guard(self, name: str) -> Guard:
-        if name not in self._guards:
-            raise QueryError(f"there is no input {name}; there is {', '.join(sorted(self._guards))}")
-        return self._guards[name]
+    def _intake(self, name: str) -> Intake:
+        if name not in self._intakes:
+            raise QueryError(f"there is no input {name}; there is {', '.join(sorted(self._intakes))}")
+        return self._intakes[name]
 
     @property
     def progress(self) -> dict[str, int]:
-        """The CTI of each input."""
-        return {name: guard.cti for name, guard in self._guards.items()}
+        """The CTI of each input, forced or its own."""
+        return {name: intake.cti for name, intake in self._intakes.items()}
 
     @property
     def tau(self) -> int:
-        """The largest start seen on any input."""
+        """The largest start seen on any input, of what does not wait."""
         return self._graph.tau
 
     def state_size(self) -> StateSize:
-        """All that is kept: guards, operators and chains."""
-        return sum((guard.state_size() for guard in self._guards.values()), self._graph.state_size())
+        """All that is kept: intakes, operators and chains."""
+        return sum((intake.state_size() for intake in self._intakes.values()), self._graph.state_size())
 
     def metadata(self) -> list[OperatorMetadata]:
         """Per operator: rates, selectivity, state, progress, what it waits for."""
@@ -196,12 +291,20 @@ class LocalRuntime:
 
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to go on elsewhere, as plain data."""
-        return {"guards": {name: g.snapshot() for name, g in self._guards.items()}, "graph": self._graph.snapshot()}
+        level = self._consistency
+        return {
+            "bounds": (level.block, level.remember),
+            "intakes": {name: intake.snapshot() for name, intake in self._intakes.items()},
+            "graph": self._graph.snapshot(),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a snapshot of a runtime with the same queries."""
-        for name, guard in self._guards.items():
-            guard.restore(state["guards"][name])
+        """Go on from a snapshot of a runtime with the same queries, with the B and M that it had."""
+        block, remember = state["bounds"]
+        if (block, remember) != (self._consistency.block, self._consistency.remember):
+            self._consistency = self._consistency.moved(block, remember)
+        for name, intake in self._intakes.items():
+            intake.restore(state["intakes"][name])
         self._graph.restore(state["graph"])
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
@@ -18,33 +17,26 @@ from everwhen.model.elements import ElementBatch, batch_of
 from everwhen.model.parquet import elements_of_table, read_elements
 from everwhen.model.schema import Schema
 from everwhen.operators.base import Emit
+from everwhen.operators.finalize import GivenUp
 from everwhen.runtime.arrival import Arrival, Epoch
+from everwhen.runtime.consistency import LEVELS, MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.runtime.local import LocalRuntime, Query
+
+__all__ = ["MIDDLE", "STRONG", "WEAK", "Consistency", "answers", "chosen", "consistency", "run", "run_batches"]
 
 SMALL_PIECE: Final = 1_000
 """At least so many elements of a file are decoded at once, however small the epochs are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Consistency:
-    """How long a query may wait before it answers; see `STRONG` and `MIDDLE`."""
-
-    name: str
-    emit: Emit
-
-
-STRONG = Consistency("strong", Emit.FINAL)
-"""Wait until an answer is final; nothing is ever taken back."""
-
-MIDDLE = Consistency("middle", Emit.CURRENT)
-"""Answer at once, correct later."""
-
-
-def chosen(query: Query, consistency: Consistency | None) -> Consistency:
+def chosen(query: Query, asked: Consistency | None) -> Consistency:
     """The level asked for, else the one that the query's text asks for, else MIDDLE."""
-    if consistency is not None:
-        return consistency
-    return STRONG if isinstance(query, Stream) and query.level == "strong" else MIDDLE
+    if asked is not None:
+        return asked
+    level = query.level if isinstance(query, Stream) else None
+    if isinstance(level, tuple):
+        block, remember = level
+        return consistency(block, remember)
+    return LEVELS[level or MIDDLE.name]
 
 
 Input = Any
@@ -59,13 +51,15 @@ def run(
     emit: str | Emit | None = None,
     batch: int = 10_000,
     open: bool = False,
+    given_up: Callable[[str, GivenUp], None] | None = None,
 ) -> Iterator[Element]:
     """The elements of the query's answer, as they come.
 
     Inputs are elements, element batches, Arrow tables, or paths of JSON lines or Parquet files.  They are read
     round-robin, `batch` elements of each in turn, or in the order of their arrival numbers (`arrival.py`).  The end of
     an input means CTI(∞) on it, unless `open`: then the output is what a query that is still running would have said
-    by now.  Without `consistency` it is what the query's own text asks for, else MIDDLE.
+    by now.  Without `consistency` it is what the query's own text asks for, else MIDDLE.  `given_up` is called with
+    what a level that forgets had to give up: the input's name, the elements and the reasons.
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"x": "int64"})
@@ -78,7 +72,7 @@ def run(
     cti 9
     cti ∞
     """
-    for out in run_batches(query, inputs, consistency, emit=emit, batch=batch, open=open):
+    for out in run_batches(query, inputs, consistency, emit=emit, batch=batch, open=open, given_up=given_up):
         yield from out.elements()
 
 
@@ -90,11 +84,12 @@ def run_batches(
     emit: str | Emit | None = None,
     batch: int = 10_000,
     open: bool = False,
+    given_up: Callable[[str, GivenUp], None] | None = None,
 ) -> Iterator[ElementBatch]:
     """As `run`, in columnar batches, one per epoch."""
     if batch < 1:
         raise QueryError(f"a batch holds at least one element, not {batch}")
-    runtime = LocalRuntime(query, chosen(query, consistency).emit if emit is None else emit)
+    runtime = LocalRuntime(query, emit, consistency=chosen(query, consistency), given_up=given_up)
     missing = set(runtime.inputs) - set(inputs)
     if missing:
         raise QueryError(

@@ -257,8 +257,8 @@ def _say(v, old, o0, o1, F0, L0, pool, s, n, F1, L1, first, last, mode, ni, test
 def _settle(k, place, pool, F, mode, tau, m, ni, due, block):
     """Drop settled edges and note when the key is due again.  Returns whether it is empty for good.
 
-    It is due at a time to compare with τ (θ for CUT and ENDING), at one to compare with the promise (ENDED only), and when its
-    last edge is settled.
+    It is due at a time to compare with τ (θ for CUT and ENDING), at one to compare with the promise (ENDED only), and
+    when its last edge is settled.
     """
     s = place[k, START]
     n = place[k, LENGTH]

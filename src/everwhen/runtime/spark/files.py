@@ -42,10 +42,11 @@ from everwhen.operators.base import Emit
 from everwhen.runtime.answer import write_answer
 from everwhen.runtime.arrival import Arrival
 from everwhen.runtime.checkpoint import agree, locked
+from everwhen.runtime.consistency import MIDDLE, Consistency
 from everwhen.runtime.files import Progress, Watch, identity, input_files
 from everwhen.runtime.inputs import InputFile, read_input
 from everwhen.runtime.local import LocalRuntime, Query, emit_named
-from everwhen.runtime.run import MIDDLE, SMALL_PIECE, Consistency
+from everwhen.runtime.run import SMALL_PIECE
 from everwhen.runtime.spark.launch import apart, ended_on_failure, heard_by, kept_signals
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def run_files_on_spark(
     """As `run_files`, on the Spark session there is, or on a new one with all cores, which is stopped in the end."""
     watch: Watch = progress or (lambda _: None)
     node = query.node if isinstance(query, Stream) else query
+    consistency.require_plain("on Spark")
     policy = consistency.emit if emit is None else emit if isinstance(emit, Emit) else emit_named(emit)
     sources = {one.name: one for one in n.walk(node) if isinstance(one, n.Source)}
     given = input_files(inputs, {name: source.schema for name, source in sources.items()}, batch)

@@ -223,15 +223,12 @@ def _whole(on_float: Callable[[Column], Column], on_decimal: Callable[[Column], 
     return _of_number(build)
 
 
-_MOST_ROUND: Final = 10  # pyarrow takes the power of ten in single precision, in which larger ones are not exact
-
-
 def _round(args: Sequence[Term], type_: pa.DataType) -> Term | None:
     arg, digits = args[0], args[1].value if len(args) == 2 else 0
     match kind(type_):
         case "integer" if digits >= 0:
             return coerce(arg, type_)
-        case "float" if digits <= _MOST_ROUND:
+        case "float":
             found = coerce(arg, type_)
             return None if found is None else _round_float(found, digits)
         case "decimal" if arg.type.precision < MAX_DIGITS:
@@ -249,10 +246,8 @@ def _round_float(arg: Term, digits: int) -> Term:
     rounded = F.when(F.abs(scaled - nearest) == 0.5, away).otherwise(nearest)
     if digits <= 0:
         return strict(pa.float64(), rounded if digits == 0 else rounded * power, [arg], copies=6)
-    endless = F.lit(float("inf"))
-    failure = (F.abs(scaled) == endless) & (F.abs(x) != endless)
-    column = F.when(failure, F.lit(None)).when(nearest == scaled, x).otherwise(F.try_divide(rounded, power))
-    return strict(pa.float64(), column, [arg], failure=failure, copies=11)
+    whole = (nearest == scaled) | (F.abs(scaled) == F.lit(float("inf")))  # too large to scale: whole all the more
+    return strict(pa.float64(), F.when(whole, x).otherwise(F.try_divide(rounded, power)), [arg], copies=10)
 
 
 _FLOAT: Final = pa.float64()

@@ -24,8 +24,9 @@ from everwhen.operators.base import Emit
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.narrow import narrow
 from everwhen.plan.stages import StagePlan, Trait, cut
+from everwhen.runtime.consistency import MIDDLE, Consistency
 from everwhen.runtime.local import emit_named
-from everwhen.runtime.run import MIDDLE, Consistency
+from everwhen.runtime.run import chosen
 from everwhen.runtime.spark.epoch import EpochRunner
 from everwhen.runtime.spark.expressions import spark_type, translate
 from everwhen.runtime.spark.feeds import unioned
@@ -114,6 +115,8 @@ def named(query: Query | Mapping[str, Query]) -> dict[str, Node]:
     found = query if isinstance(query, Mapping) else {"out": query}
     if not found:
         raise QueryError("there is no query to run")
+    for each in found.values():
+        chosen(each, None).require_plain("on Spark")
     return {name: narrow(q.node if isinstance(q, Stream) else q) for name, q in found.items()}
 
 
@@ -158,6 +161,7 @@ def is_native(expr: Expr, schema: Schema) -> bool:
 
 def emission(consistency: Consistency, emit: str | Emit | None) -> Emit:
     """The emission policy that is asked for."""
+    consistency.require_plain("on Spark")
     if emit is None:
         return consistency.emit
     return emit_named(emit.value if isinstance(emit, Emit) else emit)

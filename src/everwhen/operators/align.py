@@ -1,0 +1,123 @@
+"""Align(B): elements wait up to B behind the largest sync time seen, and go on in the order of their sync times.
+
+**Guarantee.**  What goes on means the same as what came.  If no element is later than B, what goes on is ordered, so
+that operators answer without ever having been wrong.  While an insert waits, its adjusts are merged into it; an adjust
+that waits is merged with the next one.  An element of the sync time s goes on when the horizon has reached s, or when
+all inputs have promised everything before some t > s; progress does not pass what waits.
+
+The horizon is handed in, the largest sync time of all inputs minus B, because elements of one input may be late for
+those of another.  An epoch is taken at once: what waits at its end is what the horizon has not reached then.  CEDR,
+section 4.5, with sync times for starts, so that adjusts too go on in order; the definition is `reference/admission.py`.
+It is no clock: what B means in system time, whoever hands the horizon in decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from everwhen.model.elements import ADJUST
+from everwhen.model.rows import RowCodec
+from everwhen.model.time import INF, NEVER
+from everwhen.operators.base import StateSize
+from everwhen.operators.guard import Guarded
+from everwhen.operators.hashed_entries import HashedEntries
+from everwhen.operators.kernels import align as kernel
+from everwhen.operators.kernels.tables import grown
+
+
+class Align:
+    """The Align of one source.  Cost: O(1) per element that comes in order, O(log n) for n that wait otherwise."""
+
+    keeps = "elements until the horizon or a promise has passed them"
+
+    def __init__(self, codec: RowCodec, insert_only: bool = False) -> None:
+        self.codec = codec
+        self.insert_only = insert_only
+        self.lowest = INF
+        """The smallest sync time that waits; infinity if nothing does."""
+        self._entries = HashedEntries(codec, column=0)
+        self._heap = np.empty((256, 2), np.int64)
+        self._queue = np.empty((256, 2), np.int64)
+        self._sizes = np.zeros(3, np.int64)
+
+    def step(self, arrived: Guarded | None, horizon: int, promised: int) -> Guarded:
+        """Take elements; what goes on when the horizon is there and all inputs have promised everything before
+        `promised`."""
+        limit = INF if promised == INF else max(horizon, promised - 1 if promised > NEVER else NEVER)
+        passing = None
+        if arrived is not None:
+            passing = self._wait(arrived, limit)
+        released = self._release(limit)
+        return released if passing is None else _in_order(released, passing)
+
+    def _wait(self, arrived: Guarded, limit: int) -> Guarded | None:
+        """Let elements wait; inserts that would go on at once, and that nothing follows yet, do not."""
+        which, passing = np.arange(len(arrived.op)), None
+        if not arrived.adjusts:
+            due = arrived.vs <= limit
+            if due.all():
+                return arrived
+            if due.any():
+                passing = Guarded(
+                    self.codec, arrived.op[due], arrived.vs[due], arrived.ve[due], arrived.vnew[due],
+                    arrived.rows[due], 0,
+                )  # fmt: skip
+                which = np.flatnonzero(~due)
+        if self._entries.make_room(len(which)):
+            self._order()
+        self._entries.count = kernel.wait(
+            arrived.op, arrived.vs, arrived.ve, arrived.vnew, arrived.rows, which, not self.insert_only,
+            self._entries.table, self._entries.count, self._heap, self._queue, self._sizes,
+        )  # fmt: skip
+        return passing
+
+    def _release(self, limit: int) -> Guarded:
+        at = np.empty(int(self._sizes[0] + self._sizes[2] - self._sizes[1]), np.int64)
+        n, self.lowest = map(
+            int, kernel.release(limit, self._entries.table, self._heap, self._queue, self._sizes, at)
+        )  # fmt: skip
+        op, rows = np.empty(n, np.uint8), np.empty((n, self.codec.width), np.int64)
+        vs, ve, vnew = (np.empty(n, np.int64) for _ in range(3))
+        adjusts = kernel.take(self._entries.table, at[:n], op, vs, ve, vnew, rows)
+        return Guarded(self.codec, op, vs, ve, vnew, rows, int(adjusts))
+
+    def _order(self) -> None:
+        """The queue anew: entries stand elsewhere."""
+        fields = self._entries.fields[: self._entries.count]
+        alive = np.flatnonzero(self._entries.alive())
+        order = alive[np.argsort(fields[alive, 3], kind="stable")]
+        self._heap = grown(self._heap, len(self._entries.after), 0)
+        self._queue = grown(self._queue, len(self._entries.after), 0)
+        self._sizes[:] = 0, 0, len(order)
+        self._queue[: len(order), 0], self._queue[: len(order), 1] = fields[order, 3], order
+        self.lowest = int(fields[order[0], 3]) if len(order) else INF
+
+    def state_size(self) -> StateSize:
+        return StateSize(int(self._entries.alive().sum()), self._entries.nbytes + self._heap.nbytes)
+
+    def snapshot(self) -> dict[str, Any]:
+        return self._entries.snapshot()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._entries.restore(dict(state))
+        self._order()
+
+
+def _in_order(first: Guarded, second: Guarded) -> Guarded:
+    """Both, by sync time; the second has inserts only."""
+    if not len(first.op) and (len(second.vs) < 2 or bool((second.vs[1:] >= second.vs[:-1]).all())):
+        return second
+    sync = first.vs
+    if first.adjusts:
+        sync = np.where(first.op == ADJUST, np.minimum(first.ve, first.vnew), first.vs)
+    sync = np.concatenate([sync, second.vs])
+    op, vs, ve, vnew, rows = (
+        np.concatenate([getattr(first, part), getattr(second, part)]) for part in ("op", "vs", "ve", "vnew", "rows")
+    )
+    if not (sync[1:] >= sync[:-1]).all():
+        order = np.argsort(sync, kind="stable")
+        op, vs, ve, vnew, rows = op[order], vs[order], ve[order], vnew[order], rows[order]
+    return Guarded(first.codec, op, vs, ve, vnew, rows, first.adjusts)

@@ -1,0 +1,102 @@
+"""Entries found by (start, end, row): the memory of Finalize and Align.
+
+An insert is a few writes.  What is gone stays until as much again has been added, then the rest is written anew, so the
+cost per entry is constant; memory is at most twice what is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.model.rows import RowCodec
+from everwhen.model.time import NEVER
+from everwhen.operators.kernels import hashed as kernel
+from everwhen.operators.kernels.tables import grown
+
+_SMALL: Final = 256
+
+
+class HashedEntries:
+    """Lines of four numbers, the first two a start and an end, with a row.  Kernels append at `count`.
+
+    An entry is forgotten when its field `column` is less than `least`.
+    """
+
+    def __init__(self, codec: RowCodec, column: int) -> None:
+        self.codec = codec
+        self.column = column
+        self.least = NEVER
+        self.count = 0
+        self.fields = np.zeros((_SMALL, 4), np.int64)
+        self.rows = np.zeros((_SMALL, codec.width), np.int64)
+        self.after = np.zeros(_SMALL, np.int64)
+        self.heads = np.full(_SMALL, -1, np.int64)
+        self._tidy_at = _SMALL
+        codec.pool.register(self)
+
+    @property
+    def table(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What kernels search and append to."""
+        return self.heads, self.after, self.fields, self.rows
+
+    def make_room(self, more: int) -> bool:
+        """Make sure that so many can be appended; whether positions have changed."""
+        if self.count + more <= self._tidy_at:
+            return False
+        self.tidy()
+        self._tidy_at = max(_SMALL, 2 * (self.count + more))
+        if self._tidy_at > len(self.after):
+            self.fields, self.rows = grown(self.fields, self._tidy_at, 0), grown(self.rows, self._tidy_at, 0)
+            self.after = grown(self.after, self._tidy_at, 0)
+        slots = len(self.heads)
+        while slots < self._tidy_at:
+            slots *= 2
+        if slots > len(self.heads):
+            self.heads = np.full(slots, -1, np.int64)
+            self.tidy()
+        return True
+
+    def tidy(self) -> None:
+        """Drop what is gone or forgotten, and chain the rest anew."""
+        self.count = kernel.keep(*self.table, self.count, self.column, self.least)
+
+    def forget(self, least: int) -> None:
+        self.least = max(self.least, least)
+
+    def alive(self) -> np.ndarray:
+        """Which entries are there."""
+        fields = self.fields[: self.count]
+        found: np.ndarray = (fields[:, 1] != NEVER) & (fields[:, self.column] >= self.least)
+        return found
+
+    def append(self, fields: np.ndarray, rows: np.ndarray) -> None:
+        """Add entries as they are."""
+        self.make_room(len(fields))
+        self.fields[self.count : self.count + len(fields)] = fields
+        self.rows[self.count : self.count + len(fields)] = rows
+        self.count += len(fields)
+        self.tidy()
+
+    @property
+    def nbytes(self) -> int:
+        return self.fields.nbytes + self.rows.nbytes + self.after.nbytes + self.heads.nbytes
+
+    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
+        return [(self.rows[: self.count], self.codec.pooled)]
+
+    def recoded(self) -> None:
+        """The hashes of rows have changed.  Positions stay, because others may know them."""
+        kernel.chain(*self.table, self.count)
+
+    def snapshot(self) -> dict[str, Any]:
+        alive = self.alive()
+        rows = self.codec.decode(self.rows[: self.count][alive])
+        return {"least": self.least, "fields": self.fields[: self.count][alive], "rows": rows}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.least = state["least"]
+        self.append(state["fields"], self.codec.encode(state["rows"], len(state["fields"])))

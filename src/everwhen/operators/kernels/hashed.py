@@ -1,0 +1,78 @@
+"""Entries found by (start, end, row): a hash table whose chains stand newest first, changed by appending.
+
+An entry is a line of `fields`, whose first two numbers are its start and its end, and a coded row.  One that is gone
+has the end -∞.  Nothing moves until `keep` writes the entries that stay anew, in their order.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import njit
+
+from everwhen.model.time import NEVER
+from everwhen.operators.kernels.log import _hash
+
+GONE: Final = np.int64(NEVER)
+
+
+@njit(cache=True)
+def find(heads, after, fields, held, start, end, row, least):
+    """The newest entry of that name whose third field is at least `least`; -1: there is none."""
+    at = heads[_hash(start, end, row) & np.uint64(len(heads) - 1)]
+    while at >= 0:
+        if fields[at, 0] == start and fields[at, 1] == end and fields[at, 2] >= least:
+            same = True
+            for j in range(len(row)):
+                if held[at, j] != row[j]:
+                    same = False
+                    break
+            if same:
+                return at
+        at = after[at]
+    return np.int64(-1)
+
+
+@njit(cache=True, inline="always")
+def add(heads, after, fields, held, at, start, end, third, fourth, row):
+    """Append an entry at position `at`."""
+    fields[at, 0] = start
+    fields[at, 1] = end
+    fields[at, 2] = third
+    fields[at, 3] = fourth
+    for j in range(len(row)):
+        held[at, j] = row[j]
+    slot = _hash(start, end, row) & np.uint64(len(heads) - 1)
+    after[at] = heads[slot]
+    heads[slot] = at
+
+
+@njit(cache=True)
+def keep(heads, after, fields, held, count, column, least):
+    """Keep the entries that are not gone and whose field `column` is at least `least`; how many are left."""
+    heads[:] = -1
+    mask = np.uint64(len(heads) - 1)
+    n = 0
+    for i in range(count):
+        if fields[i, 1] != GONE and fields[i, column] >= least:
+            if n != i:
+                fields[n] = fields[i]
+                held[n] = held[i]
+            slot = _hash(fields[n, 0], fields[n, 1], held[n]) & mask
+            after[n] = heads[slot]
+            heads[slot] = n
+            n += 1
+    return n
+
+
+@njit(cache=True)
+def chain(heads, after, fields, held, count):
+    """Chain all entries anew where they stand; those that are gone are left out."""
+    heads[:] = -1
+    mask = np.uint64(len(heads) - 1)
+    for i in range(count):
+        if fields[i, 1] != GONE:
+            slot = _hash(fields[i, 0], fields[i, 1], held[i]) & mask
+            after[i] = heads[slot]
+            heads[slot] = i

@@ -1,0 +1,134 @@
+"""Levels of consistency: how long a query may wait before it answers (B), and how long it remembers (M).
+
+    B = 0, M = 0      weak      answer at once, forget at once
+    B = 0, M = ∞      middle    answer at once, correct later
+    B = ∞, M = ∞      strong    wait until an answer is final
+
+and all that lies between, with B ≤ M: the triangle of CEDR's Figure 1.  B and M are ticks of application time, behind
+the largest time seen.  Blocking is what Align does, remembering what Finalize does; what is said of the answer is the
+emission policy's matter.
+
+    >>> level = consistency(block="5 s", remember="1 min")
+    >>> level.block, level.remember, level.emit.value
+    (5000, 60000, 'current')
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from everwhen.errors import QueryError
+from everwhen.model.time import INF, MAX_TIME, show, ticks
+from everwhen.operators.base import Emit
+
+FOREVER: Final = ("inf", "infinity", "∞", "forever")
+
+Duration = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """A level by name, B and M in ticks, and what is said when.
+
+    `repair`: inputs may bring an adjust before its insert, and external CTIs, also if everything is remembered.
+    """
+
+    name: str
+    block: int
+    remember: int
+    emit: Emit
+    repair: bool = False
+
+    def __post_init__(self) -> None:
+        for what, length in (("block", self.block), ("remember", self.remember)):
+            if not (0 <= length <= MAX_TIME or length == INF):
+                raise QueryError(f"to {what} for {length} ticks is impossible: 0 or more, at most {MAX_TIME}, or ∞")
+        if self.block > self.remember:
+            raise QueryError(
+                f"to block for {show(self.block)} ticks and remember {show(self.remember)} is impossible: what waits "
+                "is remembered, so block at most as long as you remember"
+            )
+
+    @property
+    def finalizes(self) -> bool:
+        """Whether Finalize stands below operators with state."""
+        return self.remember < INF or self.repair
+
+    @property
+    def aligns(self) -> bool:
+        """Whether Align does; who says only what is final needs no order before."""
+        return self.block > 0 and self.emit is not Emit.FINAL
+
+    def require_plain(self, where: str) -> None:
+        """Refuse a level that waits or forgets, where nothing can."""
+        if self.finalizes or self.aligns:
+            raise QueryError(
+                f"the consistency {self.name!r} is not available yet {where}; there are strong and middle, and in "
+                "process (--engine local, everwhen.run) all levels"
+            )
+
+    def emitting(self, emit: Emit) -> Consistency:
+        """Another emission policy.  Who blocks for ever does so by saying only what is final: to say more is to wait
+        for nothing."""
+        waits = not (self.block == INF and self.emit is Emit.FINAL and emit is not Emit.FINAL)
+        return replace(self, emit=emit, block=self.block if waits else 0)
+
+    def moved(self, block: Duration | None, remember: Duration | None, tick: str = "1ms") -> Consistency:
+        """Another B or M, the same emission policy."""
+        b = self.block if block is None else length_of(block, "block", tick)
+        m = self.remember if remember is None else length_of(remember, "remember", tick)
+        return Consistency(_named(b, m), b, m, self.emit, self.repair or remember is not None)
+
+
+def consistency(
+    block: Duration | None = None,
+    remember: Duration | None = None,
+    *,
+    emit: str | Emit | None = None,
+    tick: str = "1ms",
+) -> Consistency:
+    """A level by its bounds: durations in words or ticks, "inf" or `INF` for ∞.
+
+    Without `block` nothing waits; without `remember` nothing is forgotten.  With it, even if it is ∞, broken chains of
+    adjusts are repaired and external CTIs are read.  `emit` is `final` if B is ∞, else `current`.
+    """
+    b = 0 if block is None else length_of(block, "block", tick)
+    m = INF if remember is None else length_of(remember, "remember", tick)
+    policy = Emit.FINAL if b == INF else Emit.CURRENT
+    if emit is not None:
+        try:
+            policy = Emit(emit)
+        except ValueError:
+            names = ", ".join(each.value for each in Emit)
+            raise QueryError(f"unknown emission policy {emit!r}; there are {names}") from None
+    return Consistency(_named(b, m), b, m, policy, remember is not None)
+
+
+def length_of(duration: Duration, what: str, tick: str = "1ms") -> int:
+    """A duration in ticks; ∞ in words too."""
+    if isinstance(duration, str):
+        text = duration.strip()
+        if text.lower() in FOREVER:
+            return INF
+        duration = int(text) if text.isdecimal() else text
+    try:
+        return ticks(duration, tick)
+    except QueryError as bad:
+        raise QueryError(f"{what}: {bad}") from None
+
+
+def _named(block: int, remember: int) -> str:
+    return f"block {show(block)}, remember {show(remember)}"
+
+
+STRONG = Consistency("strong", INF, INF, Emit.FINAL)
+"""Wait until an answer is final; nothing is ever taken back."""
+
+MIDDLE = Consistency("middle", 0, INF, Emit.CURRENT)
+"""Answer at once, correct later."""
+
+WEAK = Consistency("weak", 0, 0, Emit.CURRENT)
+"""Answer at once, forget at once: what is late is given up."""
+
+LEVELS: Final = {level.name: level for level in (STRONG, MIDDLE, WEAK)}
