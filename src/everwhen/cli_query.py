@@ -25,9 +25,9 @@ from everwhen.model.schema import Schema
 from everwhen.runtime.inputs import STANDARD_INPUT, InputFile, schema_in_file
 
 if TYPE_CHECKING:
+    from everwhen.language.catalog import Declaration
+    from everwhen.language.program import Program
     from everwhen.rewrite.driver import Applied
-    from everwhen.sql.catalog import Declaration
-    from everwhen.sql.program import Program
 
 _FILE: Final = "file"
 
@@ -77,7 +77,7 @@ def compiled(options: argparse.Namespace, need_files: bool) -> Iterator[Compiled
 
 
 def _program(text: str, given: _Given, tick: str) -> Program:
-    from everwhen.sql.program import compile_program  # only these commands pay for the parser
+    from everwhen.language.program import compile_program  # only these commands pay for the parser
 
     try:
         return compile_program(text, given.schema_of, tick)

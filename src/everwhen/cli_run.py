@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from everwhen.cli_command import DONE, TERMINATED, Command, count_option, warn
 from everwhen.cli_progress import watched
 from everwhen.cli_query import Compiled, compiled, declare_query
-from everwhen.model.time import INF
 from everwhen.runtime.consistency import LEVELS, MIDDLE, Consistency, consistency, length_of
 from everwhen.runtime.local import emit_named
 
 if TYPE_CHECKING:
+    from everwhen.language.program import AskedConsistency
     from everwhen.runtime.files import Losses
-    from everwhen.sql.program import AskedConsistency
 
 
 def _declare_run(parser: argparse.ArgumentParser) -> None:
@@ -83,30 +82,17 @@ def level(options: argparse.Namespace, clause: AskedConsistency | None) -> Consi
     named, block, remember = options.consistency, options.block, options.remember
     if named is None and block is None and remember is None and clause is not None:
         named, block, remember = clause.level, clause.block, clause.remember
-    base = None if named is None else LEVELS[named]
+    emit = None if options.emit is None else emit_named(options.emit)
+    base = LEVELS[named or MIDDLE.name]
     if block is None and remember is None:
-        found = base or MIDDLE
+        found = base if emit is None else base.emitting(emit)
     else:
-        waits = base.block if block is None and base is not None else _length(block, 0, "--block", options.tick)
-        keeps = base.remember if remember is None and base else _length(remember, INF, "--remember", options.tick)
-        found = consistency(waits, keeps)
-        if remember is None:
-            found = replace(found, repair=False)
-        if options.emit is not None:
-            return _on(options.engine, replace(found, emit=emit_named(options.emit)))
-    if options.emit is not None:
-        found = found.emitting(emit_named(options.emit))
-    return _on(options.engine, found)
-
-
-def _on(engine: str, found: Consistency) -> Consistency:
-    if engine == "spark":
+        waits = base.block if block is None else length_of(block, "--block", options.tick)
+        keeps = base.remember if remember is None else length_of(remember, "--remember", options.tick)
+        found = replace(consistency(waits, keeps, emit=emit), repair=remember is not None)
+    if options.engine == "spark":
         found.require_plain("on Spark")
     return found
-
-
-def _length(asked: str | int | None, otherwise: int, option: str, tick: str) -> int:
-    return otherwise if asked is None else length_of(asked, option, tick)
 
 
 def _say_losses(losses: Losses) -> None:

@@ -15,9 +15,9 @@ from dataclasses import replace
 from everwhen.algebra import nodes as n
 from everwhen.api import Stream
 from everwhen.errors import QueryError
+from everwhen.language.catalog import Catalog, Entry
+from everwhen.language.program import AskedConsistency, Functions, program
 from everwhen.rewrite.driver import rewrite
-from everwhen.sql.catalog import Catalog, Entry
-from everwhen.sql.program import AskedConsistency, Functions, program
 
 
 def sql(

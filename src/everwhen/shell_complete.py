@@ -16,9 +16,9 @@ from types import ModuleType
 from typing import Final
 
 from everwhen.algebra.functions import FUNCTIONS, OPERATORS
+from everwhen.language.aggregates import AGGREGATES
+from everwhen.language.cursor import RESERVED
 from everwhen.runtime.sql_session import SqlSession
-from everwhen.sql.aggregates import AGGREGATES
-from everwhen.sql.cursor import RESERVED
 
 readline: ModuleType | None
 try:

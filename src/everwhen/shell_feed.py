@@ -17,6 +17,7 @@ from typing import Any, Final
 from everwhen.algebra.nodes import Source
 from everwhen.connectors.nexmark import STREAMS, NexmarkConfig, NexmarkGenerator
 from everwhen.errors import InputError, QueryError
+from everwhen.language.catalog import Catalog, Declaration
 from everwhen.model.elements import INSERT, ElementBatch
 from everwhen.model.publish import is_regular
 from everwhen.model.time import NEVER
@@ -24,7 +25,6 @@ from everwhen.runtime.arrival import Arrival, Epoch
 from everwhen.runtime.inputs import STANDARD_INPUT, InputFile, read_input, schema_in_file
 from everwhen.runtime.run import SMALL_PIECE
 from everwhen.runtime.sql_session import SqlSession
-from everwhen.sql.catalog import Catalog, Declaration
 
 _FILE: Final = "file"
 

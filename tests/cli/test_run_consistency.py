@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from everwhen.cli import main
+from everwhen.language.program import compile_program
 from everwhen.runtime.files import run_files
 from everwhen.runtime.run import run
-from everwhen.sql.program import compile_program
 
 Capture = pytest.CaptureFixture[str]
 

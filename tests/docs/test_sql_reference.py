@@ -22,10 +22,10 @@ from doc_examples import ROOT, blocks
 from everwhen import reference
 from everwhen.algebra.functions import FUNCTIONS, OPERATORS
 from everwhen.errors import QueryError
-from everwhen.sql import expressions, grammar_call, syntax
-from everwhen.sql.aggregates import AGGREGATES
-from everwhen.sql.parse import parse
-from everwhen.sql.types import TYPES
+from everwhen.language import expressions, grammar_call, syntax
+from everwhen.language.aggregates import AGGREGATES
+from everwhen.language.parse import parse
+from everwhen.language.types import TYPES
 from everwhen.testing import assert_same_history, assert_valid
 
 REFERENCE = ROOT / "docs" / "sql.md"

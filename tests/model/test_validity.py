@@ -72,7 +72,8 @@ def streams(draw: st.DrawFn) -> list[Element]:
 
 def verdicts(stream: list[Element]) -> dict[str, int | None]:
     """The line at which each property breaks first, by the definitions, looking at all pairs of elements."""
-    broken: dict[str, int | None] = dict.fromkeys(["valid", "ordered", "grammatical", "insert_only", "chronon"])
+    names = ["valid", "ordered", "grammatical", "insert_only", "shrink_only", "chronon"]
+    broken: dict[str, int | None] = dict.fromkeys(names)
     alive: list[tuple[int, int, Any]] = []
 
     def breaks(name: str, line: int) -> None:
@@ -89,6 +90,8 @@ def verdicts(stream: list[Element]) -> dict[str, int | None]:
             continue
         if isinstance(element, Adjust):
             breaks("insert_only", line)
+            if element.vnew > element.ve:
+                breaks("shrink_only", line)
         last = element.vnew if isinstance(element, Adjust) else element.ve
         if last > element.vs + 1:
             breaks("chronon", line)
@@ -207,6 +210,7 @@ def test_a_report_reads_well() -> None:
         "perfect       no   line 2: cti 3 comes after an element at 4",
         "grammatical   yes",
         "insert-only   yes",
+        "shrink-only   yes",
         "chronon       no   line 3: insert [3, 9) x=1 y='a'",
         "closed up to  3",
         "closed        no",

@@ -25,7 +25,7 @@ from everwhen.model.element import Adjust, Cti, Element, Insert
 from everwhen.model.elements import batch_of
 from everwhen.model.history import History
 from everwhen.model.time import INF, NEVER
-from everwhen.testing import assert_same_history, assert_valid, is_perfect, logical
+from everwhen.testing import assert_same_history, assert_valid, is_perfect, is_valid, logical
 
 MANY = settings(max_examples=5 * settings().max_examples)
 POLICIES = ("ended", "current", "all")
@@ -164,3 +164,49 @@ def test_end_points_not_contributors() -> None:
     for i, (vs, ve) in enumerate(drawn):
         paper.take(Insert(vs, ve, {"x": 16**i}))
     assert [(vs, ve) for vs, ve, _ in History.of(paper.said).events()] == [(0, 2), (2, 5), (5, 10), (10, 20)]
+
+
+class Line27(SnapshotOperator):
+    """Algorithm 4 as printed: the last entry loses the payload although its tuple goes on behind τ."""
+
+    def _retract(self, old: Tuple, vnew: int) -> list[Element]:
+        out = super()._retract(old, vnew)
+        if vnew > self.tau:
+            self.pos[-1].state[old[2]] -= 1
+        return out
+
+
+def test_line_27_loses_a_tuple_that_is_still_alive() -> None:
+    stream = [Insert(0, 30, {"x": 1}), Adjust(0, 30, 20, {"x": 1}), Insert(5, 9, {"x": 16})]
+    said = [[each for element in stream for each in taker.take(element)] for taker in (_ended(), _ended(Line27))]
+    assert [[str(each) for each in elements] for elements in said] == [["insert [0, 5) n=1 s=1"], []]
+
+
+class AcrossCtis(SnapshotOperator):
+    """Algorithm 4 as printed: pieces are joined wherever an end point goes."""
+
+    def _leaves(self, t: int) -> bool:
+        self.cti, cti = NEVER, self.cti
+        try:
+            return super()._leaves(t)
+        finally:
+            self.cti = cti
+
+
+def test_joining_pieces_across_a_cti_breaks_the_promise() -> None:
+    """[0, 3) has been said, and 1 promised; it is taken back all the same."""
+    events = [Insert(0, 9, {"x": 1}), Insert(3, 5, {"x": 16}), Insert(7, 8, {"x": 256})]
+    stream = [*events, Cti(1), Adjust(3, 5, 3, {"x": 16})]
+    right, wrong = (
+        [each for element in stream for each in taker.take(element)] for taker in (_all(), _all(AcrossCtis))
+    )
+    assert is_valid(right)
+    assert not is_valid(wrong) and "changes instant 0, but cti 1" in is_valid(wrong).why
+
+
+def _ended(kind: type[SnapshotOperator] = SnapshotOperator) -> SnapshotOperator:
+    return kind("ended", count_and_sum)
+
+
+def _all(kind: type[SnapshotOperator] = SnapshotOperator) -> SnapshotOperator:
+    return kind("all", count_and_sum)

@@ -353,3 +353,28 @@ def test_forced_progress_is_in_the_output() -> None:
     ctis = [e.t for e in ew.run(QUERIES["count"], {"S": elements}, ew.consistency(0, 7), batch=1) if isinstance(e, Cti)]
     assert ctis == [*range(-7, 39, 5), INF]
     assert all(before < after for before, after in pairwise(ctis))
+
+
+def test_an_input_that_rests_blocks_nobody_for_ever() -> None:
+    """By the clock, an element waits no longer than it may, whatever application time does."""
+    now = [0.0]
+    level = ew.consistency(within=5.0)
+    runtime = LocalRuntime(QUERIES["join"], clock=lambda: now[0], consistency=level)
+
+    def said(seconds: float, **epoch: list[Element]) -> list[str]:
+        now[0] += seconds
+        found = runtime.push({name: batch_of(elements, SCHEMA) for name, elements in epoch.items()})
+        return [str(element) for element in found["out"].elements()]
+
+    assert said(0, S=[Insert(3, 9, A)]) == []
+    assert said(1, T=[Insert(5, 8, A)]) == []
+    assert said(2, S=[Insert(1, 2, B)]) == []
+    assert said(1) == []
+    assert said(1) == []  # [3, 9) has waited 5 seconds; its partner has not
+    assert runtime.tau == 3
+    assert said(1) == ["insert [5, 8) k='a' x=1 x_right=1"]
+    assert said(0, T=[Insert(2, 7, A)]) == ["insert [3, 7) k='a' x=1 x_right=1"]  # late by the clock: at once
+    assert said(0, T=[Insert(20, 21, A)]) == []
+    assert [str(element) for element in runtime.close()["out"].elements()] == ["cti ∞"]
+    with pytest.raises(QueryError, match="to wait for -1 seconds"):
+        ew.consistency(within=-1)

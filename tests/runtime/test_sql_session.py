@@ -9,12 +9,12 @@ import pytest
 
 import everwhen as ew
 from everwhen.errors import QueryError, SqlError
+from everwhen.language.catalog import UserFunction
 from everwhen.model.element import Element
 from everwhen.model.elements import batch_of
 from everwhen.model.history import History
 from everwhen.model.time import INF, NEVER
 from everwhen.runtime.sql_session import SqlSession
-from everwhen.sql.catalog import UserFunction
 from everwhen.testing import assert_same_history
 
 DECLARED = """

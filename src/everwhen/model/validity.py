@@ -5,6 +5,7 @@
 * grammatical (Tucker): no element matches an earlier pattern at an instant that it has promised.
 * ordered (Goldstein/Hong, definition 3): sync times never decrease, those of CTIs included.
 * perfect (definition 4): ordered, and no adjusts.
+* shrink-only (CEDR asks it of every stream): no adjust makes a lifetime longer.
 * closed up to t (definition 5): t is the largest CTI.  closed: the last element is a CTI beyond all that came before.
 
 An offending element is reported and then ignored, so that the rest is judged by what was right.  Kept between batches:
@@ -60,6 +61,7 @@ class Report:
     perfect: bool
     grammatical: bool
     insert_only: bool
+    shrink_only: bool
     chronon: bool
     closed: bool
     closed_up_to: int
@@ -73,7 +75,7 @@ class Report:
     def __str__(self) -> str:
         counts = {"inserts": self.inserts, "adjusts": self.adjusts, "ctis": self.ctis, "patterns": self.punctuations}
         lines = [f"{'elements':<14}{self.elements}  ({', '.join(f'{n} {name}' for name, n in counts.items())})"]
-        for name in ("valid", "ordered", "perfect", "grammatical", "insert_only", "chronon"):
+        for name in ("valid", "ordered", "perfect", "grammatical", "insert_only", "shrink_only", "chronon"):
             offence = self.offences.get(name)
             answer = "yes" if getattr(self, name) else "no" + (f"   {offence}" if offence else "")
             lines.append(f"{name.replace('_', '-'):<14}{answer}")
@@ -140,6 +142,7 @@ class Checker:
             perfect="perfect" not in offences,
             grammatical="grammatical" not in offences,
             insert_only="insert_only" not in offences,
+            shrink_only="shrink_only" not in offences,
             chronon="chronon" not in offences,
             closed=self._closed,
             closed_up_to=self.cti,
@@ -174,6 +177,8 @@ class Checker:
             self._offend("ordered", batch, index, why)
         if (index := _first(op == ADJUST)) is not None:
             self._offend("insert_only", batch, index, str(batch_element(batch, index)))
+        if (index := _first((op == ADJUST) & (batch.vnew > batch.ve))) is not None:
+            self._offend("shrink_only", batch, index, str(batch_element(batch, index)))
         # Where a lifetime is longer than a tick, or an adjust makes it so.
         longer = (op == INSERT) & (batch.ve != batch.vs + 1)
         longer |= (op == ADJUST) & (batch.vnew != batch.vs) & (batch.vnew != batch.vs + 1)

@@ -32,6 +32,7 @@ class Consistency:
     """A level by name, B and M in ticks, and what is said when.
 
     `repair`: inputs may bring an adjust before its insert, and external CTIs, also if everything is remembered.
+    `within`: at most so many seconds of the clock an element waits, too, so that an input that rests blocks nobody.
     """
 
     name: str
@@ -39,8 +40,11 @@ class Consistency:
     remember: int
     emit: Emit
     repair: bool = False
+    within: float | None = None
 
     def __post_init__(self) -> None:
+        if self.within is not None and not self.within >= 0:
+            raise QueryError(f"to wait for {self.within} seconds is impossible: 0 or more")
         for what, length in (("block", self.block), ("remember", self.remember)):
             if not (0 <= length <= MAX_TIME or length == INF):
                 raise QueryError(f"to {what} for {length} ticks is impossible: 0 or more, at most {MAX_TIME}, or ∞")
@@ -78,7 +82,7 @@ class Consistency:
         """Another B or M, the same emission policy."""
         b = self.block if block is None else length_of(block, "block", tick)
         m = self.remember if remember is None else length_of(remember, "remember", tick)
-        return Consistency(_named(b, m), b, m, self.emit, self.repair or remember is not None)
+        return Consistency(_named(b, m), b, m, self.emit, self.repair or remember is not None, self.within)
 
 
 def consistency(
@@ -87,22 +91,24 @@ def consistency(
     *,
     emit: str | Emit | None = None,
     tick: str = "1ms",
+    within: float | None = None,
 ) -> Consistency:
     """A level by its bounds: durations in words or ticks, "inf" or `INF` for ∞.
 
     Without `block` nothing waits; without `remember` nothing is forgotten.  With it, even if it is ∞, broken chains of
-    adjusts are repaired and external CTIs are read.  `emit` is `final` if B is ∞, else `current`.
+    adjusts are repaired and external CTIs are read.  `emit` is `final` if B is ∞, else `current`.  With `within`,
+    seconds of the clock, elements wait no longer than that, nor longer than `block`, if there is one.
     """
-    b = 0 if block is None else length_of(block, "block", tick)
     m = INF if remember is None else length_of(remember, "remember", tick)
-    policy = Emit.FINAL if b == INF else Emit.CURRENT
+    b = length_of(block, "block", tick) if block is not None else 0 if within is None else m
+    policy = Emit.FINAL if b == INF and within is None else Emit.CURRENT
     if emit is not None:
         try:
             policy = Emit(emit)
         except ValueError:
             names = ", ".join(each.value for each in Emit)
             raise QueryError(f"unknown emission policy {emit!r}; there are {names}") from None
-    return Consistency(_named(b, m), b, m, policy, remember is not None)
+    return Consistency(_named(b, m), b, m, policy, remember is not None, within)
 
 
 def length_of(duration: Duration, what: str, tick: str = "1ms") -> int:

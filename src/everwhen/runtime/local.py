@@ -112,6 +112,8 @@ class LocalRuntime:
         }
         self._side = given_up
         self._latest: deque[tuple[str, GivenUp]] = deque()
+        self._seen: deque[tuple[float, int]] = deque()  # when sync times became the largest
+        self._overdue = NEVER
         self._graph = Graph(plan)
         self._clock = clock
         self._since = clock()
@@ -122,7 +124,8 @@ class LocalRuntime:
     def push(self, batches: Mapping[str, ElementBatch]) -> dict[str, ElementBatch]:
         """One epoch: batches by input name; returns the elements of each output.
 
-        If a batch is wrong (`InputError`), none of the epoch's batches has been taken.
+        Without a batch it lets time pass: what has waited long enough by the clock goes on.  If a batch is wrong
+        (`InputError`), none of the epoch's batches has been taken.
         """
         if self._closed:
             raise QueryError("the runtime is closed: no more input is possible")
@@ -171,6 +174,7 @@ class LocalRuntime:
             # elements of one input may be late for those of another, so there is one horizon for all
             latest, block = max(intake.latest for intake in aligned.values()), self._consistency.block
             horizon = NEVER if latest == NEVER or block == INF else latest - block
+            horizon = max(horizon, self._patience(latest))
             promised = min(intake.cti for intake in aligned.values())
             for name, intake in aligned.items():
                 released = intake.release(horizon, promised)
@@ -186,6 +190,17 @@ class LocalRuntime:
         results = self._graph.step(inputs, max(intake.tau for intake in self._intakes.values()))
         self._plan.pool.collect()
         return results
+
+    def _patience(self, latest: int) -> int:
+        """The largest sync time that has been there for as long as elements may wait by the clock."""
+        within = self._consistency.within
+        if within is not None:
+            now = self._clock()
+            if latest > (self._seen[-1][1] if self._seen else self._overdue):
+                self._seen.append((now, latest))
+            while self._seen and self._seen[0][0] <= now - within:
+                self._overdue = self._seen.popleft()[1]
+        return self._overdue
 
     # -- consistency --------------------------------------------------------------------------------------------
 

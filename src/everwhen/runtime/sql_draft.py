@@ -14,16 +14,16 @@ from typing import Final, Literal
 from everwhen.algebra.nodes import Filter, Map, Node, Source, TimeWindow, over, walk
 from everwhen.connectors.sinks.base import EpochSink
 from everwhen.errors import QueryError, SqlError
+from everwhen.language import syntax as s
+from everwhen.language.catalog import Catalog, Entry
+from everwhen.language.parse import parse
+from everwhen.language.program import AskedConsistency, ask, declare
 from everwhen.operators.base import Emit
 from everwhen.plan.sanity import require_bounded
 from everwhen.rewrite.driver import Applied, rewrite_all
 from everwhen.rewrite.prune_columns import PRUNE_COLUMNS
 from everwhen.rewrite.push_filter import PUSH_FILTER
 from everwhen.rewrite.rules import SHARING_RULES
-from everwhen.sql import syntax as s
-from everwhen.sql.catalog import Catalog, Entry
-from everwhen.sql.parse import parse
-from everwhen.sql.program import AskedConsistency, ask, declare
 
 _CHEAP: Final = (Source, Filter, Map, TimeWindow)
 _CHEAP_RULES: Final = tuple(rule for rule in SHARING_RULES if rule not in (PUSH_FILTER, PRUNE_COLUMNS))

@@ -41,6 +41,8 @@ from typing import Final
 from everwhen.algebra.nodes import Source
 from everwhen.connectors.sinks.base import EpochSink
 from everwhen.errors import QueryError, SqlError
+from everwhen.language.catalog import Catalog, Entry, Found
+from everwhen.language.program import Functions
 from everwhen.model.elements import ElementBatch
 from everwhen.model.schema import Schema
 from everwhen.operators.base import Emit, StateSize
@@ -49,8 +51,6 @@ from everwhen.runtime.catalogue import State
 from everwhen.runtime.local import OperatorMetadata, emit_named
 from everwhen.runtime.session import Session
 from everwhen.runtime.sql_draft import Draft, Outcome, Planned, Start
-from everwhen.sql.catalog import Catalog, Entry, Found
-from everwhen.sql.program import Functions
 
 __all__ = ["Outcome", "SqlQuery", "SqlSession", "StreamInfo"]
 

@@ -6,8 +6,8 @@ import pytest
 
 import everwhen as ew
 from everwhen.errors import QueryError, SqlError
+from everwhen.language.program import compile_program
 from everwhen.model.schema import Schema
-from everwhen.sql.program import compile_program
 
 BID = ew.source("Bid", {"itemID": "int64", "price": "float64", "who": "string", "ts": "timestamp[us]"})
 AUCTION = ew.source("Auction", {"itemID": "int64", "seller": "int64"})
@@ -108,10 +108,12 @@ def test_the_schema_of_an_undeclared_stream_is_asked_for() -> None:
     assert "Bod" in asked
 
 
-def test_levels_that_are_not_there_yet_are_refused() -> None:
+def test_a_text_may_ask_for_a_level() -> None:
     assert ew.sql("SELECT price FROM Bid CONSISTENCY STRONG", BID).level == "strong"
+    assert ew.sql("SELECT price FROM Bid CONSISTENCY (BLOCK 5 SECONDS, REMEMBER 1 HOUR)", BID).level == (5000, 3600000)
+    query = ew.sql("SELECT COUNT(*) AS n FROM Bid CONSISTENCY (BLOCK 5 SECONDS, REMEMBER 1 SECOND)", BID)
     with pytest.raises(QueryError):
-        ew.sql("SELECT price FROM Bid CONSISTENCY (BLOCK 5 SECONDS, REMEMBER 1 SECOND)", BID)
+        list(ew.run(query, {"Bid": []}))
 
 
 def test_streams_are_given_by_name() -> None:

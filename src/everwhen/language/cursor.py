@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Final, NoReturn, TypeVar
 
 from everwhen.errors import SqlError
-from everwhen.sql.dialect import Lexeme, lexemes
-from everwhen.sql.syntax import Expression, Ident, Query, Span
+from everwhen.language.dialect import Lexeme, lexemes
+from everwhen.language.syntax import Expression, Ident, Query, Span
 
 T = TypeVar("T")
 

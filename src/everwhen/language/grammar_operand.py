@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from everwhen.errors import QueryError, SqlError
-from everwhen.model.time import ticks
-from everwhen.sql.cursor import Cursor
-from everwhen.sql.syntax import (
+from everwhen.language.cursor import Cursor
+from everwhen.language.syntax import (
     Case,
     CastTo,
     Constant,
@@ -23,6 +22,7 @@ from everwhen.sql.syntax import (
     Span,
     TypeName,
 )
+from everwhen.model.time import ticks
 
 T = TypeVar("T")
 

@@ -30,14 +30,14 @@ from everwhen.algebra.aggregates import UserAggregate
 from everwhen.algebra.kinds import kind
 from everwhen.api import Stream
 from everwhen.errors import QueryError, SqlError
+from everwhen.language import syntax as s
+from everwhen.language.binder import Binder
+from everwhen.language.catalog import Catalog, Connector, Declaration, Entry, UserFunction
+from everwhen.language.parse import parse
+from everwhen.language.sources import named
+from everwhen.language.types import type_named
 from everwhen.model.schema import Field, Schema
 from everwhen.model.time import ticks
-from everwhen.sql import syntax as s
-from everwhen.sql.binder import Binder
-from everwhen.sql.catalog import Catalog, Connector, Declaration, Entry, UserFunction
-from everwhen.sql.parse import parse
-from everwhen.sql.sources import named
-from everwhen.sql.types import type_named
 
 Functions = Mapping[str, UserFunction | UserAggregate]
 Level = Literal["strong", "middle", "weak"]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, Literal, cast
 
-from everwhen.sql.grammar_query import Queries
-from everwhen.sql.syntax import (
+from everwhen.language.grammar_query import Queries
+from everwhen.language.syntax import (
     Ask,
     ColumnDef,
     Consistency,

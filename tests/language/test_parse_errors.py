@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from everwhen.errors import SqlError
-from everwhen.sql.parse import parse
+from everwhen.language.parse import parse
 
 # The text, with » and « around what the caret must stand under, and a piece of the message.
 REFUSED = [

@@ -14,13 +14,13 @@ import pyarrow as pa
 from query_shapes import SHAPES, TABLES
 
 from everwhen import api as ew
+from everwhen.language.catalog import Catalog, Entry
+from everwhen.language.program import program
 from everwhen.model.element import Cti, Element, Insert
 from everwhen.model.elements import batch_of
 from everwhen.model.history import History
 from everwhen.model.time import INF
 from everwhen.reference.evaluation import evaluate
-from everwhen.sql.catalog import Catalog, Entry
-from everwhen.sql.program import program
 from everwhen.testing import reorder
 
 SOURCES = (

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final, Literal, cast
 
-from everwhen.sql.cursor import MAX_DEPTH
-from everwhen.sql.grammar_operand import Operands
-from everwhen.sql.syntax import CastTo, Constant, Expression, Operator, Quantified, Span, Symbol
+from everwhen.language.cursor import MAX_DEPTH
+from everwhen.language.grammar_operand import Operands
+from everwhen.language.syntax import CastTo, Constant, Expression, Operator, Quantified, Span, Symbol
 
 _OR, _AND, _NOT, _IS, _COMPARE, _RANGE, _CONCAT, _ADD, _MULTIPLY, _SIGN = range(1, 11)
 _COMPARISONS: Final = ("=", "==", "<>", "!=", "<", "<=", ">", ">=")

@@ -18,9 +18,9 @@ from typing import Protocol
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expr import Expr, col
 from everwhen.errors import QueryError, SqlError
-from everwhen.sql import syntax as s
-from everwhen.sql.catalog import Catalog
-from everwhen.sql.scope import NameProblem, Scope
+from everwhen.language import syntax as s
+from everwhen.language.catalog import Catalog
+from everwhen.language.scope import NameProblem, Scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from everwhen.algebra.expr import Literal as Constant
 from everwhen.algebra.kinds import common
 from everwhen.algebra.properties import properties
 from everwhen.errors import QueryError
-from everwhen.sql import syntax as s
-from everwhen.sql.context import Aggregated, Bound, Correlation, Key, Rows, Wanted
+from everwhen.language import syntax as s
+from everwhen.language.context import Aggregated, Bound, Correlation, Key, Rows, Wanted
 
 T = TypeVar("T")
 Symbol = Literal["=", "<>", "<", "<=", ">", ">="]

@@ -15,13 +15,13 @@ from everwhen.algebra.expr import Column, Expr, Literal, col, conjunction
 from everwhen.algebra.kinds import kind
 from everwhen.api import GroupBy, Stream
 from everwhen.errors import QueryError
-from everwhen.sql import syntax as s
-from everwhen.sql.aggregates import AggregateUse, aggregate_use, is_aggregate
-from everwhen.sql.context import Aggregated, Binding, Bound, Correlation, Groups, Key, OutColumn, Rows
-from everwhen.sql.expressions import condition, conjuncts, functions, value
-from everwhen.sql.scope import NameProblem
-from everwhen.sql.sources import from_clause
-from everwhen.sql.subqueries import inside
+from everwhen.language import syntax as s
+from everwhen.language.aggregates import AggregateUse, aggregate_use, is_aggregate
+from everwhen.language.context import Aggregated, Binding, Bound, Correlation, Groups, Key, OutColumn, Rows
+from everwhen.language.expressions import condition, conjuncts, functions, value
+from everwhen.language.scope import NameProblem
+from everwhen.language.sources import from_clause
+from everwhen.language.subqueries import inside
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Final, Literal, cast
 
-from everwhen.sql.cursor import MAX_DEPTH
-from everwhen.sql.grammar_source import Sources
-from everwhen.sql.syntax import (
+from everwhen.language.cursor import MAX_DEPTH
+from everwhen.language.grammar_source import Sources
+from everwhen.language.syntax import (
     Common,
     Cql,
     Expression,

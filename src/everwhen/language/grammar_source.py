@@ -13,10 +13,9 @@ from abc import abstractmethod
 from typing import Final, cast, get_args
 
 from everwhen.errors import QueryError
-from everwhen.model.time import ticks, unit_nanoseconds
-from everwhen.sql.cursor import MAX_DEPTH
-from everwhen.sql.grammar_call import Calls
-from everwhen.sql.syntax import (
+from everwhen.language.cursor import MAX_DEPTH
+from everwhen.language.grammar_call import Calls
+from everwhen.language.syntax import (
     Conversion,
     Converted,
     Derived,
@@ -35,6 +34,7 @@ from everwhen.sql.syntax import (
     Span,
     StreamRef,
 )
+from everwhen.model.time import ticks, unit_nanoseconds
 
 _CONVERSIONS: Final = tuple(kind.upper() for kind in get_args(Conversion))
 _MODIFIERS: Final = ("WINDOW", "GRANULARITY", "LIFETIME")

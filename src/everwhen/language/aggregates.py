@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from everwhen.algebra.aggregates import UserAggregate
 from everwhen.algebra.expr import Expr, Literal, lit, when
-from everwhen.sql import syntax as s
-from everwhen.sql.context import Binding, Rows
+from everwhen.language import syntax as s
+from everwhen.language.context import Binding, Rows
 
 AGGREGATES: Final = {
     "count": "count",

@@ -14,12 +14,12 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.expr import Expr, col
 from everwhen.algebra.kinds import common
 from everwhen.errors import QueryError, SqlError
-from everwhen.sql import expressions, select
-from everwhen.sql import syntax as s
-from everwhen.sql.catalog import Catalog, Entry
-from everwhen.sql.context import Aggregated, Bound, Correlation, Rows
-from everwhen.sql.scope import same
-from everwhen.sql.sources import named
+from everwhen.language import expressions, select
+from everwhen.language import syntax as s
+from everwhen.language.catalog import Catalog, Entry
+from everwhen.language.context import Aggregated, Bound, Correlation, Rows
+from everwhen.language.scope import same
+from everwhen.language.sources import named
 
 
 class Binder:

@@ -10,8 +10,8 @@ import pytest
 from shown import shown
 
 from everwhen.algebra.functions import FUNCTIONS, OPERATORS
-from everwhen.sql import syntax as s
-from everwhen.sql.parse import parse
+from everwhen.language import syntax as s
+from everwhen.language.parse import parse
 
 
 def expression(text: str) -> s.Expression:

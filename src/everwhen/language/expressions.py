@@ -20,12 +20,12 @@ from everwhen.algebra.expr import FUNCTIONS, Call, Expr, Literal, Udf, col, func
 from everwhen.algebra.functions import OPERATORS
 from everwhen.algebra.kinds import kind
 from everwhen.errors import EvaluationError, QueryError, SqlError
+from everwhen.language import subqueries
+from everwhen.language import syntax as s
+from everwhen.language.aggregates import AGGREGATES, is_aggregate
+from everwhen.language.context import Rows
+from everwhen.language.types import type_named
 from everwhen.model.time import ticks
-from everwhen.sql import subqueries
-from everwhen.sql import syntax as s
-from everwhen.sql.aggregates import AGGREGATES, is_aggregate
-from everwhen.sql.context import Rows
-from everwhen.sql.types import type_named
 
 _ALIASES: Final = {
     "ceiling": "ceil",

@@ -10,13 +10,13 @@ from __future__ import annotations
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expr import Expr, col, conjunction, function
 from everwhen.errors import QueryError, SqlError
+from everwhen.language import expressions
+from everwhen.language import syntax as s
+from everwhen.language.context import Binding, Bound, Rows
+from everwhen.language.joins import join
+from everwhen.language.scope import NameProblem, Scope, ScopeColumn, Table, same
+from everwhen.language.subqueries import inside
 from everwhen.model.time import INF, ticks
-from everwhen.sql import expressions
-from everwhen.sql import syntax as s
-from everwhen.sql.context import Binding, Bound, Rows
-from everwhen.sql.joins import join
-from everwhen.sql.scope import NameProblem, Scope, ScopeColumn, Table, same
-from everwhen.sql.subqueries import inside
 
 
 def from_clause(items: tuple[s.FromItem, ...], binding: Binding) -> Rows:

@@ -10,8 +10,8 @@ from query_shapes import SHAPES
 
 from everwhen.connectors.nexmark.texts import DECLARATIONS, TEXTS
 from everwhen.errors import SqlError
+from everwhen.language.program import program
 from everwhen.rewrite.driver import rewrite
-from everwhen.sql.program import program
 
 SEEDS = [ours(name) for name in SHAPES] + [DECLARATIONS + text for text in TEXTS.values()]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from shown import shown
 
-from everwhen.sql.parse import parse
+from everwhen.language.parse import parse
 
 SOURCES = [
     ("Bid", "Bid"),

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from everwhen.sql.grammar_expression import Expressions
-from everwhen.sql.syntax import Case, CastTo, Constant, Expression, Function, Operator, TypeName
+from everwhen.language.grammar_expression import Expressions
+from everwhen.language.syntax import Case, CastTo, Constant, Expression, Function, Operator, TypeName
 
 _SPELLINGS: Final = {
     "ceiling": "ceil",
