@@ -24,7 +24,7 @@ from everwhen.operators.base import Emit
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.narrow import narrow
 from everwhen.plan.stages import StagePlan, Trait, cut
-from everwhen.runtime.consistency import MIDDLE, Consistency
+from everwhen.runtime.consistency import Consistency
 from everwhen.runtime.local import emit_named
 from everwhen.runtime.run import chosen
 from everwhen.runtime.spark.epoch import EpochRunner
@@ -47,7 +47,7 @@ def start(
     checkpoint: str | os.PathLike[str],
     sources: Mapping[str, SparkSource] | None = None,
     trigger: str | None = None,
-    consistency: Consistency = MIDDLE,
+    consistency: Consistency | None = None,
     emit: str | Emit | None = None,
     buckets: int | None = None,
     name: str | None = None,
@@ -60,7 +60,8 @@ def start(
     one per query where there are several.  `checkpoint` is a directory, which belongs to this query for ever: started
     again with it, the query goes on where it was.  `trigger`: None (as fast as it can), "5 seconds" (one epoch
     each), or "available" (what is there now, then stop).  `buckets`: how many tasks share a stage's state, fixed when
-    the query is first started (default: the cores of the cluster).
+    the query is first started (default: the cores of the cluster).  Without `consistency` it is what the query's own
+    text asks for, else MIDDLE.
     """
     queries = named(query)
     if not inputs:
@@ -74,7 +75,7 @@ def start(
     sinks = _sinks(sink, queries)
     resolved = resolved_sources(queries, inputs, sources or {})
     plan = staged(queries, resolved)
-    policy = emission(consistency, emit)
+    policy = emission(_level(query, consistency), emit)
     session = next(iter(inputs.values())).sparkSession
     width = buckets if buckets is not None else session.sparkContext.defaultParallelism
     if width < 1:
@@ -157,6 +158,15 @@ def is_native(expr: Expr, schema: Schema) -> bool:
     from pyspark.sql import functions as F
 
     return translate(expr, schema, {name: F.col(name) for name in schema.names}) is not None
+
+
+def _level(query: Query | Mapping[str, Query], asked: Consistency | None) -> Consistency:
+    """One level for all queries of a job."""
+    levels = {chosen(each, asked) for each in (query.values() if isinstance(query, Mapping) else (query,))}
+    if len(levels) > 1:
+        names = ", ".join(sorted(level.name for level in levels))
+        raise QueryError(f"start: the queries of one job have one consistency, and these ask for {names}")
+    return levels.pop()
 
 
 def emission(consistency: Consistency, emit: str | Emit | None) -> Emit:
