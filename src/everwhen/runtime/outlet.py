@@ -3,7 +3,8 @@
 A filter looks at rows alone, and an adjust carries the row of the event that it moves.  So filtering the *elements* of
 an answer is the same as filtering the answer, and queries that differ in their last filters can share everything up to
 the chain: its memory, its work, and the decoding of rows.  The same holds for a projection that keeps all columns under
-whatever names (one that drops some may merge rows, whose changes would then have to be netted).
+whatever names, and for any projection where events are the source's own, which are never merged.  (Elsewhere one that
+drops columns may merge rows, whose changes would then have to be netted.)
 
 A `Subscription` is such a tail, together with the instant from which on the query's answer is right: an outlet's
 elements restricted to [since, ∞).  An event that began earlier is known to the subscriber under the start `since`.
@@ -36,7 +37,7 @@ Step = n.Filter | n.Map
 def peeled(node: n.Node) -> tuple[n.Node, tuple[Step, ...]]:
     """A plan without the filters and projections at its end that may follow the chain, and these, first one first."""
     steps: list[Step] = []
-    while isinstance(node, n.Filter) or (isinstance(node, n.Map) and _keeps_all(node)):
+    while isinstance(node, n.Filter) or (isinstance(node, n.Map) and (node.keeps_events or _keeps_all(node))):
         steps.append(node)
         node = node.input
     return node, tuple(reversed(steps))
