@@ -368,7 +368,10 @@ def test_a_run_that_is_stopped_leaves_the_output_as_it_was(desk: Desk, asked: si
     out.write_text("old")
     query = desk.sql(f"CREATE STREAM Bid (item BIGINT, price DOUBLE); {BEST}")
     with subprocess.Popen(
-        program(query, "--in", f"Bid={pipe}", "--out", out), stderr=subprocess.PIPE, env=ENVIRONMENT
+        program(query, "--in", f"Bid={pipe}", "--out", out),
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
     ) as process:
         with open(pipe, "w") as writer:  # opens when the program reads
             writer.write('{"vs":1,"row":{"item":7,"price":2.5}}\n')

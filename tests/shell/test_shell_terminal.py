@@ -24,6 +24,12 @@ LIMIT = 60.0
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x07\r]")
 
 
+def _at_the_terminal() -> None:
+    """In the new process: the terminal is its own, and Ctrl-C reaches it, also where the tests run in the background."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A shell in a pseudo-terminal of 100 columns by 30 lines."""
 
@@ -37,7 +43,7 @@ class Terminal:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "everwhen.cli", "shell", *arguments],
             stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True, close_fds=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_at_the_terminal,
         )  # fmt: skip
         os.close(slave)
         self.master, self.seen = master, ""

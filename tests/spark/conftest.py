@@ -1,7 +1,7 @@
-"""One small Spark session for all tests of this directory, in one worker of pytest-xdist.
+"""A small Spark session for the tests of this directory, in each of two workers of pytest-xdist.
 
-Starting Spark costs seconds and half a gigabyte, so the tests share a session and, with `--dist loadgroup`, a process.
-So do those that kill drivers of their own, which would be slow beside them; the rest may run anywhere.
+Starting Spark costs seconds and half a gigabyte, so the tests share a session and, with `--dist loadgroup`, a process:
+half of them in one, half in another.  Tests that need no session may run anywhere.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from everwhen.runtime.spark.session import session
 
 HERE = Path(__file__).parent
+SECOND_HALF = ("test_bad_input.py", "test_batch_parity.py", "test_expressions.py", "test_spark_files.py")
 
 # Warnings are errors here.  These come out of PySpark itself, whatever the caller does.
 PYSPARK_WARNINGS = (
@@ -41,7 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         shares = "spark" in getattr(item, "fixturenames", ()) or item.path.name == "test_exactly_once.py"
         if HERE in item.path.parents and shares:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            half = "spark, too" if item.path.name in SECOND_HALF else "spark"
+            item.add_marker(pytest.mark.xdist_group(half))
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@
     ...     CREATE STREAM Best AS SELECT itemID, MAX(price) AS price FROM Bid WINDOW(RANGE 10 MINUTES) GROUP BY itemID;
     ...     SELECT itemID FROM Best WHERE price > 100''')
     >>> print(found.query)
-    Map itemID
+    Select itemID
     └─ Filter price > 100
        └─ Aggregate by itemID: price = max(price)
           └─ Window range 600000
