@@ -25,7 +25,7 @@ _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x07\r]")
 
 
 def _at_the_terminal() -> None:
-    """In the new process: the terminal is its own, and Ctrl-C reaches it, also where the tests run in the background."""
+    """In the new process: the terminal is its own, and Ctrl-C reaches it, even if the tests run in the background."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

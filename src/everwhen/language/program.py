@@ -9,7 +9,7 @@
     └─ Filter price > 100
        └─ Aggregate by itemID: price = max(price)
           └─ Window range 600000
-             └─ Source Bid (itemID int64, price double)
+             └─ Source Bid (itemID int64, price double), one tick each
     >>> list(found.sources)
     ['Bid']
 
