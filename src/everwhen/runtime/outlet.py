@@ -182,6 +182,8 @@ class Subscription:
         if not said.data:
             return self._silence(said)
         batch = said.batch
+        if steps is None and len(self._steps) == 1 and not self._renames and not self.restricts(said):
+            return self._filtered(said, self._steps[0])
         times = [batch.op[: said.data], batch.vs[: said.data], batch.ve[: said.data], batch.vnew[: said.data]]
         columns = batch.columns
         if said.data < len(batch):
@@ -211,6 +213,22 @@ class Subscription:
             times = [np.append(a, b) for a, b in zip(times, (end.op, end.vs, end.ve, end.vnew), strict=True)]
             columns = tuple(pa.concat_arrays([column, pa.nulls(1, column.type)]) for column in columns)
         return ElementBatch(self._schema, times[0], times[1], times[2], times[3], columns)
+
+    def _filtered(self, said: Said, step: Step) -> ElementBatch:
+        """The same for a single condition, the usual case: all that stays is copied once, the CTI with it."""
+        assert isinstance(step, n.Filter)
+        batch, data = said.batch, said.data
+        columns = {name: column.slice(0, data) for name, column in zip(step.schema.names, batch.columns, strict=True)}
+        picked = _met(step, columns, data)
+        self.rows_out += len(picked)
+        if len(picked) == data:
+            return batch
+        if not len(picked):
+            return self._silence(said)
+        if data < len(batch):
+            picked = np.append(picked, data)
+        times, taken = _taken([batch.op, batch.vs, batch.ve, batch.vnew], batch.columns, picked)
+        return ElementBatch(self._schema, times[0], times[1], times[2], times[3], taken)
 
     def _silence(self, said: Said) -> ElementBatch:
         if not self._renames:
