@@ -44,6 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents and shares:
             half = "spark, too" if item.path.name in SECOND_HALF else "spark"
             item.add_marker(pytest.mark.xdist_group(half))
+    # The longest first, so that no worker is left alone with them in the end.
+    items.sort(key=lambda item: HERE not in item.path.parents)
 
 
 @pytest.fixture(scope="session")
