@@ -27,7 +27,8 @@ from measure import report
 from works import EVENTS, NEXMARK, Inputs, Work, run, sliding, streams
 
 CLOSING_EVENTS = 200_000
-# Auctions with hundreds of bids each, a fifth of them wrong at first: what is grouped early need not be joined.
+# Auctions with hundreds of bids each, a fifth of them wrong at first: what is grouped early need not be joined.  Chosen
+# for that, after milder streams had shown less: see docs/performance.md.
 LIVELY = replace(NEXMARK, bids=2_000, hot_items=0.9, corrections=0.2)
 
 
