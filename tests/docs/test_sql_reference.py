@@ -22,7 +22,7 @@ from doc_examples import ROOT, blocks
 from everwhen import reference
 from everwhen.algebra.functions import FUNCTIONS, OPERATORS
 from everwhen.errors import QueryError
-from everwhen.language import expressions, grammar_call, syntax
+from everwhen.language import grammar_call, syntax
 from everwhen.language.aggregates import AGGREGATES
 from everwhen.language.parse import parse
 from everwhen.language.types import TYPES
@@ -190,7 +190,7 @@ def test_every_scalar_function_is_there() -> None:
     assert named - called == set()
 
 
-@pytest.mark.parametrize("spellings", [expressions._ALIASES, grammar_call._SPELLINGS], ids=["binder", "grammar"])
+@pytest.mark.parametrize("spellings", [grammar_call._SPELLINGS], ids=["grammar"])
 def test_every_other_spelling_is_there(spellings: dict[str, str]) -> None:
     text = REFERENCE.read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| `")]

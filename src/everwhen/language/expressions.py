@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from everwhen.algebra.aggregates import UserAggregate
-from everwhen.algebra.expr import FUNCTIONS, Call, Expr, Literal, Udf, col, function, lit, when
+from everwhen.algebra.expr import FUNCTIONS, Call, Expr, Literal, Udf, col, function, lit
 from everwhen.algebra.functions import OPERATORS
 from everwhen.algebra.kinds import kind
 from everwhen.errors import EvaluationError, QueryError, SqlError
@@ -27,27 +27,6 @@ from everwhen.language.context import Rows
 from everwhen.language.types import type_named
 from everwhen.model.time import ticks
 
-_ALIASES: Final = {
-    "ceiling": "ceil",
-    "pow": "power",
-    "len": "length",
-    "char_length": "length",
-    "character_length": "length",
-    "substring": "substr",
-    "strpos": "position",
-    "instr": "position",
-    "ifnull": "coalesce",
-    "nvl": "coalesce",
-    "lcase": "lower",
-    "ucase": "upper",
-    "truncate": "trunc",
-    "dayofweek": "day_of_week",
-    "dayofyear": "day_of_year",
-    "regexp_like": "regexp_matches",
-    "startswith": "starts_with",
-    "endswith": "ends_with",
-    "log": "ln",
-}
 _CLOCKS: Final = ("now", "current_timestamp", "current_date", "current_time", "getdate", "sysdate", "localtimestamp")
 _COMPARISONS: Final = ("=", "<>", "<", "<=", ">", ">=")
 _OPERATOR_NAMES: Final = {entry.name for entry in OPERATORS}
@@ -274,17 +253,10 @@ def _function(e: s.Function, rows: Rows) -> Expr:
         if not args:
             raise error(f"{e.name} needs at least one argument", e.span)
         return Udf(user.function, tuple(args), user.result)
-    if e.name == "if":
-        if len(args) != 3:
-            raise error("IF takes a condition and two values: IF(price > 5, 'dear', 'cheap')", e.span)
-        return when(args[0]).then(args[1]).otherwise(args[2])
-    if e.name == "mod" and len(args) == 2:
-        return Call("%", tuple(args))
-    name = _ALIASES.get(e.name, e.name)
-    if name not in FUNCTIONS or name in _OPERATOR_NAMES:
+    if e.name not in FUNCTIONS or e.name in _OPERATOR_NAMES:
         raise error(unknown_function(e.name, rows), e.span)
     try:
-        return function(name, *args)
+        return function(e.name, *args)
     except QueryError as problem:
         raise error(str(problem), e.span) from None
 
@@ -293,7 +265,7 @@ def unknown_function(name: str, rows: Rows) -> str:
     """What to say of a function that is not there."""
     if name in _CLOCKS:
         return f"there is no {name.upper()}: a query has no clock, its times are those of the data"
-    names = {*FUNCTIONS, *_ALIASES, *AGGREGATES, *rows.binding.catalog.functions} - _OPERATOR_NAMES
+    names = {*FUNCTIONS, *AGGREGATES, *rows.binding.catalog.functions} - _OPERATOR_NAMES
     near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.6)
     hint = f"did you mean {near[0].upper()}?" if near else "the language reference lists what there is"
     return f"unknown function {name.upper()}; {hint}"

@@ -26,9 +26,11 @@ _SPELLINGS: Final = {
     "len": "length",
     "nvl": "coalesce",
     "pow": "power",
+    "regexp_like": "regexp_matches",
     "startswith": "starts_with",
     "strpos": "position",
     "substring": "substr",
+    "truncate": "trunc",
     "ucase": "upper",
     "weekofyear": "week",
 }
