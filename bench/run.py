@@ -5,7 +5,7 @@
 Each measurement is a process of its own, so that its peak memory is its own; short ones are the better of two runs.
 A peer that is not there is installed into a virtualenv under .cache/peers; one that can't be had is named and left out.
 Pathway takes more than a gigabyte, so it is installed only when asked for (`make bench ARGS=--pathway`).  Results go to
-bench/out/latest.json.
+bench/out/latest.json, pictures to bench/out.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from consistency_report import told
 from measure import MARK
 
 BENCH = Path(__file__).resolve().parent
@@ -31,8 +32,15 @@ PEERS = ROOT / ".cache" / "peers"
 OUT = BENCH / "out" / "latest.json"
 TIMEOUT = 120  # seconds for one measurement
 SPARK_TIMEOUT = 900
+LONG_WORKS = ("triangle", "complexity", "consistency")  # many runs in one process
 OWN_HOME = {"bytewax": "bytewax==0.21.1", "pathway": "pathway==0.33.0"}
-SQL_WORKS = ("closing_price", "shared_queries")
+OWN_PROGRAM = {
+    "closing_price": ("sql_works.py", "closing_price"),
+    "shared_queries": ("sql_works.py", "shared_queries"),
+    "triangle": ("triangle.py",),
+    "complexity": ("complexity.py",),
+    "consistency": ("consistency_cost.py",),
+}
 DIFFERENT = "DIFFERENT ANSWER"
 
 Row = dict[str, Any]
@@ -77,6 +85,18 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
         Measurement("everwhen-local", (case,)) for case in ("no keys", "keys", "few bids, no keys", "few bids, keys")
     ),
     "shared_queries": tuple(Measurement("everwhen-local", (number,)) for number in ("1", "10", "100")),
+    "triangle": tuple(Measurement("everwhen-local", (name,)) for name in ("machines", "web", "stocks")),
+    "complexity": tuple(
+        Measurement("everwhen-local", case)
+        for case in (
+            *(("n", name) for name in ("total", "total, no promises", "per key", "per key, no promises", "join")),
+            *(("disorder", name) for name in ("total", "per key", "join")),
+        )
+    ),
+    "consistency": tuple(
+        Measurement("everwhen-local", (name,))
+        for name in ("tumbling_sum", "tumbling_sum, insert only", "sliding_sum", "live_sum", "interval_join")
+    ),
     "spark_sums": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
     "spark_join": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
     "spark_state": (Measurement("everwhen-spark"),),
@@ -113,8 +133,9 @@ def peer_python(peer: str) -> str:
 
 def command(work: str, measurement: Measurement) -> list[str]:
     match measurement.system:
-        case "everwhen-local" if work in SQL_WORKS:
-            return [sys.executable, str(BENCH / "sql_works.py"), work, *measurement.arguments]
+        case "everwhen-local" if work in OWN_PROGRAM:
+            program, *words = OWN_PROGRAM[work]
+            return [sys.executable, str(BENCH / program), *words, *measurement.arguments]
         case "everwhen-local":
             return [sys.executable, str(BENCH / "works.py"), work, *measurement.arguments]
         case "everwhen-spark" | "spark-native":
@@ -126,7 +147,7 @@ def command(work: str, measurement: Measurement) -> list[str]:
 
 def measure(work: str, measurement: Measurement) -> list[Row]:
     """Run one measurement and read what it reports."""
-    limit = SPARK_TIMEOUT if work.startswith("spark") else TIMEOUT
+    limit = SPARK_TIMEOUT if work.startswith("spark") or work in LONG_WORKS else TIMEOUT
     done = subprocess.run(command(work, measurement), capture_output=True, text=True, timeout=limit, cwd=ROOT)
     if done.returncode:
         words = done.stderr.strip().splitlines()
@@ -245,6 +266,8 @@ def main(works: list[str], pathway: bool) -> int:
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     show(rows)
+    for each in told(rows, OUT.parent):
+        console.print(each) if isinstance(each, Table) else say(each)
     for system, why in absent.items():
         say(f"left out: {system} ({why})")
     say(f"{len(rows)} measurements in {time.perf_counter() - began:,.0f} s -> {OUT.relative_to(ROOT)}")

@@ -31,6 +31,7 @@ from everwhen.algebra.aggregates import (
     variance_pop,
 )
 from everwhen.algebra.expr import col, function, lit, udf, when
+from everwhen.algebra.punctuation_schemes import bounds, clustered_by, complete, sorted_by, unique
 from everwhen.api import Stream, source
 from everwhen.errors import EverwhenError, InputError, QueryError
 from everwhen.model.element import Adjust, Cti, Insert
@@ -64,7 +65,10 @@ __all__ = [
     "UserAggregate",
     "aggregate",
     "avg",
+    "bounds",
+    "clustered_by",
     "col",
+    "complete",
     "consistency",
     "count",
     "count_distinct",
@@ -78,6 +82,7 @@ __all__ = [
     "quantile",
     "run",
     "run_batches",
+    "sorted_by",
     "source",
     "spark",
     "sql",
@@ -88,6 +93,7 @@ __all__ = [
     "ticks",
     "top_k",
     "udf",
+    "unique",
     "variance",
     "variance_pop",
     "when",

@@ -16,7 +16,7 @@ Nothing runs here.  Text names columns; conditions and computed columns are expr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Literal, get_args
 
@@ -26,6 +26,7 @@ from everwhen.algebra import nodes
 from everwhen.algebra.aggregates import AggregateCall, Aggregation
 from everwhen.algebra.explain import explain
 from everwhen.algebra.expr import Column, Expr, col, to_expr, type_of
+from everwhen.algebra.punctuation_schemes import Scheme
 from everwhen.errors import QueryError
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, ticks
@@ -75,6 +76,9 @@ class Stream:
 
     node: nodes.Node
     level: Literal["strong", "middle", "weak"] | tuple[int | None, int | None] | None = None
+
+    def __post_init__(self) -> None:
+        nodes.require_sort_on_top(self.node)
 
     @property
     def schema(self) -> Schema:
@@ -280,6 +284,32 @@ class Stream:
     def deletes(self) -> Stream:
         """CEDR: every event from its end on, for ever."""
         return Stream(nodes.Deletes(self.node))
+
+    # -- punctuation and order -------------------------------------------------------------------------------------
+
+    def punctuate(self, *schemes: Scheme) -> Stream:
+        """The same stream with the promises that follow from schemes: `punctuate(ew.sorted_by("hour"))` (Tucker, 6.2).
+
+        On a source every element is checked as it comes in, and the error names its file and line; elsewhere rows are
+        checked against what earlier epochs have promised.
+        """
+        for scheme in schemes:
+            if not isinstance(scheme, Scheme):
+                raise QueryError(f"punctuate() takes schemes such as ew.sorted_by('hour'), not {scheme!r}")
+        if isinstance(self.node, nodes.Source) and schemes:
+            return Stream(replace(self.node, schemes=(*self.node.schemes, *schemes)))
+        return Stream(nodes.Punctuate(self.node, schemes))
+
+    def sort(self, *columns: str, descending: str | Sequence[str] = ()) -> Stream:
+        """The answer's rows in the order of these columns, nulls last; `descending` names those that fall.
+
+        It stands last, and needs consistency STRONG: rows are said when nothing can come before them any more.
+        """
+        falling = _names(descending)
+        for column in falling:
+            if column not in columns:
+                raise QueryError(f"descending={column!r} is none of the columns to sort by: {', '.join(columns)}")
+        return Stream(nodes.Sort(self.node, tuple((column, column in falling) for column in columns)))
 
 
 @dataclass(frozen=True, eq=False)

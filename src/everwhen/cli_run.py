@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from everwhen.cli_command import DONE, TERMINATED, Command, count_option, warn
 from everwhen.cli_progress import watched
 from everwhen.cli_query import Compiled, compiled, declare_query
-from everwhen.runtime.consistency import LEVELS, MIDDLE, Consistency, consistency, length_of
-from everwhen.runtime.local import emit_named
+from everwhen.runtime.consistency import LEVELS, MIDDLE, Consistency, consistency, emit_named, length_of
 
 if TYPE_CHECKING:
     from everwhen.language.program import AskedConsistency

@@ -13,13 +13,13 @@ from everwhen.language.parse import parse
 # The text, with » and « around what the caret must stand under, and a piece of the message.
 REFUSED = [
     # clauses that a continuous query does not have
-    ("SELECT a FROM t »ORDER« BY a", "only at a sink"),
-    ("SELECT a FROM t WHERE b »ORDER« BY a", "ORDER BY"),
+    ("SELECT a FROM (SELECT a FROM t »ORDER« BY a) x", "only at a sink"),
+    ("SELECT a FROM t WHERE b IN (SELECT a FROM t »ORDER« BY a)", "ORDER BY"),
     ("SELECT a FROM t »LIMIT« 5", "ROWS window"),
     ("SELECT a FROM t GROUP BY a »OFFSET« 5", "OFFSET"),
     ("SELECT a FROM t »FETCH« FIRST 5 ROWS ONLY", "FETCH"),
     ("SELECT a FROM (SELECT b FROM t »LIMIT« 1) P", "LIMIT"),
-    ("SELECT a FROM t UNION SELECT a FROM u »ORDER« BY 1", "ORDER BY"),
+    ("SELECT a FROM t UNION SELECT a FROM u ORDER BY »1«", "ORDER BY"),
     ("SELECT »TOP« 5 a FROM t", "TOP"),
     ("SELECT a FROM t »QUALIFY« a = 1", "QUALIFY"),
     ("SELECT a FROM t B »WINDOW« w AS (PARTITION BY a)", "named windows"),

@@ -22,6 +22,7 @@ from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.reference import LogicalStream, evaluate
 from everwhen.reference.order import canonical
+from everwhen.runtime.graph import StepCheck
 from everwhen.runtime.local import LocalRuntime
 from everwhen.testing import assert_valid, reorder
 
@@ -258,12 +259,13 @@ class Trial:
     query: ew.Stream
     emit: str
     histories: Mapping[str, History]
+    check: StepCheck | None = None
     runtime: LocalRuntime = field(init=False)
     said: Said = field(init=False)
     oracle: LogicalStream = field(init=False)
 
     def __post_init__(self) -> None:
-        self.runtime = LocalRuntime(self.query, emit=self.emit)
+        self.runtime = LocalRuntime(self.query, emit=self.emit, check=self.check)
         self.said = Said(self.query.schema)
         self.oracle = evaluate(self.query.node, {name: self.histories[name] for name in self.runtime.inputs})
 
@@ -295,7 +297,7 @@ class Trial:
     def restart(self, through: Callable[[Any], Any] = lambda state: state) -> None:
         """Go on in a new runtime from a snapshot of this one."""
         state = through(self.runtime.snapshot())
-        self.runtime = LocalRuntime(self.query, emit=self.emit)
+        self.runtime = LocalRuntime(self.query, emit=self.emit, check=self.check)
         self.runtime.restore(state)
 
     def collect(self) -> None:

@@ -246,17 +246,16 @@ JOINS: Mapping[str, Mapping[str, Build]] = {
     },
     "group_by_pushdown": {
         "one partner": lambda: (
-            joined(a(), keyed("U").range(4)).group_by("k", "v_right").agg(m=ew.max("v"), t=ew.sum("v"), n=ew.count())
-            .node
+            joined(a(), keyed("U")).group_by("k", "v_right").agg(m=ew.max("v"), o=ew.min("v")).node
+        ),
+        "rows that end": lambda: (
+            joined(a().lifetime(length=4), keyed("U")).group_by("k").agg(m=ew.max("v"), n=ew.count()).node
         ),
         "through projections": lambda: (
             joined(a(), keyed("U")).select(key=col("k_right"), x=col("v"), y=col("v_right")).group_by("key", "y")
-            .agg(y2=ew.avg("x"), k=ew.median("x")).node
+            .agg(y2=ew.max("x"), k=ew.min("x")).node
         ),
         "the other side": lambda: joined(keyed("U"), a()).group_by("k", "v").agg(n=ew.min("v_right")).node,
-        "more groups": lambda: (
-            joined(a(), keyed("U"), where=col("v") < col("v_right")).group_by("k", "v").agg(n=ew.count()).node
-        ),
         "two joins": lambda: (
             joined(joined(a().range(3), keyed("U")).select("k", "v"), keyed("W").range(3)).group_by("k", "v_right")
             .agg(best=ew.max("v")).node
@@ -264,8 +263,21 @@ JOINS: Mapping[str, Mapping[str, Build]] = {
         "by a column equal to the key": lambda: Stream(
             n.Join(joined(a().range(3), keyed("U")).node, keyed("W").node, ("k_right",), ("k",))
         ).group_by("k", "v_right_right").agg(n=ew.max("v")).node,
-        "null-safe": lambda: joined(a(), keyed("U"), null_safe=True).group_by("k").agg(n=ew.count("v")).node,
-        "a semi-join": lambda: joined(a(), keyed("U"), "semi").group_by("k").agg(n=ew.count()).node,
+        "null-safe": lambda: joined(a(), keyed("U"), null_safe=True).group_by("k").agg(n=ew.max("v")).node,
+        "a semi-join": lambda: joined(a(), keyed("U"), "semi").group_by("k").agg(n=ew.min("v")).node,
+        "none of it: partners that live on": lambda: (
+            joined(a(), keyed("U").range(4)).group_by("k", "v_right").agg(m=ew.max("v")).node
+        ),
+        "none of it: rows that may never end": lambda: joined(a(), keyed("U")).group_by("k").agg(n=ew.count()).node,
+        "none of it: a sum that may not fit": lambda: (
+            joined(a().lifetime(length=4), keyed("U")).group_by("k").agg(t=ew.sum("v")).node
+        ),
+        "none of it: a sum that depends on the order": lambda: (
+            joined(c().lifetime(length=4), keyed("U")).group_by("k").agg(t=ew.sum("w")).node
+        ),
+        "none of it: several groups at an instant": lambda: (
+            joined(a(), keyed("U")).group_by("k", "v").agg(n=ew.max("v")).node
+        ),
         "none of it: a semi-join, no key": lambda: joined(a(), b(), "semi").group_by("k").agg(n=ew.count()).node,
         "none of it: no key": lambda: joined(a(), b()).group_by("k", "v_right").agg(m=ew.max("v")).node,
         "none of it: groups without the key": lambda: (

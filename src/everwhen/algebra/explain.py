@@ -13,6 +13,7 @@ from typing import Final
 
 from everwhen.algebra import nodes
 from everwhen.algebra.nodes import Node, walk
+from everwhen.algebra.punctuation_schemes import described
 from everwhen.model.time import INF, show
 
 WIDTH: Final = 120
@@ -136,6 +137,10 @@ def describe(node: Node) -> str:
             return _describe_lifetime(node)
         case nodes.Deletes():
             return "Deletes"
+        case nodes.Punctuate(_, schemes):
+            return f"Punctuate {', '.join(map(str, schemes))}"
+        case nodes.Sort(_, by):
+            return f"Sort by {', '.join(name + ' descending' * down for name, down in by)}"
         case _:
             return type(node).__name__
 
@@ -147,6 +152,7 @@ def _describe_source(node: nodes.Source) -> str:
         "one tick each" if node.chronons else "",
         "in order" if node.ordered else "",
         *(f"key ({', '.join(key)})" for key in node.keys),
+        described(node.schemes) if node.schemes else "",
     ]
     return ", ".join([f"{noun} {node.name} {node.columns}", *filter(None, declared)])
 

@@ -8,7 +8,7 @@ hold to one constant says nothing, and of columns that they make equal any one w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
@@ -121,3 +121,15 @@ def reduced(keys: Keys, equal: Equalities) -> Keys:
 def beside(first: Keys, second: Keys, joined: Key, names: Mapping[str, str]) -> Keys:
     """Keys of pairs: one of the first side's, and of the second side's what the join does not fix."""
     return frozenset(a | {names[column] for column in b - joined} for a in first for b in second)
+
+
+def met_once(keys: Keys, once: Keys, on: Sequence[str], partner_on: Sequence[str]) -> Keys:
+    """Keys over all of time of rows that are left where an instant meets them.
+
+    `keys` are the rows' keys per instant, `once` the instants' keys over all of time.  Rows that agree on the columns
+    of such a key have met the same instant, if the join compares all of them; so they are alive together, and agree on
+    all the columns that are joined.
+    """
+    names = dict(zip(partner_on, on, strict=True))
+    whole = frozenset(key for key in once if key <= names.keys())
+    return frozenset(a | (b - set(on)) for a in renamed_one(whole, names) for b in keys)

@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.expr import Expr
+from everwhen.algebra.kinds import is_orderable
+from everwhen.algebra.punctuation_schemes import Scheme, bound
 from everwhen.errors import QueryError
 from everwhen.model.schema import Field, Schema
 from everwhen.model.time import INF
@@ -51,6 +53,7 @@ class Source(Node):
     lifetime is one tick; an adjust can only remove).  Trusted, not checked: `ordered` (no element is late) and `keys`.
     A key of a stream or a constant relation says that no two events of the whole history agree on its columns, nulls
     counted as equal; a key of a temporal or time-varying relation says so of the rows alive at any one instant.
+    `schemes` say which promises about attributes follow from the rows; a row that breaks one is refused.
 
     `kind` says how the input lives: an endless `stream`; a `constant` relation, finite and alive for ever; a
     `temporal` one, finite, with lifetimes of its own; a `varying` one, which is corrected as time goes on.
@@ -63,12 +66,19 @@ class Source(Node):
     keys: tuple[tuple[str, ...], ...] = ()
     ordered: bool = False
     kind: SourceKind = "stream"
+    schemes: tuple[Scheme, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "schemes", bound(self.schemes, self.columns, f"the source {self.name!r}"))
         for key in self.keys:
             self.columns.select(key, f"the key ({', '.join(key)}) of source {self.name!r}")
         if self.chronons and self.kind == "constant":
             raise QueryError(f"the constant relation {self.name!r} lives for ever: its rows cannot live one tick")
+        if self.schemes and self.kind in ("constant", "temporal"):
+            raise QueryError(
+                f"the {self.kind} relation {self.name!r} is known whole before anything else comes: there is nothing "
+                "to promise; PUNCTUATE is for streams"
+            )
 
     @cached_property
     def schema(self) -> Schema:
@@ -420,6 +430,56 @@ class Deletes(Node):
         return True
 
 
+@dataclass(frozen=True, eq=False)
+class Punctuate(Node):
+    """Tucker's punctuate operator (6.2): the same stream, with the promises that follow from the schemes.
+
+    Inside a plan the rows of one epoch have no order; a scheme's order is that of the epochs.
+    """
+
+    input: Node
+    schemes: tuple[Scheme, ...]
+
+    def __post_init__(self) -> None:
+        if not self.schemes:
+            raise QueryError("punctuate() needs a scheme, such as ew.sorted_by('hour')")
+        object.__setattr__(self, "schemes", bound(self.schemes, self.input.schema, "punctuate()"))
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def keeps_events(self) -> bool:
+        return self.input.keeps_events
+
+
+@dataclass(frozen=True, eq=False)
+class Sort(Node):
+    """The answer's rows in the order of some columns, nulls last, instead of that of time (semantics, 19).
+
+    It stands at the top of a plan only, because inside nothing has an order: the history is the input's.
+    """
+
+    input: Node
+    by: tuple[tuple[str, bool], ...]
+    """Columns and whether they descend."""
+
+    def __post_init__(self) -> None:
+        if not self.by:
+            raise QueryError("a sort needs a column")
+        for at, (column, _) in enumerate(self.by):
+            field = self.input.schema.field(column, "the sort")
+            if not is_orderable(field.type):
+                raise QueryError(f"rows cannot be sorted by {field}: its values have no order")
+            if column in [name for name, _ in self.by[:at]]:
+                raise QueryError(f"the sort names {column} twice")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
 def _require_same_types(what: str, left: Node, right: Node) -> None:
     if not left.schema.same_types(right.schema):
         raise QueryError(f"{what} needs the same column types on both sides: {left.schema} against {right.schema}")
@@ -430,6 +490,15 @@ def over(node: Node, *inputs: Node) -> Node:
     names = [name for name, value in vars(node).items() if isinstance(value, Node)]
     new = dict(zip(names, inputs, strict=True))
     return node if all(vars(node)[name] is value for name, value in new.items()) else replace(node, **new)
+
+
+def require_sort_on_top(root: Node) -> None:
+    """Refuse a plan in which something stands over a sort."""
+    for node in walk(*root.inputs):
+        if isinstance(node, Sort):
+            raise QueryError(
+                "a sorted stream cannot be read further: rows have an order only where they leave the plan; sort last"
+            )
 
 
 def walk(*roots: Node) -> list[Node]:

@@ -25,7 +25,18 @@ from typing import Final
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expr import Column
-from everwhen.algebra.keys import Equalities, Key, Keys, beside, forced, minimal, reduced, renamed, renamed_one
+from everwhen.algebra.keys import (
+    Equalities,
+    Key,
+    Keys,
+    beside,
+    forced,
+    met_once,
+    minimal,
+    reduced,
+    renamed,
+    renamed_one,
+)  # fmt: skip
 from everwhen.model.time import INF, show
 
 _NONE: Final[Keys] = frozenset()
@@ -142,6 +153,10 @@ def _derive(node: n.Node) -> Properties:
             return _alter_lifetime(node)
         case n.Deletes(input):
             return _deletes(properties(input))
+        case n.Punctuate(input):
+            return properties(input)
+        case n.Sort(input):
+            return replace(properties(input), ordered=False)
     return Properties()  # Exchange, and what is not known here: nothing
 
 
@@ -245,6 +260,8 @@ def _join(node: n.Join) -> Properties:
     mine = left.history_keys if left.chronon else _NONE
     match node.kind:
         case "semi":
+            if right.chronon:
+                mine |= met_once(left.keys, right.history_keys, node.left_keys, node.right_keys)
             return Properties(
                 insert_only=insert_only,
                 chronon=left.chronon or right.chronon,

@@ -1,7 +1,8 @@
 """Queries: SELECT, set operations, WITH, and CQL's conversions over whole queries.
 
 INTERSECT binds tighter than UNION and EXCEPT, which are read from left to right, as SQL has it.  Clauses that have no
-meaning for an answer that changes with time (ORDER BY, LIMIT and the like) are refused by name.
+meaning for an answer that changes with time (LIMIT and the like) are refused by name; ORDER BY stands at the end of
+the query that is asked, where its answer leaves.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from everwhen.language.syntax import (
 _CQL: Final = ("ISTREAM", "DSTREAM", "RSTREAM")
 _SET_WORDS: Final = ("UNION", "EXCEPT", "INTERSECT")
 _REFUSED: Final = {
-    "ORDER": "ORDER BY is not part of a continuous query: its answer changes with time and has order only at a sink",
+    "ORDER": "ORDER BY stands at the end of the query that is asked, not inside one: rows have an order only at a sink",
     "LIMIT": "LIMIT is not part of a continuous query: there is no order to count in; use a ROWS window or a condition",
     "OFFSET": "OFFSET is not part of a continuous query: there is no order to count in",
     "FETCH": "FETCH is not part of a continuous query: there is no order to count in",
     "QUALIFY": "QUALIFY is not part of the language; compare with an aggregate in a subquery",
     "MINUS": "MINUS is not part of the language; write EXCEPT",
-    "SORT": "SORT BY is not part of a continuous query: its answer has order only at a sink",
+    "SORT": "SORT BY is not part of the language; write ORDER BY, at the end of the query that is asked",
     "DISTRIBUTE": "DISTRIBUTE BY is not part of the language; the engine distributes by itself",
     "CLUSTER": "CLUSTER BY is not part of the language; the engine distributes by itself",
     "CONNECT": "CONNECT BY is not part of the language",
@@ -69,12 +70,13 @@ class Queries(Sources):
 
     # -- queries -------------------------------------------------------------------------------------------------------
 
-    def query(self) -> Query:
-        """A query with its set operations; nothing but the end of it may follow."""
+    def query(self, sorts: bool = False) -> Query:
+        """A query with its set operations; nothing but the end of it may follow, and ORDER BY if it `sorts`."""
         if self.at_word("WITH"):
-            return self._with()
+            return self._with(sorts)
         query = self._set_query(0)
-        self._refuse_clauses()
+        if not (sorts and self.at_word("ORDER")):
+            self.refuse_clauses()
         return query
 
     def _set_query(self, least: int) -> Query:
@@ -113,7 +115,7 @@ class Queries(Sources):
             raise self.error("WITH stands before the whole query, or in parentheses of its own")
         self.fail_expected("SELECT")
 
-    def _refuse_clauses(self) -> None:
+    def refuse_clauses(self) -> None:
         if self._at_refused_clause():
             raise self.error(_REFUSED[self.peek().text.upper()])
         if self.at_word("WINDOW") and not self.at_symbol("(", ahead=1):
@@ -121,7 +123,7 @@ class Queries(Sources):
         if self.at_word("FOR"):
             raise self.error("FOR UPDATE and the like are not part of the language")
 
-    def _with(self) -> With:
+    def _with(self, sorts: bool) -> With:
         first = self.at
         self.advance()
         if self.at_word("RECURSIVE") and not self.at_word("AS", ahead=1) and not self.at_symbol("(", ahead=1):
@@ -129,7 +131,7 @@ class Queries(Sources):
         queries = self.listed(self._common)
         if self.at_word("WITH"):
             raise self.error("one WITH names all: WITH a AS (…), b AS (…) SELECT …")
-        return With(tuple(queries), self.query(), self.span(first))
+        return With(tuple(queries), self.query(sorts), self.span(first))
 
     def _common(self) -> Common:
         first = self.at

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, Literal, cast
 
-from everwhen.language.grammar_query import Queries
+from everwhen.language.grammar_punctuate import Punctuations
 from everwhen.language.syntax import (
     Ask,
     ColumnDef,
@@ -16,6 +16,7 @@ from everwhen.language.syntax import (
     Drop,
     Ident,
     Length,
+    SchemeSyntax,
     SourceCall,
     Span,
     Statement,
@@ -47,7 +48,7 @@ class _Declared:
     span: Span = field(default_factory=lambda: Span(0, 0))
 
 
-class Statements(Queries):
+class Statements(Punctuations):
     """The whole grammar."""
 
     def statements(self) -> tuple[Statement, ...]:
@@ -82,9 +83,12 @@ class Statements(Queries):
             near = get_close_matches(self.peek().text.upper(), ["SELECT", "CREATE", "DROP", "WITH"], n=1)
             self.fail_expected("a statement (" + (f"did you mean {near[0]}?" if near else _THERE_ARE) + ")")
         first = self.at
-        query = self.query()
+        query = self.query(sorts=True)
+        order = self.order_by() if self.at_word("ORDER") else ()
+        if order:
+            self.refuse_clauses()
         consistency = self._consistency() if self.at_word("CONSISTENCY") else None
-        return Ask(query, consistency, self.span(first))
+        return Ask(query, consistency, self.span(first), order)
 
     def _consistency(self) -> Consistency:
         first = self.at
@@ -212,6 +216,7 @@ class Statements(Queries):
         source: SourceCall | None = None
         ordered_by: Ident | None = None
         insert_only = False
+        punctuate: tuple[SchemeSyntax, ...] = ()
         while True:
             if self.at_word("SOURCE") and source is None:
                 source = self._source_call()
@@ -221,8 +226,10 @@ class Statements(Queries):
             elif self.at_words("INSERT", "ONLY") and not insert_only:
                 self.at += 2
                 insert_only = True
-            elif self.at_word("SOURCE", "ORDERED", "INSERT"):
-                self.fail_expected("SOURCE f(…), ORDERED BY column and INSERT ONLY at most once each")
+            elif self.at_call("PUNCTUATE") and not punctuate:
+                punctuate = self.punctuate_clause()
+            elif self.at_word("SOURCE", "ORDERED", "INSERT", "PUNCTUATE"):
+                self.fail_expected("SOURCE f(…), ORDERED BY column, INSERT ONLY and PUNCTUATE (…) at most once each")
             else:
                 break
         kind = word.lower() or ("stream" if thing == "STREAM" else "temporal" if declared.period else "constant")
@@ -241,6 +248,7 @@ class Statements(Queries):
             insert_only,
             or_replace,
             self.span(first),
+            punctuate,
         )
 
     def _source_call(self) -> SourceCall:

@@ -34,6 +34,7 @@ from everwhen.language import syntax as s
 from everwhen.language.binder import Binder
 from everwhen.language.catalog import Catalog, Connector, Declaration, Entry, UserFunction
 from everwhen.language.parse import parse
+from everwhen.language.punctuation import schemes_of, sorted_node
 from everwhen.language.sources import named
 from everwhen.language.types import type_named
 from everwhen.model.schema import Field, Schema
@@ -125,9 +126,17 @@ def _declaration(source: n.Source, catalog: Catalog) -> Declaration:
 def ask(statement: s.Ask, text: str, catalog: Catalog, tick: str) -> tuple[Answer, Catalog]:
     """The plan of a query, and the catalogue with what was found for it."""
     binder = Binder(text, catalog, tick)
-    bound = binder.query(statement.query)
+    node = binder.query(statement.query).node
     asked = None if statement.consistency is None else _consistency(statement.consistency, binder)
-    return Answer(bound.node, frozenset(binder.read), asked), binder.catalog
+    if statement.order:
+        node = sorted_node(node, statement.order, binder)
+        if asked is not None and asked.level in ("middle", "weak"):
+            raise binder.error(
+                f"CONSISTENCY {asked.level.upper()} corrects what it has said, so it cannot say rows in the order of "
+                "ORDER BY; write CONSISTENCY STRONG",
+                statement.order[0].span,
+            )
+    return Answer(node, frozenset(binder.read), asked), binder.catalog
 
 
 def declare(statement: s.Statement, text: str, catalog: Catalog, tick: str) -> Catalog:
@@ -183,7 +192,10 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
                 raise binder.error(f"{ident.text} is a time, not a column of the stream", ident.span)
     found = tuple(tuple(_column(ident, types, binder) for ident in key) for key in keys)
     try:
-        source = n.Source(e.name.text, schema, e.insert_only, clock is not None, found, False, e.kind)
+        schemes = schemes_of(e.punctuate, schema, times, e.name.text, binder)
+        source = n.Source(e.name.text, schema, e.insert_only, clock is not None, found, False, e.kind, schemes)
+    except SqlError:
+        raise
     except QueryError as error:
         raise binder.error(str(error), e.span) from None
     declaration = Declaration(

@@ -20,8 +20,8 @@ from typing import Final, Literal, TypeVar
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.expr import Call, Column, Expr, col, function, lit, when
-from everwhen.algebra.expr import Literal as Constant
 from everwhen.algebra.kinds import common
+from everwhen.algebra.nullability import never_null
 from everwhen.algebra.properties import properties
 from everwhen.errors import QueryError
 from everwhen.language import syntax as s
@@ -289,22 +289,3 @@ def _require_width(wanted: int, found: int, span: s.Span, rows: Rows) -> None:
         raise rows.binding.error(
             f"the subquery has {found} columns where {wanted} {'is' if wanted == 1 else 'are'} compared", span
         )
-
-
-def never_null(node: n.Node, column: str) -> bool:
-    """Whether the column is known to hold no nulls: counts, constants, and what is filtered so."""
-    match node:
-        case n.Map(input, columns):
-            expr = dict(columns)[column]
-            if isinstance(expr, Constant):
-                return expr.constant is not None
-            return isinstance(expr, Column) and never_null(input, expr.name)
-        case n.Aggregate(input, keys, aggregations):
-            if column in keys:
-                return never_null(input, column)
-            return any(a.name == column and a.function in ("count", "count_distinct") for a in aggregations)
-        case n.Filter(input, predicate):
-            return never_null(input, column) or predicate.equals(col(column).not_null())
-        case n.Distinct(input) | n.TimeWindow(input) | n.Granularity(input) | n.RowsWindow(input):
-            return never_null(input, column)
-    return False

@@ -357,6 +357,64 @@ class SourceCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """A constant of PUNCTUATE: a number, a text, TRUE or FALSE."""
+
+    value: Any
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeSorted:
+    """SORTED BY column [DESC] [WITHIN distance]."""
+
+    column: Ident
+    descending: bool
+    within: Given | Length | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeClustered:
+    """CLUSTERED BY column."""
+
+    column: Ident
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeBounds:
+    """column BETWEEN low AND high, column >= low, column <= high."""
+
+    column: Ident
+    low: Given | None
+    high: Given | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeUnique:
+    """UNIQUE (columns)."""
+
+    columns: tuple[Ident, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeComplete:
+    """COMPLETE group FOR unit IN (units) [EACH rows]."""
+
+    group: tuple[Ident, ...]
+    unit: Ident
+    units: tuple[Given, ...]
+    each: Given | None
+    span: Span
+
+
+SchemeSyntax = SchemeSorted | SchemeClustered | SchemeBounds | SchemeUnique | SchemeComplete
+
+
+@dataclass(frozen=True, slots=True)
 class CreateSource:
     """CREATE STREAM or RELATION with a schema.
 
@@ -374,6 +432,7 @@ class CreateSource:
     insert_only: bool
     or_replace: bool
     span: Span
+    punctuate: tuple[SchemeSyntax, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,12 +466,22 @@ class Consistency:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderItem:
+    """A column of ORDER BY."""
+
+    name: Ident
+    descending: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """A query to be answered."""
 
     query: Query
     consistency: Consistency | None
     span: Span
+    order: tuple[OrderItem, ...] = ()
 
 
 Statement = CreateSource | CreateDerived | Drop | Ask

@@ -13,22 +13,24 @@ import pyarrow as pa
 from numba import njit
 
 from everwhen.model.prefetch import prefetch
+from everwhen.model.words import LITTLE, load, store
 
 _SEED: Final = np.uint64(0x243F6A8885A308D3)
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _LAST: Final = np.uint64(0xBF58476D1CE4E5B9)
+_SHORT: Final = 16
+"""Bytes of a string that stand in its entry."""
 
 
 @njit(cache=True, inline="always")
 def _word(data, a, b):
     """Up to eight bytes as one number."""
+    if LITTLE and a + 8 <= len(data):
+        word = load(data, a)
+        return word if b - a >= 8 else word & ((np.uint64(1) << np.uint64(8 * (b - a))) - np.uint64(1))
     word = np.uint64(0)
-    if b - a >= 8:
-        for j in range(8):
-            word |= np.uint64(data[a + j]) << np.uint64(8 * j)
-    else:
-        for j in range(b - a):
-            word |= np.uint64(data[a + j]) << np.uint64(8 * j)
+    for j in range(min(b - a, 8)):
+        word |= np.uint64(data[a + j]) << np.uint64(8 * j)
     return word
 
 
@@ -57,13 +59,13 @@ def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes
     used = starts[count]
     hashes = np.empty(n, np.uint64)
     for i in range(n):
-        hashes[i] = _hash(data, offsets[first + i], offsets[first + i + 1])
+        hashes[i] = _hash(data, np.int64(offsets[first + i]), np.int64(offsets[first + i + 1]))
     for i in range(n):
         if i + 24 < n:
             prefetch(slots, np.int64(hashes[i + 24] & mask))
             prefetch(entries, slots[hashes[i + 12] & mask])
-        a = offsets[first + i]
-        b = offsets[first + i + 1]
+        a = np.int64(offsets[first + i])
+        b = np.int64(offsets[first + i + 1])
         size = np.uint64(b - a)
         w0 = _word(data, a, b)
         w1 = _word(data, a + 8, b) if b - a > 8 else np.uint64(0)
@@ -103,6 +105,42 @@ def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes
 
 
 @njit(cache=True)
+def _find(offsets, first, n, data, slots, entries, starts, arena, codes):
+    """Codes of rows `first`…, -1 for strings that are not there."""
+    mask = np.uint64(len(slots) - 1)
+    hashes = np.empty(n, np.uint64)
+    for i in range(n):
+        hashes[i] = _hash(data, offsets[first + i], offsets[first + i + 1])
+    for i in range(n):
+        if i + 24 < n:
+            prefetch(slots, np.int64(hashes[i + 24] & mask))
+            likely = slots[hashes[i + 16] & mask]
+            prefetch(entries, likely)
+            prefetch(starts, likely)
+            prefetch(arena, starts[max(slots[hashes[i + 8] & mask], 0)])
+        a = offsets[first + i]
+        b = offsets[first + i + 1]
+        h = hashes[i]
+        at = h & mask
+        code = slots[at]
+        while code >= 0:
+            # The hash tells nearly all strings apart; only equal ones are compared in full.
+            if entries[code, 3] == h and entries[code, 2] == np.uint64(b - a) and entries[code, 0] == _word(data, a, b):
+                same = b - a <= 8 or entries[code, 1] == _word(data, a + 8, b)
+                if same and b - a > 16:
+                    s = starts[code] - a
+                    for j in range(a + 16, b):
+                        if arena[s + j] != data[j]:
+                            same = False
+                            break
+                if same:
+                    break
+            at = (at + np.uint64(1)) & mask
+            code = slots[at]
+        codes[i] = code
+
+
+@njit(cache=True)
 def _rehash(slots, entries, count):
     mask = np.uint64(len(slots) - 1)
     for code in range(count):
@@ -134,6 +172,21 @@ def _gather(codes, starts, arena, offsets, data):
     offsets[len(codes)] = used
 
 
+@njit(cache=True)
+def _gather_short(codes, entries, offsets, data):
+    """The same for strings of up to 16 bytes, which stand in their entries; `data` has 16 bytes more than needed."""
+    used = 0
+    for i in range(len(codes)):
+        if i + 16 < len(codes):
+            prefetch(entries, codes[i + 16])
+        offsets[i] = used
+        store(data, used, entries[codes[i], 0])
+        store(data, used + 8, entries[codes[i], 1])
+        used += np.int64(entries[codes[i], 2])
+    offsets[len(codes)] = used
+    return used
+
+
 class BytesTable:
     """Byte strings to codes and back."""
 
@@ -143,23 +196,45 @@ class BytesTable:
         self._entries = np.zeros((64, 4), np.uint64)
         self._starts = np.zeros(65, np.int64)
         self._arena = np.zeros(1024, np.uint8)
+        self._longest = 0
 
     def encode(self, offsets: np.ndarray, first: int, n: int, data: np.ndarray) -> np.ndarray:
         """Codes of `n` strings that stand in `data` between offsets."""
         size = int(offsets[first + n]) - int(offsets[first]) if n else 0
         self._reserve(self.count + n, int(self._starts[self.count]) + size)
         codes = np.empty(n, np.int64)
+        known = self.count
         self.count = _encode(
-            offsets, first, n, data, self._slots, self._entries, self._starts, self._arena, self.count, codes
+            offsets, first, n, data, self._slots, self._entries, self._starts, self._arena, known, codes
         )
+        if self.count > known:
+            self._longest = max(self._longest, int(self._entries[known : self.count, 2].max()))
         return codes
 
-    def decode(self, codes: np.ndarray, type_: pa.DataType, validity: pa.Buffer | None) -> pa.Array:
-        """Strings of codes as an Arrow array of a string or binary type with 32-bit offsets."""
-        size = _size(codes, self._starts)
-        offsets, data = np.empty(len(codes) + 1, np.int32), np.empty(size, np.uint8)
-        _gather(codes, self._starts, self._arena, offsets, data)
-        return pa.Array.from_buffers(type_, len(codes), [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
+    def find(self, offsets: np.ndarray, first: int, n: int, data: np.ndarray) -> np.ndarray:
+        """Codes of `n` strings, -1 for those that are not there."""
+        codes = np.empty(n, np.int64)
+        _find(offsets, first, n, data, self._slots, self._entries, self._starts, self._arena, codes)
+        return codes
+
+    @property
+    def nbytes(self) -> int:
+        return self._slots.nbytes + self._entries.nbytes + self._starts.nbytes + self._arena.nbytes
+
+    def decode(self, codes: np.ndarray, type_: pa.DataType, validity: pa.Buffer | None, more: int = 0) -> pa.Array:
+        """Strings of codes as an Arrow array of a string or binary type with 32-bit offsets, then `more` empty ones."""
+        n = len(codes)
+        offsets = np.empty(n + more + 1, np.int32)
+        if LITTLE and self._longest <= _SHORT:
+            data = np.empty(n * self._longest + _SHORT, np.uint8)
+            size = _gather_short(codes, self._entries, offsets, data)
+            data = data[:size]
+        else:
+            data = np.empty(_size(codes, self._starts), np.uint8)
+            _gather(codes, self._starts, self._arena, offsets, data)
+        if more:
+            offsets[n + 1 :] = offsets[n]
+        return pa.Array.from_buffers(type_, n + more, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def value(self, code: int) -> bytes:
         return self._arena[self._starts[code] : self._starts[code + 1]].tobytes()
@@ -172,10 +247,10 @@ class BytesTable:
             np.empty(int(lengths.sum()), np.uint8),
         )
         _gather(kept, self._starts, self._arena, offsets, data)
-        entries = self._entries[kept]
+        entries, longest = self._entries[kept], self._longest
         self.__init__()  # type: ignore[misc]
         self._reserve(len(kept), len(data))
-        self.count = len(kept)
+        self.count, self._longest = len(kept), longest
         self._entries[: len(kept)] = entries
         self._starts[: len(kept) + 1] = offsets
         self._arena[: len(data)] = data

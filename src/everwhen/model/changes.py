@@ -21,7 +21,7 @@ class Changes:
 
     `group`: where an operator's answer is made of groups with one row each at any instant, the number of the group of
     each segment.  Segments of a group stand together, in the order of time: first what is taken back, then what is
-    said, each once.
+    said, each once.  `closed` are the numbers of groups that are over: another group may come to have them.
     """
 
     codec: RowCodec
@@ -30,6 +30,7 @@ class Changes:
     weight: np.ndarray
     rows: np.ndarray
     group: np.ndarray | None = None
+    closed: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.lo)
@@ -37,7 +38,8 @@ class Changes:
     def take(self, picked: np.ndarray) -> Changes:
         """The segments at positions, or where a mask is true."""
         group = None if self.group is None else self.group[picked]
-        return Changes(self.codec, self.lo[picked], self.hi[picked], self.weight[picked], self.rows[picked], group)
+        lo, hi, weight, rows = self.lo[picked], self.hi[picked], self.weight[picked], self.rows[picked]
+        return Changes(self.codec, lo, hi, weight, rows, group, self.closed)
 
     def with_rows(self, codec: RowCodec, rows: np.ndarray) -> Changes:
         return Changes(codec, self.lo, self.hi, self.weight, rows)

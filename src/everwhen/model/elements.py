@@ -117,6 +117,15 @@ def batch_of(elements: Iterable[Element], schema: Schema, source: str | None = N
     return ElementBatch(schema, op, vs, ve, vnew, columns, promises, source)
 
 
+def joined(first: ElementBatch, second: ElementBatch) -> ElementBatch:
+    """Both batches as one; lines are forgotten."""
+    if not len(first) or not len(second):
+        return first if len(first) else second
+    times = [np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("op", "vs", "ve", "vnew")]
+    columns = tuple(pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True))
+    return ElementBatch(first.schema, times[0], times[1], times[2], times[3], columns)
+
+
 def _column(rows: Sequence[Mapping[str, object]], name: str, type_: pa.DataType, source: str | None) -> pa.Array:
     values = [row.get(name) for row in rows]
     try:

@@ -47,6 +47,19 @@ def sort_key(value: Any) -> tuple[Any, ...]:
     return (2,) if isinstance(value, float) and value != value else (1, value)
 
 
+def validity(valid: np.ndarray | None, n: int, nulls: int = 0) -> pa.Buffer | None:
+    """Arrow's bits for `n` values (None: all are valid) and so many nulls behind them."""
+    if not nulls:
+        return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    if valid is not None:
+        return pa.py_buffer(np.packbits(np.append(valid, np.zeros(nulls, np.bool_)), bitorder="little"))
+    bits = np.zeros(-(-(n + nulls) // 8), np.uint8)
+    bits[: n // 8] = 255
+    if n % 8:
+        bits[n // 8] = (1 << n % 8) - 1
+    return pa.py_buffer(bits)
+
+
 class Dictionary:
     """Distinct values of one Arrow type, numbered from 0 in the order in which they were first seen."""
 
@@ -91,8 +104,10 @@ class Dictionary:
     def value(self, code: int) -> Any:
         return self._values[code]
 
-    def decode(self, codes: np.ndarray, valid: np.ndarray | None) -> pa.Array:
-        """The values of codes; rows that are not valid become null."""
+    def decode(self, codes: np.ndarray, valid: np.ndarray | None, nulls: int = 0) -> pa.Array:
+        """The values of codes; rows that are not valid become null, and so many nulls follow."""
+        if nulls:
+            return pa.concat_arrays([self.decode(codes, valid), pa.nulls(nulls, self.type)])
         if len(codes) <= SMALL or self.nested:
             picked = [self._values[c] for c in codes.tolist()] if self._values else [None] * len(codes)
             if valid is not None:
@@ -177,11 +192,10 @@ class TextDictionary(Dictionary):
         raw = self._table.value(code)
         return raw.decode() if self._text else raw
 
-    def decode(self, codes: np.ndarray, valid: np.ndarray | None) -> pa.Array:
+    def decode(self, codes: np.ndarray, valid: np.ndarray | None, nulls: int = 0) -> pa.Array:
         if not len(self):
-            return pa.nulls(len(codes), self.type)
-        validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-        return self._table.decode(codes, self.type, validity)
+            return pa.nulls(len(codes) + nulls, self.type)
+        return self._table.decode(codes, self.type, validity(valid, len(codes), nulls), nulls)
 
     def keep(self, used: np.ndarray) -> np.ndarray:
         kept = np.flatnonzero(used)

@@ -1,8 +1,8 @@
 """Progress as promises `(pattern, t)`: no later change touches a matching payload at an instant before `t`.
 
-A CTI(t) is `(*, t)`; Tucker's punctuation is `(p, ∞)`.  What operators read is the `Frontier` of a port: for a
-payload `x` the largest `t` promised, `F(x)`.  The time-only case, which every operator handles on its fast path, is a
-frontier with no patterns.
+A CTI(t) is `(*, t)`; Tucker's punctuation is `(p, ∞)`.  What operators are handed is the `Frontier` of a port: how far
+everything is promised, and the promises with patterns that are new in this step.  Those said before stand; an operator
+that needs them again keeps them, in a `PromiseSet`.  `F(x)` is the largest `t` promised for a payload `x`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,19 @@ from typing import Any
 from everwhen.model.time import INF, NEVER, show
 
 
+def less(a: Any, b: Any) -> bool:
+    """`a < b` for values of one type; NaN is above every number."""
+    return bool(a < b or (b != b and a == a))
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values of one type are one payload; NaN is NaN, and a null is only a null."""
+    return bool(a == b or (a != a and b != b))
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Values between two bounds; a missing bound is `None`."""
+    """Values between two bounds; a missing bound is `None`.  A null is in no range."""
 
     ge: Any = None
     gt: Any = None
@@ -27,10 +37,10 @@ class Range:
         if value is None:
             return False
         return (
-            (self.ge is None or value >= self.ge)
-            and (self.gt is None or value > self.gt)
-            and (self.le is None or value <= self.le)
-            and (self.lt is None or value < self.lt)
+            (self.ge is None or not less(value, self.ge))
+            and (self.gt is None or less(self.gt, value))
+            and (self.le is None or not less(self.le, value))
+            and (self.lt is None or less(value, self.lt))
         )
 
 
@@ -41,7 +51,7 @@ class OneOf:
     values: tuple[Any, ...]
 
     def matches(self, value: Any) -> bool:
-        return any(value is None if v is None else value == v for v in self.values)
+        return any(value is None if v is None else value is not None and same(value, v) for v in self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,11 @@ class Promise:
     match: Mapping[str, AttributePattern] = field(default_factory=dict)
     t: int = INF
 
+    @staticmethod
+    def constants(values: Mapping[str, Any], t: int = INF) -> Promise:
+        """A promise that binds attributes to single values."""
+        return Promise({name: OneOf((value,)) for name, value in values.items()}, t)
+
     def matches(self, row: Mapping[str, Any]) -> bool:
         """Whether the promise concerns this payload."""
         return all(pattern.matches(row[name]) for name, pattern in self.match.items())
@@ -69,7 +84,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """What a port has promised: everything before `time`, and more for payloads that match a pattern."""
+    """What a port promises: everything before `time`, and from now on more for payloads that match a pattern."""
 
     time: int = NEVER
     promises: tuple[Promise, ...] = ()

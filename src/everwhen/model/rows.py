@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.model.pool import Pool, is_pooled
+from everwhen.model.pool import Pool, is_pooled, validity
 from everwhen.model.schema import Schema
 
 BITS: Final = 63
@@ -54,16 +54,15 @@ class RowCodec:
     def decode(self, rows: np.ndarray, nulls: int = 0) -> tuple[pa.Array, ...]:
         """Coded rows as Arrow columns, followed by so many nulls."""
         complete = not rows[:, : self.words].any()
-        columns = tuple(self.column(rows, j, complete) for j in range(len(self._types)))
-        return tuple(pa.concat_arrays([c, pa.nulls(nulls, c.type)]) for c in columns) if nulls else columns
+        return tuple(self.column(rows, j, complete, nulls) for j in range(len(self._types)))
 
-    def column(self, rows: np.ndarray, j: int, complete: bool = False) -> pa.Array:
-        """One column of coded rows as Arrow; `complete`: nothing is null."""
+    def column(self, rows: np.ndarray, j: int, complete: bool = False, nulls: int = 0) -> pa.Array:
+        """One column of coded rows as Arrow, followed by so many nulls; `complete`: nothing is null."""
         codes = rows[:, self.words + j]
         valid = None if complete else self.valid(rows, j)
         if j in self._pooled_types:
-            return self.pool.dictionary(self._types[j]).decode(np.ascontiguousarray(codes), valid)
-        return decode_plain(codes, valid, self._types[j])
+            return self.pool.dictionary(self._types[j]).decode(np.ascontiguousarray(codes), valid, nulls)
+        return decode_plain(codes, valid, self._types[j], nulls)
 
     def valid(self, rows: np.ndarray, j: int) -> np.ndarray | None:
         """Which rows have a value in column `j`; None if all have."""
@@ -139,19 +138,18 @@ def decode_column(codes: np.ndarray, valid: np.ndarray | None, type_: pa.DataTyp
     return decode_plain(codes, valid, type_)
 
 
-def decode_plain(codes: np.ndarray, valid: np.ndarray | None, type_: pa.DataType) -> pa.Array:
-    """Codes as a column of values that are their own code."""
+def decode_plain(codes: np.ndarray, valid: np.ndarray | None, type_: pa.DataType, nulls: int = 0) -> pa.Array:
+    """Codes as a column of values that are their own code, followed by so many nulls."""
     n = len(codes)
     if pa.types.is_null(type_):
-        return pa.nulls(n)
-    validity = None
-    if valid is not None:
-        validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+        return pa.nulls(n + nulls)
     if pa.types.is_boolean(type_):
-        data = np.packbits(codes != 0, bitorder="little")
+        data = np.packbits(np.append(codes != 0, np.zeros(nulls, np.bool_)), bitorder="little")
     elif pa.types.is_floating(type_):
-        data = np.ascontiguousarray(codes).view(np.float64).astype(_FLOAT_BY_WIDTH[type_.bit_width])
+        data = np.zeros(n + nulls, _FLOAT_BY_WIDTH[type_.bit_width])
+        data[:n] = np.ascontiguousarray(codes).view(np.float64)
     else:
         kind = _UINT_BY_WIDTH if pa.types.is_unsigned_integer(type_) else _INT_BY_WIDTH
-        data = codes.astype(kind[type_.bit_width])
-    return pa.Array.from_buffers(type_, n, [validity, pa.py_buffer(data)])
+        data = np.zeros(n + nulls, kind[type_.bit_width])
+        data[:n] = codes
+    return pa.Array.from_buffers(type_, n + nulls, [validity(valid, n, nulls), pa.py_buffer(data)])

@@ -9,22 +9,28 @@ nor edges: emptiness is read off the row count, never off a value.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from everwhen.algebra.aggregates import Aggregation
-from everwhen.model.changes import Changes, no_changes
+from everwhen.model.changes import Changes, concat, no_changes
 from everwhen.model.pool import is_pooled
+from everwhen.model.promise_projection import Projection
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import BITS, RowCodec, decode_column, encode_column
+from everwhen.model.time import INF
 from everwhen.operators import holistic
-from everwhen.operators.base import Operator, Output, Policy, StateSize
+from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.kernels import live as live_kernel
+from everwhen.operators.kernels.edges import summed
 from everwhen.operators.kernels.live import VALUES
 from everwhen.operators.kernels.pieces import aggregate_rows
 from everwhen.operators.lanes import Coded, LanePlan
 from everwhen.operators.live import LiveRows
+from everwhen.operators.net import netted
+from everwhen.operators.promised import NONE, concerned, settled
 from everwhen.operators.sweep import Pieces, Sweep
 
 
@@ -49,7 +55,8 @@ class AggregateOperator(Operator):
         self._argument_at = [schema.index(name) for name in names]
         self._keys = RowCodec(schema.select(keys), source.pool)
         self._arguments = RowCodec(schema.select(names), source.pool)
-        self._plan = plan = LanePlan(aggregations, self._arguments)
+        self._promises = Projection(schema, {name: [name] for name in keys})
+        self._plan = plan = LanePlan(aggregations, self._arguments, shared=True)
         types = [a.result_type(self._arguments.schema) for a in plan.holistic]
         first = len(plan.extremes)
         self._pooled_results = [(first + 2 * i, type_) for i, type_ in enumerate(types) if is_pooled(type_)]
@@ -58,13 +65,15 @@ class AggregateOperator(Operator):
             self._keys.pooled,
             source.pool,
             policy,
-            len(plan.int_at),
+            plan.ints,
             len(plan.float_at),
             plan.evaluated,
             self._pooled_results,
             plan.tests,
         )
         self._plain = plan.plain()
+        self._words_of = [source.words + at for at in self._argument_at]
+        self._summed = self._plan.summed()
         self._live: LiveRows | None = None
         if plan.evaluated:
             self._live = LiveRows(self._arguments.width, self._arguments.pooled, source.pool)
@@ -77,13 +86,27 @@ class AggregateOperator(Operator):
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
-        promise = frontiers[0].time
+        frontier = frontiers[0]
+        if frontier.promises:
+            frontier = settled(frontier.time, self._promises.take(frontier.promises))
+        promise = frontier.time
         sweep, live = self._sweep, self._live
-        ids = sweep.intern(self._source.select(batch.rows, self._key_at, self._keys))
-        arguments = self._source.select(batch.rows, self._argument_at, self._arguments)
-        values = self._plan.fill(arguments, batch.weight)
-        if len(batch):
-            self._plan.measure(arguments)
+        complete = not batch.rows[:, : self._source.words].any()
+        if complete and len(self._key_at) == 1:
+            ids = sweep.intern_column(batch.rows, self._source.words + self._key_at[0])
+        else:
+            ids = sweep.intern(self._source.select(batch.rows, self._key_at, self._keys))
+        if complete and self._summed is not None and live is None:
+            values = summed(batch.rows, batch.weight, np.array([self._words_of[c] for c in self._summed], np.int64))
+            if len(batch):
+                self._plan.measure(batch.rows, self._words_of)
+        else:
+            arguments = self._source.select(batch.rows, self._argument_at, self._arguments)
+            if not (complete or self._plan.separated) and arguments[:, : self._arguments.words].any():
+                self._separate()
+            values = self._plan.fill(arguments, batch.weight)
+            if len(batch):
+                self._plan.measure(arguments)
         if live is not None and len(batch):
             live.grow(sweep.keys.capacity)
             records = np.empty((len(batch), VALUES + self._arguments.width), np.int64)
@@ -95,14 +118,25 @@ class AggregateOperator(Operator):
             )
             live.apply(ids, records)
         evaluate = self._evaluate if live is not None else None
-        pieces = sweep.step(ids, batch.lo, batch.hi, values, tau, promise, evaluate)
+        raised = concerned(frontier.promises, self._keys, sweep.keys) if frontier.promises else NONE
+        pieces = sweep.step(ids, batch.lo, batch.hi, values, tau, promise, evaluate, raised)
         if live is not None:
             live.expire(promise)
-        if not len(pieces):
-            return Output(no_changes(self.codec), Frontier(promise))
-        if len(pieces.said):
-            self._plan.check(pieces.said[:, 3:])
-        return Output(self._changes(pieces), Frontier(promise))
+            live.expire_keys(*raised)
+        changes = no_changes(self.codec)
+        if len(pieces):
+            if len(pieces.said):
+                self._plan.check(pieces.said[:, 3:])
+            changes = self._changes(pieces)
+        if len(raised[0]):
+            changes = replace(changes, closed=raised[0][raised[1] == INF])
+        return Output(changes, frontier)
+
+    def _separate(self) -> None:
+        """The first null has come: values are counted apart from rows from now on."""
+        for lane in self._plan.separate():
+            self._sweep.insert_lane(lane, self._plan.tests)
+        self._plain, self._summed = self._plan.plain(), self._plan.summed()
 
     def _changes(self, pieces: Pieces) -> Changes:
         sweep = self._sweep
@@ -120,7 +154,16 @@ class AggregateOperator(Operator):
             rows = self._rows(group, lanes)
         return Changes(self.codec, lo, hi, weight, rows, group)
 
+    def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
+        if emit.rank <= self._sweep.policy.emit.rank:
+            return None
+        before = self._changes(self._sweep.standing())
+        evaluate = self._evaluate if self._live is not None else None
+        return netted(concat(before.negated(), self._changes(self._sweep.restated(emit, evaluate))))
+
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
+        if self._sweep.uneven:
+            return None
         return frontiers[0].time, self._changes(self._sweep.standing())
 
     def _rows(self, ids: np.ndarray, lanes: np.ndarray) -> np.ndarray:
@@ -168,6 +211,9 @@ class AggregateOperator(Operator):
         ids = keys.ids()
         state: dict[str, Any] = {"keys": self._keys.decode(keys.codes[ids]), "sweep": self._sweep.snapshot()}
         state["largest"] = dict(self._plan.integer_sums)
+        state["separated"] = self._plan.separated
+        if len(self._promises):
+            state["promises"] = self._promises.snapshot()
         if self._live is not None:
             live = self._live.snapshot(ids)
             state["arguments"] = self._arguments.decode(live["records"][:, VALUES:])
@@ -181,6 +227,10 @@ class AggregateOperator(Operator):
     def restore(self, state: dict[str, Any]) -> None:
         sweep = state["sweep"]
         self._plan.integer_sums.update(state["largest"])
+        if state["separated"]:
+            self._separate()
+        if "promises" in state:
+            self._promises.restore(state["promises"])
         for lane, type_ in self._pooled_results:
             codes = encode_column(state[f"results{lane}"], type_, self.codec.pool)
             sweep["edges"][:, 1 + self._plan.added + lane] = codes

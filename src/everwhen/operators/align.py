@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from everwhen.model.elements import ADJUST
+from everwhen.model.elements import ADJUST, INSERT
+from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import StateSize
@@ -26,6 +27,7 @@ from everwhen.operators.guard import Guarded
 from everwhen.operators.hashed_entries import HashedEntries
 from everwhen.operators.kernels import align as kernel
 from everwhen.operators.kernels.tables import grown
+from everwhen.operators.promised import promised
 
 
 class Align:
@@ -68,10 +70,13 @@ class Align:
                 which = np.flatnonzero(~due)
         if self._entries.make_room(len(which)):
             self._order()
-        self._entries.count = kernel.wait(
-            arrived.op, arrived.vs, arrived.ve, arrived.vnew, arrived.rows, which, not self.insert_only,
-            self._entries.table, self._entries.count, self._heap, self._queue, self._sizes,
+        searched = arrived.adjusts > 0
+        count = kernel.wait(
+            arrived.op, arrived.vs, arrived.ve, arrived.vnew, arrived.rows, which, searched,
+            self._entries.searched if searched else self._entries.table, self._entries.count,
+            self._heap, self._queue, self._sizes,
         )  # fmt: skip
+        self._entries.extended(int(count), searched)
         return passing
 
     def _release(self, limit: int) -> Guarded:
@@ -94,6 +99,23 @@ class Align:
         self._sizes[:] = 0, 0, len(order)
         self._queue[: len(order), 0], self._queue[: len(order), 1] = fields[order, 3], order
         self.lowest = int(fields[order[0], 3]) if len(order) else INF
+
+    def waiting(self) -> Guarded:
+        """The elements that wait, as they are merged by now."""
+        alive = self._entries.alive()
+        fields, rows = self._entries.fields[: len(alive)][alive], self._entries.rows[: len(alive)][alive]
+        adjust = fields[:, 2] != NEVER
+        op = np.where(adjust, np.uint8(ADJUST), np.uint8(INSERT))
+        ve, vnew = np.where(adjust, fields[:, 2], fields[:, 1]), np.where(adjust, fields[:, 1], 0)
+        return Guarded(self.codec, op, fields[:, 0].copy(), ve, vnew, rows, int(adjust.sum()))
+
+    def holds(self, promise: Promise) -> bool:
+        """Whether an element waits that a promise matches and that changes an instant before its time."""
+        alive = np.flatnonzero(self._entries.alive())
+        if not len(alive):
+            return False
+        waiting = self._entries.fields[alive, 3] < promised([promise], self.codec, self._entries.rows[alive])
+        return bool(waiting.any())
 
     def state_size(self) -> StateSize:
         return StateSize(int(self._entries.alive().sum()), self._entries.nbytes + self._heap.nbytes)

@@ -48,6 +48,11 @@ class Emit(Enum):
     CURRENT = "current"
     ALL = "all"
 
+    @property
+    def rank(self) -> int:
+        """How much is said: of two policies the one with the higher rank says all that the other does, and more."""
+        return tuple(Emit).index(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -55,12 +60,18 @@ class Policy:
 
     `open_end`: CURRENT says the piece open at τ without an end (the paper's order-preserving operator) instead of as
     far as it is known.  `cut`: the answer goes into single instants, so an open piece is cut at the present, and what
-    never ends is said no further than that even in ALL.
+    never ends is said no further than that even in ALL.  `moves`: where AlterLifetime below moves starts, how each way
+    to the sources does, step by step as (hop, shift); what comes next at τ then begins there, and ENDED counts from it.
     """
 
     emit: Emit = Emit.CURRENT
     open_end: bool = False
     cut: bool = False
+    moves: tuple[tuple[tuple[int, int], ...], ...] = ()
+
+    def ended_by(self, tau: int) -> int:
+        """Where what comes in order from now on begins: pieces that have ended by then are over."""
+        return min((_moved(tau, way) for way in self.moves), default=tau)
 
     def clip(self, tau: int, promise: int) -> tuple[int, int]:
         """The sweep's clip mode and its time, for the largest start seen and the operator's promise."""
@@ -70,9 +81,9 @@ class Policy:
             case Emit.FINAL:
                 return CUT, promise
             case Emit.ENDED if self.cut:
-                return CUT, max(tau, promise)
+                return CUT, max(self.ended_by(tau), promise)
             case Emit.ENDED:
-                return ENDED, tau
+                return ENDED, self.ended_by(tau)
         if self.cut:
             return CUT, _present(tau, promise)
         # the piece that starts at the promise is folded into the base now, so it must be said now
@@ -82,6 +93,12 @@ class Policy:
 def _present(tau: int, promise: int) -> int:
     """The first instant after the present."""
     return max(tau if tau == NEVER else tau + 1, promise)
+
+
+def _moved(tau: int, way: tuple[tuple[int, int], ...]) -> int:
+    for hop, shift in way:
+        tau = tau if tau in (INF, NEVER) else tau // hop * hop + shift
+    return tau
 
 
 EVERYTHING = Policy(Emit.ALL)
@@ -131,6 +148,15 @@ class Operator(ABC):
         Infinity: never.  Operators on single snapshots need nothing earlier.  `since` is a finite time.
         """
         return since
+
+    def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
+        """Say from now on all that `emit` says, and more where it has always said more; what that changes at once, in
+        segments or, where the operator says events, in events.
+
+        The sum of it and of all that was said is the answer so far, clipped in the new way.  None: what is said does
+        not depend on the policy.
+        """
+        return None
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         """What has been said and stands: an instant, and the sum of all changes said from that instant on.

@@ -15,7 +15,10 @@ import pyarrow as pa
 
 from everwhen.errors import EverwhenError
 from everwhen.model.changes import Changes
-from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch
+from everwhen.model.element import Punct
+from everwhen.model.elements import ADJUST, CTI, INSERT, PUNCT, ElementBatch
+from everwhen.model.promise_set import PromiseSet
+from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import StateSize
@@ -23,6 +26,7 @@ from everwhen.operators.kernels import chain as kernel
 from everwhen.operators.kernels.events import net
 from everwhen.operators.kernels.tables import KeyTable, grown
 from everwhen.operators.net import cancelled
+from everwhen.operators.promised import promised
 
 
 class Chain:
@@ -41,9 +45,29 @@ class Chain:
         self._log = np.empty((256, kernel.ROW + codec.width), np.int64)
         self._count = 0
         self._tidy_at = 256
+        self._over = PromiseSet(codec.schema)  # what was promised since the dead went last
         codec.pool.register(self)
 
-    def step(self, batch: Changes, promise: int) -> ElementBatch:
+    @classmethod
+    def going_on(cls, codec: RowCodec, cti: int, said: Changes, ordered: bool) -> Chain:
+        """The chain of an output that another one served so far: it has promised `cti` and said these events."""
+        chain = cls(codec, ordered=ordered)
+        chain.cti = cti
+        chain._elements(said, cti)
+        return chain
+
+    def takes_all(self, ordered: bool) -> None:
+        """Segments of a row may overlap from now on; `ordered`: and elements must come in order."""
+        self._disjoint = False
+        self._ordered |= ordered
+
+    def step(self, batch: Changes, promise: int, promises: Sequence[Promise] = ()) -> ElementBatch:
+        """Elements; `promises` about data are said behind what they cover."""
+        elements = self._step(batch, promise)
+        self._over.add(promises)
+        return with_punctuation(elements, promises)
+
+    def _step(self, batch: Changes, promise: int) -> ElementBatch:
         said_cti = promise > self.cti
         out, n = self._elements(batch, promise)
         if self._ordered and n > 1:
@@ -86,6 +110,12 @@ class Chain:
             self._tidy()
 
     def _tidy(self) -> None:
+        """Drop events that nothing can change any more: by time, or because their row is promised."""
+        if len(self._over):
+            log = self._log[: self._count]
+            over = log[:, kernel.VE] <= promised(self._over, self.codec, log[:, kernel.ROW :])
+            log[over, kernel.VE] = NEVER
+            self._over = PromiseSet(self.codec.schema)
         self._count = kernel.tidy(self._heads, self._log, self._count, self.cti)
         self._tidy_at = max(256, 2 * self._count)
 
@@ -97,6 +127,8 @@ class Chain:
 
     def state_size(self) -> StateSize:
         """Events said that can still be taken back."""
+        if len(self._over):
+            self._tidy()
         rows = int((self._log[: self._count, kernel.VE] > self.cti).sum())
         return StateSize(rows, self._log.nbytes + self._heads.nbytes)
 
@@ -145,7 +177,10 @@ class EventChain:
         self.codec = codec
         self.cti = NEVER
 
-    def step(self, batch: Changes, promise: int) -> ElementBatch:
+    def step(self, batch: Changes, promise: int, promises: Sequence[Promise] = ()) -> ElementBatch:
+        return with_punctuation(self._step(batch, promise), promises)
+
+    def _step(self, batch: Changes, promise: int) -> ElementBatch:
         lo, hi, weight, rows = batch.lo, batch.hi, batch.weight, batch.rows
         op = np.full(len(lo), INSERT, np.uint8)
         vnew = np.zeros(len(lo), np.int64)
@@ -198,6 +233,25 @@ class EventChain:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.cti = state["cti"]
+
+
+def with_punctuation(batch: ElementBatch, promises: Sequence[Promise]) -> ElementBatch:
+    """Promises about data behind the elements of a batch, before its CTI."""
+    if not promises:
+        return batch
+    k, n = len(promises), len(batch)
+    last = n - 1 if n and batch.op[-1] == CTI else n
+    op, vs, ve, vnew = (
+        np.insert(column, last, np.zeros(k, column.dtype)) for column in (batch.op, batch.vs, batch.ve, batch.vnew)
+    )
+    op[last : last + k], ve[last : last + k] = PUNCT, INF
+    columns = tuple(pa.concat_arrays([c[:last], pa.nulls(k, c.type), c[last:]]) for c in map(_plain, batch.columns))
+    said = {last + i: Punct(promise) for i, promise in enumerate(promises)}
+    return ElementBatch(batch.schema, op, vs, ve, vnew, columns, said, batch.source)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
 
 
 def _rank(ids: np.ndarray) -> np.ndarray:

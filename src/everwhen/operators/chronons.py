@@ -13,8 +13,8 @@ from typing import Any
 from everwhen.model.changes import Changes
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
-from everwhen.model.time import NEVER
-from everwhen.operators.base import Operator, Output, Policy, StateSize
+from everwhen.model.time import INF, NEVER
+from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.counts import CountsOperator
 from everwhen.operators.linear import ChopOperator
 
@@ -30,8 +30,17 @@ class ChrononsOperator(Operator):
         self._chop = ChopOperator(1, codec)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
-        present = self._rest.step(inputs, frontiers, tau)
-        return self._chop.step([present.changes], frontiers, tau)
+        frontier = frontiers[0]
+        if any(promise.t == INF for promise in frontier.promises):
+            # what lives for ever can't be cut into instants at once: a promise that reaches it says nothing
+            known = (p for p in frontier.promises if p.t < INF or not self._rest.endless([p]))
+            frontier = Frontier(frontier.time, tuple(known))
+        present = self._rest.step(inputs, [frontier], tau)
+        return self._chop.step([present.changes], [present.frontier], tau)
+
+    def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
+        more = self._rest.emitting(emit, frontiers)
+        return None if more is None else self._chop.step([more], frontiers, NEVER).changes
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         whole = self._rest.standing(frontiers)

@@ -12,11 +12,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from everwhen.model.changes import Changes
-from everwhen.model.punctuation import Frontier
+from everwhen.model.changes import Changes, concat
+from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
-from everwhen.operators.base import Operator, Output, Policy, StateSize, lowest
+from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize, lowest
 from everwhen.operators.kernels.pieces import weighted
+from everwhen.operators.net import netted
+from everwhen.operators.promised import NONE, Meeting, concerned, settled
 from everwhen.operators.sweep import Pieces, Sweep
 
 Multiplicity = Callable[[np.ndarray], np.ndarray]
@@ -41,6 +43,7 @@ class CountsOperator(Operator):
         self.ports, self._multiplicity = MULTIPLICITY[function]
         self.codec = codec
         self._sweep = Sweep(codec.width, codec.pooled, codec.pool, policy, ints=self.ports)
+        self._meeting = Meeting(codec.schema)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         if self.ports == 1:
@@ -56,11 +59,13 @@ class CountsOperator(Operator):
             for port, batch in enumerate(inputs):
                 lanes[at : at + len(batch), port] = batch.weight
                 at += len(batch)
-        promise = lowest(frontiers)
+        said = frontiers[0].promises if self.ports == 1 else self._meeting.take(frontiers)
+        frontier = settled(lowest(frontiers), said)
         sweep = self._sweep
         ids = sweep.intern(rows)
-        pieces = sweep.step(ids, lo, hi, np.ascontiguousarray(lanes), tau, promise)
-        return Output(self._changes(pieces), Frontier(promise))
+        raised = concerned(frontier.promises, self.codec, sweep.keys) if frontier.promises else NONE
+        pieces = sweep.step(ids, lo, hi, np.ascontiguousarray(lanes), tau, frontier.time, raised=raised)
+        return Output(self._changes(pieces), frontier)
 
     def _changes(self, pieces: Pieces) -> Changes:
         before, after = self._multiplicity(pieces.taken[:, 3:]), self._multiplicity(pieces.said[:, 3:])
@@ -68,7 +73,20 @@ class CountsOperator(Operator):
         rows = self._sweep.keys.codes[changed[:, 0]]
         return Changes(self.codec, changed[:, 1].copy(), changed[:, 2].copy(), changed[:, 3].copy(), rows)
 
+    def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
+        if emit.rank <= self._sweep.policy.emit.rank:
+            return None
+        before = self._changes(self._sweep.standing())
+        return netted(concat(before.negated(), self._changes(self._sweep.restated(emit))))
+
+    def endless(self, promises: Sequence[Promise]) -> bool:
+        """Whether promises reach a row that is alive for ever."""
+        ids, _ = concerned(promises, self.codec, self._sweep.keys)
+        return bool(self._sweep.endless(ids).any())
+
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
+        if self._sweep.uneven:
+            return None
         return lowest(frontiers), self._changes(self._sweep.standing())
 
     def state_size(self) -> StateSize:
@@ -76,9 +94,12 @@ class CountsOperator(Operator):
 
     def snapshot(self) -> dict[str, Any]:
         keys = self._sweep.keys
-        return {"rows": self.codec.decode(keys.codes[keys.ids()]), "sweep": self._sweep.snapshot()}
+        state = {"rows": self.codec.decode(keys.codes[keys.ids()]), "sweep": self._sweep.snapshot()}
+        return {**state, "promises": self._meeting.snapshot()} if len(self._meeting) else state
 
     def restore(self, state: dict[str, Any]) -> None:
         columns = state["rows"]
         n = len(state["sweep"]["ids"])
         self._sweep.restore(self.codec.encode(columns, n), state["sweep"])
+        if "promises" in state:
+            self._meeting.restore(state["promises"])

@@ -77,7 +77,7 @@ class EpochGuard:
     def _move(self, adjust: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray, rows: np.ndarray) -> int:
         """Add first, take afterwards; the first adjust whose event is missing (then nothing is moved), or -1."""
         if not adjust.any():
-            return self._log.apply(np.zeros(len(vs), np.uint8), vs, ve, ve, rows)
+            return self._log.apply(np.zeros(len(vs), np.uint8), vs, ve, ve, rows, 0)
         taken = np.flatnonzero(adjust)
         kept = np.flatnonzero(~adjust | (vnew > vs))
         at = np.concatenate([kept, taken])
@@ -85,7 +85,8 @@ class EpochGuard:
         ends = np.concatenate([np.where(adjust, vnew, ve)[kept], ve[taken]])
         starts = vs[at]
         # an adjust to its start takes the event away
-        wrong = self._log.apply(kinds, starts, ends, np.where(kinds == ADJUST, starts, ends), rows[at])
+        new = np.where(kinds == ADJUST, starts, ends)
+        wrong = self._log.apply(kinds, starts, ends, new, rows[at], len(taken))
         return int(taken[wrong - len(kept)]) if wrong >= 0 else -1
 
     def _check(

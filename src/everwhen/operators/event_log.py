@@ -1,20 +1,25 @@
-"""The multiset of events that an adjust may still name: kept until `ve < c`, and up to as many again until it is
-tidied."""
+"""The multiset of events that an adjust may still name: kept until `ve < c`, and behind one that lasts longer for as
+long as the ring has room."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from everwhen.model.changes import Changes
+from everwhen.model.promise_set import PromiseSet
+from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import StateSize
 from everwhen.operators.kernels import log as kernel
-from everwhen.operators.kernels.tables import grown
+from everwhen.operators.promised import promised
+
+_FEWEST: Final = 1024
+"""A ring has room for so many entries at least; its size is a power of two."""
 
 
 class EventLog:
@@ -23,94 +28,105 @@ class EventLog:
     def __init__(self, codec: RowCodec) -> None:
         self.codec = codec
         self._cti = NEVER
+        self._oldest = 0
         self._count = 0
-        self._tidy_at = 1024
         self._last: tuple[Any, ...] | None = None
-        self._vs = np.zeros(1024, np.int64)
-        self._ve = np.zeros(1024, np.int64)
-        self._rows = np.zeros((1024, codec.width), np.int64)
-        self._after = np.zeros(1024, np.int64)
-        self._heads = np.full(1024, -1, np.int64)
+        self._over = PromiseSet(codec.schema)  # what was promised since the last tidying
+        self._log = np.zeros((_FEWEST, kernel.ROW + codec.width), np.int64)
+        self._heads = np.full(_FEWEST, -1, np.int64)
         codec.pool.register(self)
 
-    def apply(self, op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray, rows: np.ndarray) -> int:
+    def apply(
+        self,
+        op: np.ndarray,
+        vs: np.ndarray,
+        ve: np.ndarray,
+        vnew: np.ndarray,
+        rows: np.ndarray,
+        adjusts: int,
+        until: int = NEVER,
+    ) -> int:
         """Take elements in arrival order; the position of the first adjust without its event (then nothing is
-        taken), or -1."""
+        taken), or -1.
+
+        So many `adjusts` are among them.  `until`: the CTI that comes with the batch.
+        """
         n = len(op)
-        if self._count + n > self._tidy_at:
+        if self._count + n - self._oldest > len(self._log):
             self._tidy(n)
-        killed = np.empty(n, np.int64)
+        killed, logged = np.empty(n, np.int64), np.empty(n, np.uint8)
+        marks = np.zeros(1 << (16 * adjusts).bit_length(), np.uint8)
         before = self._count
         self._count, wrong = kernel.apply(
-            op, vs, ve, vnew, rows, self._heads, self._after, self._vs, self._ve, self._rows, before, killed
+            op, vs, ve, vnew, rows, until, self._heads, self._log, self._oldest, before, killed, logged, marks
         )
-        self._last = (op, vs, ve, vnew, rows, before, killed) if wrong < 0 else None
+        self._last = (op, vs, ve, vnew, rows, before, killed, logged) if wrong < 0 else None
         return int(wrong)
 
     def undo(self) -> None:
         """Take back what the last `apply` took."""
         if self._last is not None:
-            op, vs, ve, vnew, rows, before, killed = self._last
-            kernel.undo(op, vs, ve, vnew, rows, self._heads, self._after, self._ve, self._count, killed)
+            op, vs, ve, vnew, rows, before, killed, logged = self._last
+            kernel.undo(op, vs, ve, vnew, rows, self._heads, self._log, self._count, killed, logged)
             self._count, self._last = before, None
+
+    def close(self, promises: Iterable[Promise]) -> None:
+        """Events of rows that are promised beyond their end can no longer be named; they go with the next tidying."""
+        self._over.add(promises)
+
+    def _drop_promised(self) -> None:
+        if len(self._over) and self._count > self._oldest:
+            at = np.arange(self._oldest, self._count) & (len(self._log) - 1)
+            until = promised(self._over, self.codec, self._log[at, kernel.ROW :])
+            over = (self._log[at, kernel.VE] < until) | (until == INF)
+            self._log[at[over], kernel.VE] = NEVER
+        self._over = PromiseSet(self.codec.schema)
 
     def forget(self, cti: int) -> None:
         """Events that ended before `cti` can no longer be named."""
-        self._cti = cti
+        self._cti, self._last = cti, None
         if cti == INF:  # nothing may be named any more, whenever it ends
-            self._count = 0
-            self._heads[:] = -1
+            self._oldest = self._count
+        else:
+            self._oldest = int(kernel.forget(cti, self._log, self._oldest, self._count))
 
     def _tidy(self, more: int) -> None:
-        """Drop what is forgotten; the next time comes when as much again has been added."""
+        """Write the events that are left anew, with room for so many more, and half of the ring besides."""
         self._last = None
-        self._count = kernel.compact(self._cti, self._heads, self._after, self._vs, self._ve, self._rows, self._count)
-        self._tidy_at = max(1024, 2 * (self._count + more))
-        if self._tidy_at > len(self._vs):
-            self._vs, self._ve = grown(self._vs, self._tidy_at, 0), grown(self._ve, self._tidy_at, 0)
-            self._rows, self._after = grown(self._rows, self._tidy_at, 0), grown(self._after, self._tidy_at, 0)
-        slots = len(self._heads)
-        while slots < self._tidy_at:
-            slots *= 2
-        if slots > len(self._heads):
-            self._heads = np.full(slots, -1, np.int64)
-            self._count = kernel.compact(
-                self._cti, self._heads, self._after, self._vs, self._ve, self._rows, self._count
-            )
+        self._drop_promised()
+        left = int(kernel.alive(self._cti, self._log, self._oldest, self._count))
+        size = max(_FEWEST, 1 << (2 * (left + more) - 1).bit_length())
+        if size != len(self._heads):
+            self._heads = np.empty(size, np.int64)
+        log = np.empty((size, self._log.shape[1]), np.int64)
+        self._count = kernel.compact(self._cti, self._heads, self._log, self._oldest, self._count, log)
+        self._oldest, self._log = 0, log
 
     def events(self) -> Changes:
         """The events that can still be named."""
         self._tidy(0)
-        n = self._count
-        vs, ve, rows = self._vs[:n].copy(), self._ve[:n].copy(), self._rows[:n].copy()
-        return Changes(self.codec, vs, ve, np.ones(n, np.int64), rows)
+        left = self._log[: self._count]
+        vs, ve, rows = left[:, kernel.VS].copy(), left[:, kernel.VE].copy(), left[:, kernel.ROW :].copy()
+        return Changes(self.codec, vs, ve, np.ones(len(left), np.int64), rows)
 
     def state_size(self) -> StateSize:
         """Events that can still be named."""
-        ends = self._ve[: self._count]
-        rows = int(((ends >= self._cti) & (ends != NEVER)).sum())
-        return StateSize(
-            rows, self._vs.nbytes + self._ve.nbytes + self._rows.nbytes + self._after.nbytes + self._heads.nbytes
-        )
+        self._drop_promised()
+        rows = int(kernel.alive(self._cti, self._log, self._oldest, self._count))
+        return StateSize(rows, self._log.nbytes + self._heads.nbytes)
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         self._tidy(0)
-        return [(self._rows[: self._count], self.codec.pooled)]
+        return [(self._log[: self._count], [(kernel.ROW + j, type_) for j, type_ in self.codec.pooled])]
 
     def recoded(self) -> None:
         self._tidy(0)
 
     def snapshot(self) -> dict[str, Any]:
-        self._tidy(0)
-        n = self._count
-        return {
-            "cti": self._cti,
-            "vs": self._vs[:n].copy(),
-            "ve": self._ve[:n].copy(),
-            "rows": self.codec.decode(self._rows[:n]),
-        }
+        left = self.events()
+        return {"cti": self._cti, "vs": left.lo, "ve": left.hi, "rows": self.codec.decode(left.rows)}
 
     def restore(self, state: dict[str, Any]) -> None:
         self._cti = state["cti"]
-        n = len(state["vs"])
-        self.apply(np.zeros(n, np.uint8), state["vs"], state["ve"], state["ve"], self.codec.encode(state["rows"], n))
+        vs, ve = state["vs"], state["ve"]
+        self.apply(np.zeros(len(vs), np.uint8), vs, ve, ve, self.codec.encode(state["rows"], len(vs)), 0)

@@ -172,10 +172,12 @@ class Finalize:
         n, rows = len(batch), checked.rows
         self._source = batch.source or self._source
         external = np.flatnonzero(batch.op == EXTERNAL_CTI).tolist() if batch.promises else []
-        plain = self.insert_only and not external and not len(self._pending())
-        if plain and kernel.glance(batch.op, batch.vs, self.remember, self._progress):
+        plain = not checked.adjusts and not external and not self._progress[kernel.WAITING_AT]
+        if plain and not len(self._pending()) and kernel.glance(batch.op, batch.vs, self.remember, self._progress):
+            if not self.insert_only:
+                self._events.note(checked.vs, checked.ve, rows)
             self._note(checked.vs)
-            return Admitted(checked)
+            return Admitted(checked, self._forget())
         self._events.make_room(n)
         self._broken.make_room(n)
         self._progress[kernel.EVENTS_AT], self._progress[kernel.BROKEN_AT] = self._events.count, self._broken.count
@@ -191,7 +193,7 @@ class Finalize:
             said += int(
                 kernel.admit(
                     batch.op[part], batch.vs[part], batch.ve[part], batch.vnew[part], rows, taken, lines[part],
-                    self.remember, not self.insert_only, self._progress, self._events.table, self._broken.table,
+                    self.remember, not self.insert_only, self._progress, self._events.searched, self._broken.searched,
                     self._announced, out[said:], which[said:], reason[part],
                 )
             )  # fmt: skip
@@ -202,7 +204,8 @@ class Finalize:
                 announced = batch.promises[end]
                 assert isinstance(announced, ExternalCti)
                 self._announce(announced)
-        self._events.count, self._broken.count = map(int, self._progress[[kernel.EVENTS_AT, kernel.BROKEN_AT]])
+        self._events.extended(int(self._progress[kernel.EVENTS_AT]), hashed=True)
+        self._broken.extended(int(self._progress[kernel.BROKEN_AT]), hashed=True)
         given_up = self._give_up(batch, reason) + self._forget()
         if not self._progress[kernel.CHANGED_AT]:
             return Admitted(checked, given_up)
@@ -282,6 +285,15 @@ class Finalize:
     def _lost(self, given_up: GivenUp) -> tuple[GivenUp, ...]:
         self.counts.update(given_up.counts())
         return (given_up,)
+
+    def standing(self) -> Changes | None:
+        """The events that live from the progress on, as they were said; None if they are not kept."""
+        if self.insert_only:
+            return None
+        alive = self._events.alive()
+        fields = self._events.fields[: self._events.count][alive]
+        lo, hi = fields[:, 0].copy(), fields[:, 2].copy()
+        return Changes(self.codec, lo, hi, np.ones(len(lo), np.int64), self._events.rows[: len(alive)][alive])
 
     # -- state --------------------------------------------------------------------------------------------------
 

@@ -7,18 +7,23 @@ is dropped when its group is touched, or in bulk when as much again has been sai
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 
 from everwhen.errors import EverwhenError
 from everwhen.model.changes import Changes
 from everwhen.model.elements import ADJUST, CTI, ElementBatch
+from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import StateSize
+from everwhen.operators.chain import with_punctuation
 from everwhen.operators.kernels import said as kernel
 from everwhen.operators.kernels.runs import LENGTH, Runs, needed
+
+_FEW: Final = 1 << 15
 
 
 class GroupChain:
@@ -32,8 +37,16 @@ class GroupChain:
         self.cti = NEVER
         self._ordered = ordered
         self._said = Runs(2)
+        self._since = 0  # segments since the last time that all groups were looked at
 
-    def step(self, batch: Changes, promise: int) -> ElementBatch:
+    def step(self, batch: Changes, promise: int, promises: Sequence[Promise] = ()) -> ElementBatch:
+        """Elements; `promises` about data are said behind what they cover."""
+        elements = self._step(batch, promise)
+        if batch.closed is not None and len(batch.closed):
+            self._said.place[batch.closed[batch.closed < len(self._said.place)], LENGTH] = 0
+        return with_punctuation(elements, promises)
+
+    def _step(self, batch: Changes, promise: int) -> ElementBatch:
         said_cti = promise > self.cti
         head, rows = self._elements(batch, promise, int(said_cti))
         n = len(rows)
@@ -67,15 +80,25 @@ class GroupChain:
             records = np.empty((5, 2 * taken + total), np.int64)
             rest = np.empty((longest + 2 * taken, 2), np.int64)
             count, said.end, missing = kernel.take_back(
-                group[:taken], lo[:taken], hi[:taken], said.place, said.pool, said.end, self.cti, records, rest
+                group[:taken],
+                lo[:taken],
+                hi[:taken],
+                said.place,
+                said.pool,
+                said.free,
+                said.end,
+                self.cti,
+                records,
+                rest,
             )
             if missing >= 0:
                 raise EverwhenError("the output takes back what it never said: please report this as a defect")
         if taken < n:
             self._reserve(group[taken:])
             said.end = kernel.keep(
-                group[taken:], lo[taken:], hi[taken:], said.place, said.pool, said.end, self.cti, promise
+                group[taken:], lo[taken:], hi[taken:], said.place, said.pool, said.free, said.end, self.cti, promise
             )
+        self._since += n
         self._tidy()
         head = np.zeros((4, count + n - taken + more), np.int64)
         head[1, count : count + n - taken] = lo[taken:]
@@ -92,8 +115,10 @@ class GroupChain:
         return total, longest
 
     def _tidy(self, force: bool = False) -> None:
+        if force or self._since > max(_FEW, len(self._said.place)):
+            kernel.forget(self._said.place, self._said.pool, self._said.free, self.cti)
+            self._since = 0
         if force or self._said.crowded:
-            kernel.forget(self._said.place, self._said.pool, self.cti)
             self._said.tidy()
 
     def said(self, pieces: Changes) -> Changes:

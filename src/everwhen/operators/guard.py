@@ -13,18 +13,18 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from everwhen.errors import InputError
 from everwhen.model.changes import Changes
-from everwhen.model.element import Punct
-from everwhen.model.elements import ADJUST, CTI, EXTERNAL_CTI, INSERT, PUNCT, ElementBatch
-from everwhen.model.punctuation import Frontier, Nothing, OneOf, Promise, Range
+from everwhen.model.elements import ADJUST, CTI, EXTERNAL_CTI, INSERT, ElementBatch
+from everwhen.model.patterns import show_promise
+from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.operators.base import StateSize
 from everwhen.operators.event_log import EventLog
-from everwhen.operators.kernels.log import look
+from everwhen.operators.kernels.log import look, segments
+from everwhen.operators.source_promises import SourcePromises
 
 NOT_ONE_TICK: Final = "the lifetime [{}, {}) on a source that is declared to live one tick (ORDERED BY, chronons=True)"
 ONE_TICK: Final = "leave the end out, or declare the source without it; an adjust may only remove the event"
@@ -46,13 +46,10 @@ class Guarded:
         """An insert is +[vs, ve); an adjust is the difference it makes."""
         if not self.adjusts:
             return Changes(self.codec, self.vs, self.ve, np.ones(len(self.op), np.int64), self.rows)
-        adjust = self.op == ADJUST
-        lo = np.where(adjust, np.minimum(self.ve, self.vnew), self.vs)
-        hi = np.where(adjust, np.maximum(self.ve, self.vnew), self.ve)
-        weight = np.where(adjust & (self.vnew < self.ve), -1, 1)
-        keep = lo < hi
-        if keep.all():
+        lo, hi, weight, some = segments(self.op, self.vs, self.ve, self.vnew)
+        if some == len(lo):
             return Changes(self.codec, lo, hi, weight, self.rows)
+        keep = lo < hi
         return Changes(self.codec, lo[keep], hi[keep], weight[keep], self.rows[keep])
 
     def events(self) -> Changes:
@@ -89,20 +86,31 @@ class Guard:
         self.finalized = finalized
         self.cti = NEVER
         self.tau = NEVER
-        self.promises: list[Promise] = []
+        self._promises = SourcePromises(codec.schema)
         self._log = EventLog(codec)
-        self._before: tuple[int, int, list[Promise]] = (NEVER, NEVER, [])
+        self._before: tuple[int, int] = (NEVER, NEVER)
 
     @property
     def frontier(self) -> Frontier:
-        return Frontier(self.cti, tuple(self.promises))
+        """What is promised, and what the last batch has promised about data."""
+        return Frontier(self.cti, self._promises.fresh)
+
+    @property
+    def promised(self) -> Any:
+        """What stands of the promises about data, as plain data for `resume`."""
+        return self._promises.snapshot()
+
+    def resume(self, cti: int, tau: int, promised: Any) -> None:
+        """Go on where another guard of the source has stopped."""
+        self.cti, self.tau = cti, tau
+        self._promises.restore(promised)
 
     def step(self, batch: ElementBatch) -> Guarded:
         """Check and take a batch; on an error nothing of it has been taken.
 
         Either `settle` or `undo` must follow: an epoch is taken by all inputs or by none.
         """
-        self._before = (self.cti, self.tau, self.promises)
+        self._before = (self.cti, self.tau)
         op, vs, ve, vnew = batch.op, batch.vs, batch.ve, batch.vnew
         self._check_types(batch)
         at, sync, cti, tau, k, leading, adjusts = look(op, vs, ve, vnew, self.cti, self.tau, MIN_TIME, MAX_TIME, INF)
@@ -110,7 +118,7 @@ class Guard:
             self._explain_times(batch, int(at), int(sync), int(cti))
         if self.chronons:
             self._check_chronons(batch)
-        promises = self._check_promises(batch)
+        self._check_promises(batch)
         columns, data = batch.columns, None
         if k < len(op):
             if leading == k:  # promises stand behind the data: no need to copy
@@ -127,22 +135,25 @@ class Guard:
             raise self._error(
                 batch, at, "an adjust on a source that is declared insert-only", "declare it with insert_only=False"
             )
+        guarded = Guarded(self.codec, op, vs, ve, vnew, rows, int(adjusts))
         if self.whole or not (self.insert_only or self.finalized):
-            self._check_events(batch, op, vs, ve, vnew, rows, data)
+            self._check_events(batch, guarded, int(cti), data)
         self.tau = int(tau)
-        if promises or cti > self.cti:
-            self.promises = [promise for promise in (*self.promises, *promises) if promise.t > cti]
         self.cti = int(cti)
-        return Guarded(self.codec, op, vs, ve, vnew, rows, int(adjusts))
+        return guarded
 
     def settle(self) -> None:
-        """The batch stays: forget what its CTI allows to forget."""
+        """The batch stays: forget what its promises allow to forget."""
+        self._promises.settle(self.cti)
+        if self._promises.fresh and not self.whole:
+            self._log.close(self._promises.fresh)
         if self.cti > self._before[0] and not self.whole:
             self._log.forget(self.cti)
 
     def undo(self) -> None:
         """Be as before the last batch."""
-        self.cti, self.tau, self.promises = self._before
+        self.cti, self.tau = self._before
+        self._promises.undo()
         self._log.undo()
 
     def hand_over(self) -> Changes | None:
@@ -155,6 +166,7 @@ class Guard:
     def close(self) -> None:
         """The input has ended: everything is promised."""
         self.cti = INF
+        self._promises.settle(INF)
         if not self.whole:
             self._log.forget(INF)
 
@@ -207,48 +219,33 @@ class Guard:
             end = batch.vnew[wrong] if batch.op[wrong] == ADJUST else batch.ve[wrong]
             raise self._error(batch, wrong, NOT_ONE_TICK.format(show(int(batch.vs[wrong])), show(int(end))), ONE_TICK)
 
-    def _check_promises(self, batch: ElementBatch) -> list[Promise]:
-        """No element contradicts an earlier punctuation; returns the batch's own."""
+    def _check_promises(self, batch: ElementBatch) -> None:
+        """No element contradicts an earlier punctuation."""
         external = [i for i in batch.promises if batch.op[i] == EXTERNAL_CTI]
         if external and not self.finalized:
             raise self._error(
                 batch, external[0], "an external CTI, which counts elements that may come in any order",
                 "only Finalize can read it: ask for it by REMEMBER (--remember, or remember=)",
             )  # fmt: skip
-        fresh = [(i, p.promise) for i, p in batch.promises.items() if isinstance(p, Punct) and batch.op[i] == PUNCT]
-        for i, promise in fresh:
-            for name in promise.match:
-                if name not in self.codec.schema:
-                    raise self._error(
-                        batch, i, f"a punctuation on the unknown attribute {name!r}", f"there is {self.codec.schema}"
-                    )
-        if not fresh and not self.promises:
-            return []
-        data = batch.op <= ADJUST
-        sync = np.where(batch.op == ADJUST, np.minimum(batch.ve, batch.vnew), batch.vs)
-        for position, promise in [*((-1, p) for p in self.promises), *fresh]:
-            hit = data & (np.arange(len(batch)) > position) & (sync < promise.t)
-            if hit.any():
-                hit &= _matching(promise, batch)
-                if hit.any():
-                    at = int(np.flatnonzero(hit)[0])
-                    raise self._error(
-                        batch, at, f"an element that the punctuation {dict(promise.match)} had ruled out", ""
-                    )
-        return [promise for _, promise in fresh]
+        unknown = self._promises.unknown(batch)
+        if unknown is not None:
+            i, name = unknown
+            raise self._error(
+                batch, i, f"a punctuation on the unknown attribute {name!r}", f"there is {self.codec.schema}"
+            )
+        broken = self._promises.check(batch)
+        if broken is not None:
+            at, promise = broken
+            raise self._error(
+                batch, at, f"an element that an earlier promise of the source has ruled out: {show_promise(promise)}",
+                "a punctuation says that no matching insert or adjust follows; correct the source",
+            )  # fmt: skip
 
-    def _check_events(
-        self,
-        batch: ElementBatch,
-        op: np.ndarray,
-        vs: np.ndarray,
-        ve: np.ndarray,
-        vnew: np.ndarray,
-        rows: np.ndarray,
-        data: np.ndarray | None,
-    ) -> None:
+    def _check_events(self, batch: ElementBatch, given: Guarded, cti: int, data: np.ndarray | None) -> None:
         """Every adjust finds its event."""
-        missing = self._log.apply(op, vs, ve, vnew, rows)
+        vs, ve = given.vs, given.ve
+        until = NEVER if self.whole else cti
+        missing = self._log.apply(given.op, vs, ve, given.vnew, given.rows, given.adjusts, until)
         if missing >= 0:
             at = missing if data is None else int(np.flatnonzero(data)[missing])
             row = dict(zip(self.codec.schema.names, (c[at].as_py() for c in batch.columns), strict=True))
@@ -271,10 +268,12 @@ class Guard:
         return self._log.state_size()
 
     def snapshot(self) -> dict[str, Any]:
-        return {"cti": self.cti, "tau": self.tau, "promises": list(self.promises), "log": self._log.snapshot()}
+        promises = self._promises.snapshot()
+        return {"cti": self.cti, "tau": self.tau, "promises": promises, "log": self._log.snapshot()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.cti, self.tau, self.promises = state["cti"], state["tau"], list(state["promises"])
+        self.cti, self.tau = state["cti"], state["tau"]
+        self._promises.restore(state["promises"])
         self._log.restore(state["log"])
 
 
@@ -282,31 +281,3 @@ def longer(op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray) -> 
     """The first element that says a lifetime of more than one tick (-1: none)."""
     wrong = ((op == INSERT) & (ve - vs != 1)) | ((op == ADJUST) & ((ve - vs != 1) | (vnew > ve)))
     return int(np.argmax(wrong)) if wrong.any() else -1
-
-
-def _matching(promise: Promise, batch: ElementBatch) -> np.ndarray:
-    """Which elements' rows a promise matches."""
-    hit = np.ones(len(batch), np.bool_)
-    for name, pattern in promise.match.items():
-        column = batch.columns[batch.schema.index(name)]
-        match pattern:
-            case Nothing():
-                return np.zeros(len(batch), np.bool_)
-            case OneOf(values):
-                some = [v for v in values if v is not None]
-                found = pc.is_in(column, pa.array(some, column.type)).to_numpy(zero_copy_only=False)
-                if None in values:
-                    found = found | column.is_null().to_numpy(zero_copy_only=False)
-                hit &= found
-            case Range():
-                for bound, compare in (
-                    ("ge", pc.greater_equal),
-                    ("gt", pc.greater),
-                    ("le", pc.less_equal),
-                    ("lt", pc.less),
-                ):
-                    value = getattr(pattern, bound)
-                    if value is not None:
-                        verdict = compare(column, pa.scalar(value, column.type)).fill_null(False)
-                        hit &= verdict.to_numpy(zero_copy_only=False)
-    return hit

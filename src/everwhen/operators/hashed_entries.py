@@ -1,7 +1,8 @@
 """Entries found by (start, end, row): the memory of Finalize and Align.
 
 An insert is a few writes.  What is gone stays until as much again has been added, then the rest is written anew, so the
-cost per entry is constant; memory is at most twice what is kept.
+cost per entry is constant; memory is at most twice what is kept.  Entries are hashed when somebody comes to look for one:
+as long as nothing is adjusted, they are only written down.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _SMALL: Final = 256
 
 
 class HashedEntries:
-    """Lines of four numbers, the first two a start and an end, with a row.  Kernels append at `count`.
+    """Lines of four numbers, the first two a start and an end, with a row.  Kernels append at `count`, then `extended`
+    says so.
 
     An entry is forgotten when its field `column` is less than `least`.
     """
@@ -36,12 +38,27 @@ class HashedEntries:
         self.after = np.zeros(_SMALL, np.int64)
         self.heads = np.full(_SMALL, -1, np.int64)
         self._tidy_at = _SMALL
+        self._hashed = 0  # so many of the first can be found
         codec.pool.register(self)
 
     @property
     def table(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """What kernels search and append to."""
+        """What kernels append to."""
         return self.heads, self.after, self.fields, self.rows
+
+    @property
+    def searched(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What kernels search, and append to what can be found."""
+        if self._hashed < self.count or not self.count:
+            kernel.chain(*self.table, self._hashed, self.count)
+            self._hashed = self.count
+        return self.table
+
+    def extended(self, count: int, hashed: bool) -> None:
+        """There are so many entries now; `hashed`: the new ones can be found."""
+        if hashed:
+            self._hashed = count
+        self.count = count
 
     def make_room(self, more: int) -> bool:
         """Make sure that so many can be appended; whether positions have changed."""
@@ -57,12 +74,12 @@ class HashedEntries:
             slots *= 2
         if slots > len(self.heads):
             self.heads = np.full(slots, -1, np.int64)
-            self.tidy()
         return True
 
     def tidy(self) -> None:
-        """Drop what is gone or forgotten, and chain the rest anew."""
-        self.count = kernel.keep(*self.table, self.count, self.column, self.least)
+        """Drop what is gone or forgotten."""
+        self.count = kernel.keep(self.fields, self.rows, self.count, self.column, self.least)
+        self._hashed = 0
 
     def forget(self, least: int) -> None:
         self.least = max(self.least, least)
@@ -73,13 +90,17 @@ class HashedEntries:
         found: np.ndarray = (fields[:, 1] != NEVER) & (fields[:, self.column] >= self.least)
         return found
 
+    def note(self, vs: np.ndarray, ve: np.ndarray, rows: np.ndarray) -> None:
+        """Add inserts: (start, end, end, 0)."""
+        self.make_room(len(vs))
+        self.count = kernel.note(self.fields, self.rows, self.count, vs, ve, rows)
+
     def append(self, fields: np.ndarray, rows: np.ndarray) -> None:
         """Add entries as they are."""
         self.make_room(len(fields))
         self.fields[self.count : self.count + len(fields)] = fields
         self.rows[self.count : self.count + len(fields)] = rows
         self.count += len(fields)
-        self.tidy()
 
     @property
     def nbytes(self) -> int:
@@ -90,7 +111,7 @@ class HashedEntries:
 
     def recoded(self) -> None:
         """The hashes of rows have changed.  Positions stay, because others may know them."""
-        kernel.chain(*self.table, self.count)
+        self._hashed = 0
 
     def snapshot(self) -> dict[str, Any]:
         alive = self.alive()

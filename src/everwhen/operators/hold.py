@@ -16,16 +16,17 @@ import pyarrow as pa
 from everwhen.model.changes import Changes, concat, no_changes
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
-from everwhen.model.time import NEVER
-from everwhen.operators.base import Operator, Output, StateSize
+from everwhen.model.time import INF, NEVER
+from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.kernels.live import HI, LO, WEIGHT
 from everwhen.operators.kernels.tables import KeyTable
 from everwhen.operators.live import LiveRows
 from everwhen.operators.net import netted
+from everwhen.operators.promised import Floors, concerned, promised
 
 
 class HoldOperator(Operator):
-    """Everything before the promise, said once."""
+    """Everything before the promise, said once; of a row that is promised for longer, everything before that."""
 
     keeps = "segments until ve ≤ c"
 
@@ -35,36 +36,68 @@ class HoldOperator(Operator):
         self._keys = KeyTable(codec.width, codec.pooled)
         codec.pool.register(self._keys)
         self._live = LiveRows(0, (), codec.pool)
+        self._floors = Floors()
+        self._open = False
+
+    def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
+        """Everything that waits goes on, and from now on nothing does wait."""
+        if self._open or emit is Emit.FINAL:
+            return None
+        self._open = True
+        ids = self._keys.ids()
+        records, offsets = self._live.regions.gather(ids)
+        key = np.repeat(ids, np.diff(offsets))
+        lo = np.maximum(records[:, LO], self._promise)
+        out = Changes(self.codec, lo, records[:, HI].copy(), records[:, WEIGHT].copy(), self._keys.codes[key])
+        self._remove([self._live.expire(INF)])
+        return out
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
         promise = frontiers[0].time
+        if self._open:
+            return Output(batch, Frontier(promise))
         maybe_empty = []
         if len(batch):
             ids = self._keys.intern(batch.rows)
             self._live.grow(self._keys.capacity)
             records = np.stack([batch.lo, batch.hi, batch.weight], axis=1)
             maybe_empty.append(self._live.empty(self._live.apply(ids, records)))
-        if promise <= self._promise:
-            self._remove(maybe_empty)
-            return Output(no_changes(self.codec), Frontier(promise))
-        ids = self._keys.ids()
+        reached, until = concerned(frontiers[0].promises, self.codec, self._keys)
+        if self._floors.any or len(reached):
+            self._floors.grow(self._keys.capacity)
+        out = no_changes(self.codec)
+        if promise > self._promise or len(reached):
+            self._floors.raise_to(reached, until, len(self._floors.now))
+            out = self._released(self._keys.ids() if promise > self._promise else reached, promise)
+            maybe_empty += [self._live.expire(promise), reached]
+            self._live.expire_keys(reached, until)
+            self._promise = promise
+        gone = self._remove(maybe_empty)
+        if self._floors.any:
+            self._floors.settle(gone)
+        return Output(out, frontiers[0])
+
+    def _released(self, ids: np.ndarray, promise: int) -> Changes:
+        """What the promises let out of these rows and did not before."""
         records, offsets = self._live.regions.gather(ids)
         key = np.repeat(ids, np.diff(offsets))
-        due = records[:, LO] < promise
-        lo = np.maximum(records[due, LO], self._promise)
-        hi = np.minimum(records[due, HI], promise)
-        out = Changes(self.codec, lo, hi, records[due, WEIGHT].copy(), self._keys.codes[key[due]])
-        maybe_empty.append(self._live.expire(promise))
-        self._promise = promise
-        self._remove(maybe_empty)
-        return Output(out, Frontier(promise))
+        then = np.full(len(key), self._promise, np.int64)
+        now = np.full(len(key), promise, np.int64)
+        if self._floors.any:
+            then, now = np.maximum(then, self._floors.before[key]), np.maximum(now, self._floors.now[key])
+        lo, hi = np.maximum(records[:, LO], then), np.minimum(records[:, HI], now)
+        due = lo < hi
+        return Changes(self.codec, lo[due], hi[due], records[due, WEIGHT].copy(), self._keys.codes[key[due]])
 
-    def _remove(self, candidates: Sequence[np.ndarray]) -> None:
+    def _remove(self, candidates: Sequence[np.ndarray]) -> np.ndarray:
         listed = [ids for ids in candidates if len(ids)]
-        if listed:
-            keys = np.unique(np.concatenate(listed))
-            self._keys.remove(keys[self._live.regions.length[keys] == 0])
+        if not listed:
+            return np.empty(0, np.int64)
+        keys = np.unique(np.concatenate(listed))
+        gone = keys[self._live.regions.length[keys] == 0]
+        self._keys.remove(gone)
+        return gone
 
     def state_size(self) -> StateSize:
         return StateSize(self._live.regions.rows, self._live.nbytes + self._keys.nbytes)
@@ -72,13 +105,16 @@ class HoldOperator(Operator):
     def snapshot(self) -> dict[str, Any]:
         ids = self._keys.ids()
         live = self._live.snapshot(ids)
-        return {"promise": self._promise, "rows": self.codec.decode(self._keys.codes[ids]), "live": live, "n": len(ids)}
+        rows = self.codec.decode(self._keys.codes[ids])
+        floors = self._floors.snapshot(ids)
+        return {"promise": self._promise, "rows": rows, "live": live, "n": len(ids), "floors": floors}
 
     def restore(self, state: dict[str, Any]) -> None:
         self._promise = state["promise"]
         ids = self._keys.intern(self.codec.encode(state["rows"], state["n"]))
         self._live.grow(self._keys.capacity)
         self._live.restore(ids, state["live"], state["live"]["records"])
+        self._floors.restore(ids, state["floors"], self._keys.capacity)
 
 
 class InOrderOperator(Operator):
@@ -86,41 +122,87 @@ class InOrderOperator(Operator):
     splits).
 
     A window over a lifetime has levels that start one after the other; saying all of them when the event arrives would
-    announce the future and put later events out of order.  Kept are segments that have not begun.
+    announce the future and put later events out of order.  Kept are segments that have not begun.  A row of which
+    something is taken back is no longer in order anyway: from then on it is said as it comes, until what was said ahead
+    has begun, because a correction that came in parts would say more than one that comes at once.
     """
 
     keeps = "segments until they begin"
 
-    def __init__(self, codec: RowCodec) -> None:
+    def __init__(self, codec: RowCodec, policy: Policy) -> None:
         self.codec = codec
+        self._policy = policy
         self._waiting = no_changes(codec)
+        self._corrected = np.empty((0, codec.width), np.int64)
+        self._until = np.empty(0, np.int64)
+        self._open = False
         codec.pool.register(self)
+
+    def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
+        if self._open or emit in (Emit.FINAL, Emit.ENDED):
+            return None
+        self._open = True
+        out, self._waiting = self._waiting, no_changes(self.codec)
+        return out
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
         promise = frontiers[0].time
-        waiting = netted(concat(self._waiting, batch))
-        begun = (waiting.lo <= tau) | (waiting.lo < promise)
-        if begun.all():
-            self._waiting = no_changes(self.codec)
-            return Output(waiting, Frontier(promise))
-        self._waiting = waiting.take(~begun)
-        return Output(waiting.take(begun), Frontier(promise))
+        if self._open:
+            return Output(batch, frontiers[0])
+        present = self._policy.ended_by(tau)
+        batch = netted(batch)
+        waiting = concat(self._waiting, batch)
+        begun = (waiting.lo <= present) | (waiting.lo < promise)
+        if frontiers[0].promises and len(waiting):
+            begun |= waiting.lo < promised(frontiers[0].promises, self.codec, waiting.rows)
+        out = waiting.take(begun)
+        if len(self._corrected) or (batch.weight < 0).any():
+            at_once = self._at_once(batch, waiting) & ~begun
+            out = netted(concat(out, waiting.take(at_once)))
+            begun |= at_once
+            lasts = (self._until > present) & (self._until >= promise)
+            self._corrected, self._until = self._corrected[lasts], self._until[lasts]
+        self._waiting = no_changes(self.codec) if begun.all() else waiting.take(~begun)
+        return Output(out, frontiers[0])
+
+    def _at_once(self, batch: Changes, waiting: Changes) -> np.ndarray:
+        """Which segments belong to rows that are said as they come; notes how long these are."""
+        table = KeyTable(self.codec.width)
+        table.intern(self._corrected)
+        ids = table.intern(np.concatenate([batch.rows[batch.weight < 0], waiting.rows]))
+        n = len(self._corrected) + int((batch.weight < 0).sum())
+        until = np.full(table.capacity, NEVER, np.int64)
+        until[: len(self._corrected)] = self._until  # ids are given out in order
+        marked = np.zeros(table.capacity, np.bool_)
+        marked[: len(self._corrected)] = True
+        marked[ids[: n - len(self._corrected)]] = True
+        ids = ids[n - len(self._corrected) :]
+        at_once = marked[ids]
+        np.maximum.at(until, ids[at_once], waiting.lo[at_once])
+        kept = np.flatnonzero(marked)
+        self._corrected, self._until = table.codes[kept].copy(), until[kept]
+        return at_once
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
-        return [(self._waiting.rows, self.codec.pooled)]
+        return [(self._waiting.rows, self.codec.pooled), (self._corrected, self.codec.pooled)]
 
     def recoded(self) -> None:
         """Segments carry no hash."""
 
     def state_size(self) -> StateSize:
         parts = (self._waiting.lo, self._waiting.hi, self._waiting.weight, self._waiting.rows)
-        return StateSize(len(self._waiting), sum(part.nbytes for part in parts))
+        size = sum(part.nbytes for part in parts) + self._corrected.nbytes
+        return StateSize(len(self._waiting) + len(self._corrected), size)
 
     def snapshot(self) -> dict[str, Any]:
         waiting = self._waiting
-        return {"lo": waiting.lo, "hi": waiting.hi, "weight": waiting.weight, "rows": self.codec.decode(waiting.rows)}
+        return {
+            "lo": waiting.lo, "hi": waiting.hi, "weight": waiting.weight, "rows": self.codec.decode(waiting.rows),
+            "corrected": self.codec.decode(self._corrected), "until": self._until,
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         rows = self.codec.encode(state["rows"], len(state["lo"]))
         self._waiting = Changes(self.codec, state["lo"], state["hi"], state["weight"], rows)
+        self._corrected, self._until = self.codec.encode(state["corrected"], len(state["until"])), state["until"]

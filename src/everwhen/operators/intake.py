@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from everwhen.model.changes import Changes
 from everwhen.model.elements import ADJUST, ElementBatch
+from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.align import Align
 from everwhen.operators.base import StateSize
 from everwhen.operators.finalize import Finalize, GivenUp
 from everwhen.operators.guard import Guard, Guarded
+from everwhen.operators.net import cancelled
 
 
 class Intake:
@@ -35,6 +38,8 @@ class Intake:
         self._tau = NEVER
         self._checked: tuple[ElementBatch, Guarded] | None = None
         self._arrived: Guarded | None = None
+        self._said: tuple[Promise, ...] = ()
+        self._unsaid: list[Promise] = []
         if finalizes:
             self.remember(remember)
 
@@ -57,6 +62,12 @@ class Intake:
         return self.cti if self.align is None else min(self.cti, self.align.lowest)
 
     @property
+    def frontier(self) -> Frontier:
+        """The promise, and what the source has newly promised about data; that waits while an element that it matches
+        does."""
+        return Frontier(self.promise, self._said)
+
+    @property
     def tau(self) -> int:
         """The largest start that has gone on."""
         return self.guard.tau if self.align is None else self._tau
@@ -75,10 +86,12 @@ class Intake:
 
     def take(self) -> tuple[Guarded | None, tuple[GivenUp, ...]]:
         """What is said of the checked batch, or waits from now on, and what was given up."""
+        self._said = ()
         if self._checked is None:
             return None, ()
         (batch, guarded), self._checked = self._checked, None
         self.guard.settle()
+        self._said = self.guard.frontier.promises
         given_up: tuple[GivenUp, ...] = ()
         if self.finalize is not None:
             admitted = self.finalize.step(batch, guarded)
@@ -100,6 +113,9 @@ class Intake:
             return None
         found = self.align.step(self._arrived, horizon, promised)
         self._arrived = None
+        self._unsaid += self._said
+        self._said = tuple(p for p in self._unsaid if not self.align.holds(p))
+        self._unsaid = [p for p in self._unsaid if p not in self._said and p.t > self.cti]
         starts = found.vs[found.op != ADJUST] if found.adjusts else found.vs
         if len(starts):
             self._tau = max(self._tau, int(starts.max()))
@@ -132,6 +148,32 @@ class Intake:
             self._tau = self.guard.tau
             self.align = Align(self.codec, self.guard.insert_only)
 
+    def standing(self) -> Changes | None:
+        """The events that have gone on and may still be corrected; None if they are not kept."""
+        if self.finalize is not None:
+            events = self.finalize.standing()
+        else:
+            found = self.guard.standing()
+            events = None if found is None else found[1]
+        if events is None or self.align is None:
+            return events
+        return cancelled(self.codec, [events, self.align.waiting().events().negated()])
+
+    def begin(self, other: Intake) -> None:
+        """Go on beside another intake of the same source: what has come there has gone on here, all of it."""
+        state = other.snapshot()
+        self.guard.restore(state["guard"])
+        if state["finalize"] is not None:
+            self.remember(INF if self.finalize is None else self.finalize.remember)
+            assert self.finalize is not None
+            self.finalize.restore(state["finalize"])
+            self.finalize.counts.clear()
+        elif self.finalize is not None:
+            self.finalize.begin(self.guard.cti, self.guard.tau, self.guard.hand_over())
+        if self.finalize is not None:
+            self.finalize.force()
+        self.latest, self._tau = other.latest, self.guard.tau
+
     # -- state --------------------------------------------------------------------------------------------------
 
     def state_size(self) -> StateSize:
@@ -146,6 +188,7 @@ class Intake:
             "align": None if self.align is None else self.align.snapshot(),
             "latest": self.latest,
             "tau": self._tau,
+            "unsaid": list(self._unsaid),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -159,4 +202,4 @@ class Intake:
             self.block()
             assert self.align is not None
             self.align.restore(state["align"])
-        self.latest, self._tau = state["latest"], state["tau"]
+        self.latest, self._tau, self._unsaid = state["latest"], state["tau"], list(state["unsaid"])

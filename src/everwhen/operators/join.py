@@ -6,7 +6,7 @@ The sweep area is chosen by the predicate: equal keys give a chain of rows per k
 (band or inequality) a list sorted by value; anything else, and the product, a plain list.  What an area cannot
 decide is checked on the candidate pairs, by columns and in bounded chunks.
 
-Kept: side 1 until `ve ≤ c2`, side 2 until `ve ≤ c1`.
+Kept: side 1 until `ve ≤ c2`, side 2 until `ve ≤ c1`, or until the other side has promised the row's key for that long.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from everwhen.model.rows import BITS, RowCodec
 from everwhen.model.schema import Field, Schema
 from everwhen.operators.band import Band
 from everwhen.operators.base import Operator, Output, StateSize, lowest
+from everwhen.operators.join_promises import JoinPromises
 from everwhen.operators.kernels import join as kernel
 from everwhen.operators.kernels.join import ROW
 from everwhen.operators.kernels.tables import KeyTable
 from everwhen.operators.linear import evaluate
+from everwhen.operators.promised import concerned, settled
 from everwhen.operators.side import JoinSide
 
 CHUNK = 1 << 20
@@ -81,6 +83,7 @@ class JoinOperator(Operator):
         left.pool.register(self)
         self._kept = (JoinSide(left), JoinSide(right))
         self._seen = 0  # changes since the keys were looked through
+        self._promises = JoinPromises(self._sides, self._key_at, keys, codec.schema)
 
     @property
     def area(self) -> str:
@@ -89,17 +92,45 @@ class JoinOperator(Operator):
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         self._make_room(inputs)
+        idle = self._promises.idle(frontiers)
         (one, one_ids), (two, two_ids) = (self._keyed(port, batch) for port, batch in enumerate(inputs))
         parts = self._probe(1, two, two_ids)
-        self._kept[1].add(two_ids, two)
+        self._add(1, two, two_ids, idle)
         parts += self._probe(0, one, one_ids)
         changes = self._result(parts)
-        self._kept[0].add(one_ids, one)
+        self._add(0, one, one_ids, idle)
+        moved = [frontiers[1 - port].time > side.cti for port, side in enumerate(self._kept)]
         for port, side in enumerate(self._kept):
-            promise = frontiers[1 - port].time
-            if promise > side.cti:
-                side.expire(promise)
-        return Output(changes, Frontier(lowest(frontiers)))
+            if moved[port]:
+                side.expire(frontiers[1 - port].time)
+        frontier = Frontier(lowest(frontiers))
+        if not idle:
+            fresh = self._promises.about_keys(frontiers)
+            for port, side in enumerate(self._kept):
+                if fresh[1 - port]:
+                    gone = side.expire_keys(*concerned(fresh[1 - port], self._key_codec, self._keys))
+                    moved[port] = moved[port] or gone
+            said = self._promises.take(frontiers, self._blocks, self._rows_kept, moved)
+            frontier = settled(frontier.time, said)
+        return Output(changes, frontier)
+
+    def _add(self, port: int, batch: Changes, ids: np.ndarray, idle: bool) -> None:
+        """Keep what may still meet a partner: what outlives the other side's promise about its key."""
+        if not idle and len(batch) and self._key_at[port]:
+            until = self._promises.until(1 - port, self._keys.codes[ids])
+            if until is not None and (until > self._kept[port].cti).any():
+                stays = batch.hi > until
+                batch, ids, until = batch.take(stays), ids[stays], until[stays]
+                # of what is taken back, the part before the promise may be forgotten already
+                batch = replace(batch, lo=np.where(batch.weight < 0, np.maximum(batch.lo, until), batch.lo))
+        self._kept[port].add(ids, batch)
+
+    def _blocks(self, port: int, keys: np.ndarray, before: np.ndarray) -> np.ndarray:
+        return self._kept[port].occupied(self._keys.find(keys), before)
+
+    def _rows_kept(self, port: int) -> tuple[np.ndarray, np.ndarray]:
+        log = self._kept[port].log[self._kept[port].alive()]
+        return log[:, kernel.LO], log[:, ROW:]
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         """Pairs of what both sides keep: complete from the later CTI on, since each side goes by the other's."""
@@ -203,7 +234,8 @@ class JoinOperator(Operator):
 
     def state_size(self) -> StateSize:
         rows = sum(len(side.alive()) for side in self._kept)
-        return StateSize(rows, sum(side.nbytes for side in self._kept) + self._keys.nbytes)
+        kept = sum(side.nbytes for side in self._kept) + self._promises.nbytes
+        return StateSize(rows, kept + self._keys.nbytes)
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         for side in self._kept:
@@ -215,13 +247,16 @@ class JoinOperator(Operator):
         self._keys.recoded()
 
     def snapshot(self) -> dict[str, Any]:
-        return {f"side{port}": side.snapshot() for port, side in enumerate(self._kept)}
+        state: dict[str, Any] = {f"side{port}": side.snapshot() for port, side in enumerate(self._kept)}
+        return {**state, "promises": self._promises.snapshot()} if len(self._promises) else state
 
     def restore(self, state: dict[str, Any]) -> None:
         for port, side in enumerate(self._kept):
             batch, ids = self._keyed(port, side.restored(state[f"side{port}"]))
             side.reserve(len(batch))
             side.add(ids, batch)
+        if "promises" in state:
+            self._promises.restore(state["promises"])
 
 
 def beside(left: RowCodec, a: np.ndarray, right: RowCodec, b: np.ndarray, codec: RowCodec, rows: np.ndarray) -> None:

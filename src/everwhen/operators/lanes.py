@@ -5,6 +5,8 @@ back what it brought.  NaN and infinities are counted beside a float sum, so tha
 Decimals are four integer lanes of 32 bits each.  Min and max of 64-bit values are *evaluated* lanes: the largest order
 code in the live multiset.  All other aggregates are evaluated from the live multiset too (`holistic`).
 
+As long as no null has come, the count of a column's values is the count of rows and needs no lane of its own.
+
 Every aggregation turns the lanes of a piece into codes and a mask of which are valid.
 """
 
@@ -41,26 +43,30 @@ class Lanes:
     words: np.ndarray
     int_at: dict[Lane, int]
     float_at: dict[Lane, int]
+    ints: int
 
     def int_(self, what: str, column: int) -> np.ndarray:
         return self.words[:, self.int_at[what, column]]
 
     def float_(self, what: str, column: int) -> tuple[np.ndarray, np.ndarray]:
-        at = len(self.int_at) + 2 * self.float_at[what, column]
+        at = self.ints + 2 * self.float_at[what, column]
         floats = self.words.view(np.float64)
         return floats[:, at], floats[:, at + 1]
 
     def evaluated(self, lane: int) -> np.ndarray:
-        return self.words[:, len(self.int_at) + 2 * len(self.float_at) + lane]
+        return self.words[:, self.ints + 2 * len(self.float_at) + lane]
 
 
 Result = Callable[[Lanes], Coded]
 
 
 class LanePlan:
-    """Which lanes the aggregations over `arguments` need, how rows fill them, and what pieces of them mean."""
+    """Which lanes the aggregations over `arguments` need, how rows fill them, and what pieces of them mean.
 
-    def __init__(self, aggregations: Sequence[Aggregation], arguments: RowCodec) -> None:
+    `shared`: as long as there is no null, values are counted by the lane that counts rows (see `separate`).
+    """
+
+    def __init__(self, aggregations: Sequence[Aggregation], arguments: RowCodec, shared: bool = False) -> None:
         self.arguments = arguments
         self._aggregations = tuple(aggregations)
         self.int_at: dict[Lane, int] = {ROWS: 0}
@@ -84,6 +90,34 @@ class LanePlan:
             at = len(self.extremes) + 2 * len(self.holistic)
             self.holistic.append(aggregation)
             self._results[position] = _holistic_result(at)
+        self._own = self.int_at
+        if shared:
+            own = [lane for lane in self._own if lane[0] != "valid"]
+            self.int_at = {lane: 0 if lane[0] == "valid" else own.index(lane) for lane in self._own}
+
+    @property
+    def ints(self) -> int:
+        """Words of the integer lanes."""
+        return max(self.int_at.values()) + 1
+
+    @property
+    def separated(self) -> bool:
+        """Whether values are counted apart from rows."""
+        return self.int_at is self._own
+
+    def separate(self) -> list[int]:
+        """Count values apart from rows from now on: where lanes are to be inserted, one after the other, as copies of
+        the first."""
+        inserted = [at for (what, _), at in self._own.items() if what == "valid"] if not self.separated else []
+        self.int_at = self._own
+        return inserted
+
+    def summed(self) -> list[int] | None:
+        """If all lanes are the count of rows and sums of integers without nulls: the argument columns added up."""
+        sums = {at: column for (what, column), at in self.int_at.items() if what == "sum"}
+        if self.float_at or self.ints > 1 + len(sums):
+            return None
+        return [sums[at] for at in sorted(sums)]
 
     def plain(self) -> tuple[np.ndarray, np.ndarray] | None:
         """If every aggregation is just a lane: the value lanes, and the lanes that must not be zero (-1: none)."""
@@ -104,16 +138,16 @@ class LanePlan:
         or summed; they then only tell whether there are rows, and values."""
         counted = any(aggregation.function == "count" for aggregation in self._aggregations)
         plain = not self.float_at and all(what in ("rows", "valid") for what, _ in self.int_at)
-        return len(self.int_at) if plain and not counted else 0
+        return self.ints if plain and not counted else 0
 
     @property
     def added(self) -> int:
         """Words of the lanes that are added up; evaluated ones stand behind them."""
-        return len(self.int_at) + 2 * len(self.float_at)
+        return self.ints + 2 * len(self.float_at)
 
     def results(self, words: np.ndarray) -> list[Coded]:
         """Codes of each aggregation for pieces with these lanes."""
-        lanes = Lanes(words, self.int_at, self.float_at)
+        lanes = Lanes(words, self.int_at, self.float_at, self.ints)
         return [result(lanes) for result in self._results]
 
     def fill(self, rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -124,7 +158,7 @@ class LanePlan:
         ints[:, 0] = weight
         codec = self.arguments
         for (what, column), at in self.int_at.items():
-            if what == "rows":
+            if at == 0:
                 continue
             valid = codec.valid(rows, column)
             code = rows[:, codec.words + column]
@@ -139,7 +173,7 @@ class LanePlan:
                 hit = np.isnan(values) if what == "nan" else values == (np.inf if what == "inf" else -np.inf)
                 ints[:, at] = weight * hit
         for at, (what, column) in enumerate(self.float_at):
-            at = len(self.int_at) + 2 * at
+            at = self.ints + 2 * at
             valid = codec.valid(rows, column)
             values = self._floats(rows[:, codec.words + column], column)
             if valid is not None:
@@ -151,10 +185,10 @@ class LanePlan:
                 floats[:, at], floats[:, at + 1] = _times(values, np.zeros(n), weight)
         return ints
 
-    def measure(self, rows: np.ndarray) -> None:
-        """Note the largest magnitudes of what is added up."""
+    def measure(self, rows: np.ndarray, at: Sequence[int] | None = None) -> None:
+        """Note the largest magnitudes of what is added up; `at`: where the rows have each argument column."""
         for column, largest in self.integer_sums.items():
-            codes = rows[:, self.arguments.words + column]
+            codes = rows[:, self.arguments.words + column if at is None else at[column]]
             low, high = int(codes.min()), int(codes.max())
             if low < 0 and pa.types.is_unsigned_integer(self.arguments.schema.types[column]):
                 high = 2**63

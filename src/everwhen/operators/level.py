@@ -6,6 +6,9 @@ prolong it, and in `final` until all earlier ones are out as well; then the prom
 and `longest` bounds how long that can take.  Kept are intervals until `ve < c`, strictly, because one that ends at
 the CTI may still grow.
 
+In `ended`, a row that is changed before the present is said at once from then on, until all its intervals have ended:
+to take back what may grow again, and to say it anew when it has, would be to say more than who never waits.
+
 With `longest`, an interval is said in pieces anchored at its start; kept is the whole interval, because which levels
 a later change prolongs depends on where they started.  Whether a piece has been said follows from the promise and
 the present, so it is not kept.
@@ -29,6 +32,7 @@ from everwhen.operators.kernels.live import group_rows
 from everwhen.operators.kernels.tables import Calendar, KeyTable, Regions, grown
 from everwhen.operators.linear import MOST_LEVELS
 from everwhen.operators.net import cancelled
+from everwhen.operators.promised import concerned, settled
 
 Pieces = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Key ids, starts and ends."""
@@ -44,6 +48,7 @@ class CoalesceOperator(Operator):
     def __init__(self, longest: int | None, codec: RowCodec, policy: Policy) -> None:
         self.codec = codec
         self._longest = longest or 0
+        self._policy = policy
         self._held = policy.emit in (Emit.ENDED, Emit.FINAL)
         self._ordered = policy.emit is Emit.FINAL
         self._promise = NEVER
@@ -53,11 +58,12 @@ class CoalesceOperator(Operator):
         self._kept = Regions(2)
         self._ends = Calendar()
         self._slot = np.full(64, -1, np.int64)
+        self._late = np.zeros(64, np.bool_)  # rows that were changed before the present
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
         cti = frontiers[0].time
-        bound = max(cti, tau) if self._held and not self._ordered else cti
+        bound = max(cti, self._policy.ended_by(tau)) if self._held and not self._ordered else cti
         touched, parts = self._apply(batch) if len(batch) else (_NO_KEYS, [])
         promise = cti
         if self._held:
@@ -75,9 +81,26 @@ class CoalesceOperator(Operator):
         elif len(touched):
             pieces = self._pieces(touched)
             parts.append(self._changes(pieces, np.ones(len(pieces[0]), np.bool_), 1))
+        # an interval may grow until its row is over: only promises for ever count
+        over = [p for p in frontiers[0].promises if p.t == INF]
+        closed, _ = concerned(over, self.codec, self._keys)
+        if len(closed):
+            if self._held:
+                pieces = self._pieces(closed)
+                parts.append(self._changes(pieces, ~self._is_said(pieces, promise, bound), 1))
+            self._put(closed, np.zeros(len(closed) + 1, np.int64), np.empty((0, 2), np.int64))
         self._promise, self._bound = promise, bound
+        if self._late.any():
+            self._in_order_again()
         self._forget(cti)
-        return Output(cancelled(self.codec, parts) if parts else no_changes(self.codec), Frontier(promise))
+        changes = cancelled(self.codec, parts) if parts else no_changes(self.codec)
+        return Output(changes, settled(promise, over))
+
+    def _in_order_again(self) -> None:
+        """Rows of which nothing grows any more wait again."""
+        pieces = self._pieces(np.flatnonzero(self._late))
+        self._late[:] = False
+        self._late[pieces[0][~self._is_said(pieces, self._promise, self._bound)]] = True
 
     def _apply(self, batch: Changes) -> tuple[np.ndarray, list[Changes]]:
         """New intervals of the touched rows; returns the rows' ids and all that had been said of them, taken back."""
@@ -86,9 +109,12 @@ class CoalesceOperator(Operator):
         self._kept.grow(capacity)
         self._ends.grow(capacity)
         self._slot = grown(self._slot, capacity, -1)
+        self._late = grown(self._late, capacity, False)
         keys, offsets, order = group_rows(ids, self._slot)
         pieces = self._pieces(keys)
         taken = self._changes(pieces, self._is_said(pieces, self._promise, self._bound), -1)
+        if self._held and not self._ordered:
+            self._late[ids[batch.lo < self._bound]] = True
         old, old_offsets = self._kept.gather(keys)
         group = np.repeat(np.arange(len(keys)), np.diff(old_offsets))
         changes = np.stack([batch.lo, batch.hi, batch.weight], axis=1)[order]
@@ -139,10 +165,10 @@ class CoalesceOperator(Operator):
 
     def _is_said(self, pieces: Pieces, promise: int, bound: int) -> np.ndarray:
         """Which pieces are out, by the promise and the present: all that the promise covers, and what has ended."""
-        _, lo, hi = pieces
+        key, lo, hi = pieces
         if not self._held:
             return np.ones(len(lo), np.bool_)
-        said = (lo < promise) | (promise == INF)
+        said = (lo < promise) | (promise == INF) | self._late[key]
         return said if self._ordered or bound == NEVER else said | ~self._growing(lo, hi, bound)
 
     def _changes(self, pieces: Pieces, picked: np.ndarray, weight: int) -> Changes:
@@ -156,11 +182,13 @@ class CoalesceOperator(Operator):
         self._ends.schedule(keys, low)
         gone = keys[self._kept.length[keys] == 0]
         if len(gone):
+            self._late[gone] = False
             self._keys.remove(gone)  # the codes stay readable until the next batch
 
     def _forget(self, cti: int) -> None:
         if cti == INF:
             self._kept.clear()
+            self._late[:] = False
             self._keys.remove(self._keys.ids())
             return
         due = self._ends.before(cti)
@@ -172,6 +200,15 @@ class CoalesceOperator(Operator):
         if self._ordered and self._promise < INF:  # held back for the sake of order
             stay |= self._last_start(records[:, 0], records[:, 1]) >= self._promise
         self._put(due, np.searchsorted(group[stay], np.arange(len(due) + 1)), records[stay])
+
+    def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
+        """Nothing is held from now on: what was is said."""
+        if not self._held or emit in (Emit.FINAL, Emit.ENDED):
+            return None
+        pieces = self._pieces(self._keys.ids())
+        held = self._changes(pieces, ~self._is_said(pieces, self._promise, self._bound), 1)
+        self._held = self._ordered = False
+        return held
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         pieces = self._pieces(self._keys.ids())
@@ -185,7 +222,7 @@ class CoalesceOperator(Operator):
         records, offsets = self._kept.gather(ids)
         return {
             "rows": self.codec.decode(self._keys.codes[ids]), "records": records, "offsets": offsets, "n": len(ids),
-            "promise": self._promise, "bound": self._bound,
+            "promise": self._promise, "bound": self._bound, "late": self._late[ids],
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -193,4 +230,6 @@ class CoalesceOperator(Operator):
         ids = self._keys.intern(self.codec.encode(state["rows"], state["n"]))
         self._kept.grow(self._keys.capacity)
         self._ends.grow(self._keys.capacity)
+        self._late = grown(self._late, self._keys.capacity, False)
+        self._late[ids] = state["late"]
         self._put(ids, state["offsets"], state["records"])

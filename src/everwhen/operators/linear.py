@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +16,13 @@ import pyarrow as pa
 from everwhen.algebra.expr import Column, Expr
 from everwhen.errors import QueryError, TimeRangeError
 from everwhen.model.changes import Changes, concat, no_changes
+from everwhen.model.promise_projection import Projection
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import BITS, RowCodec, encode_column
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.operators.base import Operator, Output, lowest
 from everwhen.operators.kernels import windows as kernel
+from everwhen.operators.promised import Meeting, moved, settled
 
 MOST_LEVELS = 20_000_000
 """A window over long lifetimes has a level per instant; beyond so many per step it is surely not meant."""
@@ -56,10 +59,17 @@ class MapOperator(Operator):
         self._source = source
         self._columns = [(source.schema.index(e.name) if isinstance(e, Column) else e) for _, e in columns]
         self._plain = [c for c in self._columns if isinstance(c, int)]
+        kept: dict[str, list[str]] = {}
+        for name, e in columns:
+            if isinstance(e, Column):
+                kept.setdefault(e.name, []).append(name)
+        self._promises = Projection(source.schema, kept)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
-        frontier = Frontier(frontiers[0].time)
+        frontier = frontiers[0]
+        if frontier.promises:
+            frontier = settled(frontier.time, self._promises.take(frontier.promises))
         if not len(batch):
             return Output(no_changes(self.codec), frontier)
         source, target, rows = self._source, self.codec, batch.rows
@@ -81,6 +91,13 @@ class MapOperator(Operator):
             out[:, target.words + to] = codes
         return Output(batch.with_rows(target, out), frontier)
 
+    def snapshot(self) -> dict[str, Any]:
+        return {"promises": self._promises.snapshot()} if len(self._promises) else {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        if state:
+            self._promises.restore(state["promises"])
+
 
 class UnionOperator(Operator):
     """The sum of both inputs; `sign` -1 subtracts the second (inside anti- and outer joins)."""
@@ -90,12 +107,21 @@ class UnionOperator(Operator):
     def __init__(self, codec: RowCodec, sign: int = 1) -> None:
         self.codec = codec
         self._sign = sign
+        self._meeting = Meeting(codec.schema)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         first, second = inputs
         if self._sign < 0:
             second = second.negated()
-        return Output(replace(concat(first, second), codec=self.codec), Frontier(lowest(frontiers)))
+        frontier = settled(lowest(frontiers), self._meeting.take(frontiers))
+        return Output(replace(concat(first, second), codec=self.codec), frontier)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"promises": self._meeting.snapshot()} if len(self._meeting) else {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        if state:
+            self._meeting.restore(state["promises"])
 
 
 def rounded_up(t: np.ndarray, granule: int, offset: int) -> np.ndarray:
@@ -122,7 +148,7 @@ class TimeWindowOperator(Operator):
         (batch,) = inputs
         if len(batch):
             batch = self._windowed(batch)
-        return Output(batch, Frontier(rounded_up_time(frontiers[0].time, self._slide, -1)))
+        return Output(batch, moved(frontiers[0], lambda t: rounded_up_time(t, self._slide, -1)))
 
     def exact_from(self, since: int) -> int:
         """The window at t holds the `size` instants before the next but one multiple of the slide: all are known."""
@@ -169,7 +195,7 @@ class GranularityOperator(Operator):
         lo, hi = rounded_up(batch.lo, self._granule, 0), rounded_up(batch.hi, self._granule, 0)
         keep = lo < hi
         out = Changes(self.codec, lo[keep], hi[keep], batch.weight[keep], batch.rows[keep])
-        return Output(out, Frontier(rounded_up_time(frontiers[0].time, self._granule, 0)))
+        return Output(out, moved(frontiers[0], lambda t: rounded_up_time(t, self._granule, 0)))
 
     def exact_from(self, since: int) -> int:
         return rounded_up_time(since, self._granule, 0)
@@ -186,9 +212,8 @@ class ShiftOperator(Operator):
         (batch,) = inputs
         lo = batch.lo + self._by
         hi = np.where(batch.hi == INF, INF, batch.hi + self._by)
-        t = frontiers[0].time
         out = Changes(self.codec, lo, hi, batch.weight, batch.rows)
-        return Output(out, Frontier(t if t in (INF, NEVER) else t + self._by))
+        return Output(out, moved(frontiers[0], lambda t: t if t in (INF, NEVER) else t + self._by))
 
     def exact_from(self, since: int) -> int:
         return since + self._by
@@ -245,9 +270,8 @@ class AlterLifetimeOperator(Operator):
         finite = hi[hi != INF]
         if len(lo) and (lo.max() > MAX_TIME or lo.min() < MIN_TIME or (len(finite) and finite.max() > MAX_TIME)):
             raise TimeRangeError(f"a new lifetime reaches beyond the largest time, {MAX_TIME}, or before its negative")
-        t = frontiers[0].time
-        promise = t if t in (INF, NEVER) else t // self._hop * self._hop + self._shift
-        return Output(Changes(self.codec, lo, hi, batch.weight, batch.rows), Frontier(promise))
+        frontier = moved(frontiers[0], lambda t: t if t in (INF, NEVER) else t // self._hop * self._hop + self._shift)
+        return Output(Changes(self.codec, lo, hi, batch.weight, batch.rows), frontier)
 
     def exact_from(self, since: int) -> int:
         """Events that began before `since` are missing, or begin there: what comes of them must be over."""

@@ -65,10 +65,18 @@ class LiveRows:
             self._ends.schedule(keys, self._soonest(keys))
         return keys
 
-    def _soonest(self, keys: np.ndarray) -> np.ndarray:
+    def expire_keys(self, keys: np.ndarray, until: np.ndarray) -> None:
+        """Drop what ended by the time that is promised for its key."""
+        for t in np.unique(until):
+            some = keys[until == t]
+            self._ends.schedule(some, self._soonest(some, int(t)))
+
+    def _soonest(self, keys: np.ndarray, until: int = NEVER) -> np.ndarray:
         soonest = np.empty(len(keys), np.int64)
         regions = self.regions
-        regions.rows -= drop_ended(keys, regions.start, regions.length, regions.pool, kernel.HI, self.cti, soonest)
+        regions.rows -= drop_ended(
+            keys, regions.start, regions.length, regions.pool, kernel.HI, max(self.cti, until), soonest
+        )
         return soonest
 
     def empty(self, keys: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ import numpy as np
 
 from everwhen.errors import EverwhenError
 from everwhen.model.changes import Changes, concat, no_changes
+from everwhen.model.promise_projection import Projection
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
@@ -28,6 +29,7 @@ from everwhen.operators.holistic import order_ranks
 from everwhen.operators.kernels.live import group_rows
 from everwhen.operators.kernels.tables import Calendar, KeyTable, Regions, grown
 from everwhen.operators.net import netted
+from everwhen.operators.promised import concerned, settled
 
 _NO_KEYS = np.empty(0, np.int64)
 
@@ -51,6 +53,7 @@ class RowsOperator(Operator):
         self._kept = Regions(1 + codec.width, [(1 + j, t) for j, t in codec.pooled])
         codec.pool.register(self._keys)
         codec.pool.register(self._kept)
+        self._promises = Projection(codec.schema, {name: [name] for name in partition})
         self._dropped = np.zeros(64, np.int64)
         self._ends = Calendar()
         self._slot = np.full(64, -1, np.int64)
@@ -59,22 +62,40 @@ class RowsOperator(Operator):
         (batch,) = inputs
         promise = frontiers[0].time
         touched, out = self._apply(batch, promise) if len(batch) else (_NO_KEYS, no_changes(self.codec))
+        frontier = Frontier(promise)
+        over = _NO_KEYS
+        if frontiers[0].promises:
+            # which rows are in the window depends on the whole partition: only a promise about it, for ever, counts
+            about = (p for p in self._promises.take(frontiers[0].promises) if p.t == INF)
+            frontier = settled(promise, about)
+            over, _ = concerned(frontier.promises, self._key_codec, self._keys)
+            promise = frontier.time
         if self._ended and promise > self._promise:
-            out = concat(out, self._cut(touched, promise))
+            others = np.ones(self._keys.capacity, np.bool_)
+            others[touched] = False
+            keys = self._keys.ids()
+            out = concat(out, self._cut(keys[others[keys]], self._promise, promise))
+        if self._ended and len(over) and promise < INF:
+            out = concat(out, self._cut(over, promise, INF))
         self._promise = promise
+        self._close(over)
         self._forget(promise)
-        return Output(out, Frontier(promise))
+        return Output(out, frontier)
 
-    def _cut(self, touched: np.ndarray, promise: int) -> Changes:
-        """Rows of all other partitions that are still in the window, from the last promise to this one."""
-        others = np.ones(self._keys.capacity, np.bool_)
-        others[touched] = False
-        keys = self._keys.ids()
-        keys = keys[others[keys]]
+    def _close(self, keys: np.ndarray) -> None:
+        """Forget partitions that can't change any more."""
+        if len(keys):
+            self._kept.put(keys, np.zeros(len(keys) + 1, np.int64), np.empty((0, self._kept.pool.shape[1]), np.int64))
+            self._ends.schedule(keys, np.full(len(keys), INF, np.int64))
+            self._dropped[keys] = 0
+            self._keys.remove(keys)
+
+    def _cut(self, keys: np.ndarray, before: int, promise: int) -> Changes:
+        """Rows of partitions that are still in the window, from the last promise to this one."""
         records, offsets = self._kept.gather(keys)
         lo, hi = self._windowed(records, np.repeat(np.arange(len(keys)), np.diff(offsets)), offsets, keys)
         inside = (hi == INF) & (lo < promise)
-        lo = np.maximum(lo[inside], self._promise)
+        lo = np.maximum(lo[inside], before)
         ones = np.ones(len(lo), np.int64)
         return Changes(self.codec, lo, np.full(len(lo), promise, np.int64), ones, records[inside, 1:])
 
@@ -201,13 +222,23 @@ class RowsOperator(Operator):
     def exact_from(self, since: int) -> int:
         return INF  # the last rows may be as old as can be
 
+    def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
+        if not self._ended or emit is Emit.ENDED:
+            return None
+        before = self._said()
+        self._ended = False
+        return netted(concat(before.negated(), self._said()))
+
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
+        return frontiers[0].time, self._said()
+
+    def _said(self) -> Changes:
         keys = self._keys.ids()
         records, offsets = self._kept.gather(keys)
         lo, hi = self._windowed(records, np.repeat(np.arange(len(keys)), np.diff(offsets)), offsets, keys)
         hi = self._clipped(hi, self._promise)
         said = Changes(self.codec, lo, hi, np.ones(len(lo), np.int64), records[:, 1:])
-        return frontiers[0].time, said.take(lo < hi)
+        return said.take(lo < hi)
 
     def state_size(self) -> StateSize:
         return StateSize(self._kept.rows, self._kept.nbytes + self._keys.nbytes + self._ends.nbytes)

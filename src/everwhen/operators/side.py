@@ -25,13 +25,16 @@ _LEAST: Final = 256
 
 
 class JoinSide:
-    """Rows with lifetimes and weights per key id; ids are given by whoever owns the keys."""
+    """Rows with lifetimes and weights per key id; ids are given by whoever owns the keys.
 
-    def __init__(self, codec: RowCodec) -> None:
+    Behind its row an entry has `behind` words for its owner, who fills them in.
+    """
+
+    def __init__(self, codec: RowCodec, behind: int = 0) -> None:
         self.codec = codec
         self.cti = NEVER
         self.heads = np.full(1, -1, np.int64)
-        self.log = np.empty((_LEAST, ROW + codec.width), np.int64)
+        self.log = np.empty((_LEAST, ROW + codec.width + behind), np.int64)
         self._count = 0
         self._tidy_at = _LEAST
 
@@ -61,8 +64,9 @@ class JoinSide:
         self._count = kernel.tidy(self.heads, self.log, self._count, self.cti)
         self._tidy_at = max(_LEAST, 2 * self._count)
 
-    def add(self, ids: np.ndarray, batch: Changes) -> None:
-        """Add signed segments, for which there must be room."""
+    def add(self, ids: np.ndarray, batch: Changes) -> int:
+        """Add signed segments, for which there must be room.  Returns where in the log the added ones begin."""
+        first = self._count
         self.log, self._count, missing = kernel.keep(
             ids, batch.lo, batch.hi, batch.weight, batch.rows, self.heads, self.log, self._count, self.cti
         )
@@ -70,6 +74,7 @@ class JoinSide:
             raise EverwhenError(
                 "a change takes back a row that is not there: the stream before this operator is not valid"
             )
+        return first
 
     def expire(self, cti: int) -> None:
         """What ended at or before `cti` is dead."""
@@ -77,6 +82,14 @@ class JoinSide:
         if cti == INF:
             self.heads[:] = -1
             self._count = 0
+
+    def expire_keys(self, ids: np.ndarray, until: np.ndarray) -> bool:
+        """What ended by the time promised for its key is dead; whether that was anything."""
+        return bool(kernel.expire(ids, until, self.heads, self.log, self.cti))
+
+    def occupied(self, ids: np.ndarray, before: np.ndarray) -> np.ndarray:
+        """Whether keys (-1: unknown) have rows that live before a time."""
+        return kernel.occupied(ids, before, self.heads, self.log, self.cti)
 
     def alive(self) -> np.ndarray:
         """Where in the log the entries stand that are not dead."""
@@ -99,7 +112,7 @@ class JoinSide:
         return {
             "cti": self.cti,
             "segments": entries[:, : WEIGHT + 1].copy(),
-            "rows": self.codec.decode(entries[:, ROW:]),
+            "rows": self.codec.decode(entries[:, ROW : ROW + self.codec.width]),
         }
 
     def restored(self, state: dict[str, Any]) -> Changes:

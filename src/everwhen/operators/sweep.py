@@ -11,7 +11,7 @@ to fold), so a step costs what it changes, not what there is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,14 @@ from everwhen.model.pool import Pool
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, Policy, StateSize
 from everwhen.operators.kernels import sweep as kernel
-from everwhen.operators.kernels.edges import group_edges
+from everwhen.operators.kernels.edges import grouped
 from everwhen.operators.kernels.pieces import standing
 from everwhen.operators.kernels.runs import Runs, needed, resized
 from everwhen.operators.kernels.tables import Calendar, KeyTable, grown
+from everwhen.operators.promised import Floors
+
+GRID = 8
+"""Up to so many different lifetimes in a step are added up per key and lifetime before they become edges."""
 
 _NO_INTS = np.empty(0, np.int64)
 _NO_EDGES = [_NO_INTS, _NO_INTS, np.empty((0, 0), np.int64), _NO_INTS, _NO_INTS, _NO_INTS]
@@ -85,6 +89,7 @@ class Sweep:
         self._taken = self._said = np.empty((0, 3 + self._lanes), np.int64)
         self._slot = np.full(64, -1, np.int64)
         self._calendar = Calendar(3)  # something to say, something to cut, everything to fold
+        self._floors = Floors()
 
     def intern(self, rows: np.ndarray) -> np.ndarray:
         """Key ids of coded rows."""
@@ -92,8 +97,23 @@ class Sweep:
         self._grow()
         return ids
 
+    def intern_column(self, rows: np.ndarray, column: int) -> np.ndarray:
+        """The same for keys of one column that stands among others and is never null."""
+        ids = self.keys.intern_column(rows, column)
+        self._grow()
+        return ids
+
+    def insert_lane(self, lane: int, tests: int) -> None:
+        """Another integer lane, which has been the same as the first so far."""
+        self._ints, self._added, self._lanes, self._tests = self._ints + 1, self._added + 1, self._lanes + 1, tests
+        self._runs.insert(1 + lane, 1)
+        self._evaluated_at = slice(1 + self._added, 1 + self._lanes)
+        self._taken = self._said = np.empty((0, 3 + self._lanes), np.int64)
+
     def _grow(self) -> None:
         capacity = self.keys.capacity
+        if self._floors.any:
+            self._floors.grow(capacity)
         if capacity > len(self._slot):
             self._runs.grow(capacity)
             self._slot = grown(self._slot, capacity, -1)
@@ -108,29 +128,30 @@ class Sweep:
         tau: int,
         promise: int,
         evaluate: Evaluate | None = None,
+        raised: tuple[np.ndarray, np.ndarray] = (_NO_INTS, _NO_INTS),
     ) -> Pieces:
         """Apply segments (values of the added lanes, already times weight), then τ and the promise.
 
-        Returns the pieces that changed.  Keys that are gone are forgotten by `keys`.
+        `raised` are keys of which more is promised than of all, and until when.  Returns the pieces that changed.  Keys
+        that are gone are forgotten by `keys`.
         """
         mode, then = self.policy.clip(self.tau, self.cti)
         _, now = self.policy.clip(tau, promise)
+        reached = self._floors.raise_to(*raised, self.keys.capacity) if len(raised[0]) else _NO_INTS
         visits = _Visits(self, mode, then, now, promise)
         touched, edges = _NO_INTS, _NO_EDGES
         if len(ids):
-            touched, *edges = group_edges(
-                ids, lo, hi, values, values.view(np.float64), self._ints, self._added, self._slot
-            )
+            touched, *edges = grouped(ids, lo, hi, values, self._ints, self._slot, GRID)
         if evaluate is None:
             if len(touched):
                 visits.both(touched, edges)
-            due = self._due(now, tau, promise, mode)
+            due = self._due(now, promise, mode, reached, touched)
             if len(due):
                 visits.both(due, _NO_EDGES)
             keys = np.concatenate([touched, due]) if len(due) else touched
         else:
             self._calendar.due[touched] = INF  # they are visited anyway
-            due = self._due(now, tau, promise, mode)
+            due = self._due(now, promise, mode, reached, touched)
             old = visits.merge(touched, edges), visits.merge(due, _NO_EDGES)
             keys = np.concatenate([touched, due])
             self._evaluate(evaluate, keys, mode, now, promise)
@@ -141,35 +162,84 @@ class Sweep:
             self.keys.remove(gone)
             if promise == INF:
                 self._runs.clear()
+            else:
+                self._runs.release(gone)
+        if self._floors.any:
+            self._floors.settle(gone)
         if self._runs.crowded:
             self._runs.tidy()
         self.tau, self.cti = tau, promise
         return visits.pieces(keys)
 
-    def _expect(self, pieces: int) -> None:
-        """Make room for pieces; their memory is used again in the next step."""
-        if pieces > len(self._said):
-            self._taken, self._said = resized(self._taken, pieces), resized(self._said, pieces)
+    def _expect(self, taken: int, said: int, more: int) -> None:
+        """Make room for so many pieces more; their memory is used again in the next step."""
+        if max(taken, said) + more > len(self._said):
+            size = max(taken, said) + more
+            self._taken, self._said = resized(self._taken, size, taken), resized(self._said, size, said)
 
-    def _due(self, now: int, tau: int, promise: int, mode: int) -> np.ndarray:
-        """Keys to visit although nothing came for them."""
-        say = now if mode in (kernel.CUT, kernel.ENDING) else _next(tau) if mode == kernel.ENDED else _next(now)
+    def _due(self, now: int, promise: int, mode: int, reached: np.ndarray, touched: np.ndarray) -> np.ndarray:
+        """Keys to visit although nothing came for them: it is time, or a promise has reached them."""
+        say = now if mode in (kernel.CUT, kernel.ENDING) else _next(now)
         cut = promise if mode == kernel.ENDED else NEVER
-        return self._calendar.before(say, cut, _next(promise) if promise > self.cti else NEVER)
+        due = self._calendar.before(say, cut, _next(promise) if promise > self.cti else NEVER)
+        return np.union1d(due, np.setdiff1d(reached, touched)) if len(reached) else due
 
     def _evaluate(self, evaluate: Evaluate, keys: np.ndarray, mode: int, now: int, promise: int) -> None:
         runs = self._runs
-        found = kernel.pending(keys, runs.place, mode, now, promise, self.cti, runs.pool)
+        floors = self._floors
+        found = kernel.pending(
+            keys, runs.place, mode, now, promise, self.cti, floors.before, floors.now, runs.pool
+        )  # fmt: skip
         if len(found):
             edge = found[:, 1]
             runs.pool[edge, self._evaluated_at] = evaluate(found[:, 0].copy(), found[:, 2].copy())
             runs.pool[edge, -1] = 1
 
+    def restated(self, emit: Emit, evaluate: Evaluate | None = None) -> Pieces:
+        """Follow another emission policy from now on: all that it says from the CTI on, as if nothing had been said.
+
+        Cost: all that is kept.
+        """
+        self.policy = replace(self.policy, emit=emit)
+        self.prune = self._lanes == self._added and emit is not Emit.ENDED
+        mode, now = self.policy.clip(self.tau, self.cti)
+        keys = self.keys.ids()
+        n = len(keys)
+        settled = np.full(n, self.cti, np.int64)
+        if self._floors.any:
+            settled = np.maximum(settled, self._floors.now[keys])
+        if evaluate is not None:
+            self._evaluate(evaluate, keys, mode, now, self.cti)
+        visits = _Visits(self, mode, now, now, self.cti)
+        total, _ = visits._reserve(keys, _NO_EDGES)
+        self._expect(0, 0, 2 * total + 6 * n)
+        old = visits._scratch(n), np.arange(n + 1), settled
+        old[0][:] = 0
+        said_from, to = settled.copy(), np.full(n, INF, np.int64)
+        none = np.empty((0, max(self._added, 1)), np.int64)
+        edges = [np.zeros(n + 1, np.int64), _NO_INTS, none, _NO_INTS, said_from, to]
+        if n:
+            visits._visit(keys, edges, 2, old)
+            gone = visits.gone()
+            if len(gone):
+                self.keys.remove(gone)
+                self._runs.release(gone)
+        return visits.pieces(keys)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether some key has been promised beyond the CTI: then what it has said since is not all there."""
+        return bool(self._floors.any and (self._floors.now[self.keys.ids()] > self.cti).any())
+
+    def endless(self, ids: np.ndarray) -> np.ndarray:
+        """Which keys are alive for ever, as things stand."""
+        return kernel.endless(ids, self._runs.place, self._runs.pool, self._ints)
+
     def standing(self) -> Pieces:
-        """All that has been said from the CTI on; cost: all that is kept."""
+        """All that has been said from the CTI on, unless `uneven`; cost: all that is kept."""
         ids, runs = self.keys.ids(), self._runs
         mode, now = self.policy.clip(self.tau, self.cti)
-        said = standing(ids, runs.place, runs.pool, mode, now, self.cti, self._ints, self._lanes)
+        said = standing(ids, runs.place, runs.pool, mode, now, self.cti, self._floors.now, self._ints, self._lanes)
         return Pieces(ids, np.empty((0, said.shape[1]), np.int64), said)
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
@@ -182,18 +252,23 @@ class Sweep:
 
     def state_size(self) -> StateSize:
         """Keys with something in force at the CTI count one row each, and so does every edge after it."""
-        edges, based = kernel.settle_all(self.keys.ids(), self._runs.place, self._runs.pool, self.cti, self._ints)
-        return StateSize(int(edges + based), self._runs.nbytes + self.keys.nbytes + self._calendar.nbytes)
+        edges, based = self._settle(self.keys.ids())
+        return StateSize(edges + based, self._runs.nbytes + self.keys.nbytes + self._calendar.nbytes)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything by key, in the order of `keys.ids()`; key rows are the caller's to decode."""
         ids = self.keys.ids()
-        kernel.settle_all(ids, self._runs.place, self._runs.pool, self.cti, self._ints)
+        self._settle(ids)
         edges, offsets = self._runs.gather(ids)
         return {
             "cti": self.cti, "tau": self.tau, "ids": ids, "edges": edges, "offsets": offsets,
-            "due": self._calendar.due[ids],
+            "due": self._calendar.due[ids], "floors": self._floors.snapshot(ids),
         }  # fmt: skip
+
+    def _settle(self, ids: np.ndarray) -> tuple[int, int]:
+        runs = self._runs
+        edges, based = kernel.settle_all(ids, runs.place, runs.pool, self.cti, self._floors.now, self._ints)
+        return int(edges), int(based)
 
     def restore(self, rows: np.ndarray, state: dict[str, Any]) -> np.ndarray:
         """Take a snapshot over; `rows` are the key rows in its order.  Returns their ids, which are as they were: the
@@ -204,6 +279,7 @@ class Sweep:
         self.cti, self.tau = state["cti"], state["tau"]
         self._runs.put(ids, state["offsets"], state["edges"])
         self._calendar.schedule(ids, state["due"])
+        self._floors.restore(ids, state["floors"], self.keys.capacity)
         return ids
 
 
@@ -223,7 +299,7 @@ class _Visits:
     def both(self, keys: np.ndarray, edges: Sequence[np.ndarray]) -> None:
         """Merge and say, key by key."""
         total, longest = self._reserve(keys, edges)
-        self._sweep._expect(max(self._n_taken, self._n_said) + 2 * total + len(edges[1]) + 6 * len(keys))
+        self._sweep._expect(self._n_taken, self._n_said, 2 * total + len(edges[1]) + 6 * len(keys))
         self._visit(keys, edges, 3, (self._scratch(longest + 2), _NO_INTS, _NO_INTS))
 
     def merge(self, keys: np.ndarray, edges: Sequence[np.ndarray]) -> Old:
@@ -237,7 +313,7 @@ class _Visits:
     def say(self, keys: np.ndarray, edges: Sequence[np.ndarray], old: Old) -> None:
         """Say what a merge before has changed."""
         more = 2 * len(old[0]) + len(edges[1]) + 6 * len(keys)
-        self._sweep._expect(max(self._n_taken, self._n_said) + more)
+        self._sweep._expect(self._n_taken, self._n_said, more)
         self._visit(keys, edges, 2, old)
 
     def _reserve(self, keys: np.ndarray, edges: Sequence[np.ndarray]) -> tuple[int, int]:
@@ -253,9 +329,9 @@ class _Visits:
         sweep = self._sweep
         runs, calendar = sweep._runs, sweep._calendar
         runs.end, self._n_taken, self._n_said, dead = kernel.visit(
-            keys, *edges, sweep._ints, sweep._added, sweep._tests, sweep.prune, *self._policy, parts, runs.place,
-            runs.pool, runs.end, *old, calendar.due, calendar.block, sweep._taken, self._n_taken, sweep._said,
-            self._n_said, self._visited,
+            keys, *edges, sweep._ints, sweep._added, sweep._tests, sweep.prune, *self._policy, sweep._floors.before,
+            sweep._floors.now, parts, runs.place, runs.pool, runs.free, runs.end, *old, calendar.due, calendar.block,
+            sweep._taken, self._n_taken, sweep._said, self._n_said, self._visited,
         )  # fmt: skip
         if parts & 2:
             self._visited += len(keys)

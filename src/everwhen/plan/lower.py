@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Final
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.explain import describe
-from everwhen.algebra.expr import Call, Column, Expr, col, lit
+from everwhen.algebra.expr import Call, Expr, col, lit
+from everwhen.algebra.groups_read import GroupsRead, read_once
 from everwhen.algebra.properties import properties
 from everwhen.errors import QueryError
 from everwhen.model.pool import Pool
@@ -31,6 +31,7 @@ from everwhen.operators.chain import Chain, EventChain
 from everwhen.operators.chronons import ChrononsOperator
 from everwhen.operators.counts import CountsOperator
 from everwhen.operators.group_chain import GroupChain
+from everwhen.operators.group_join import GroupJoinOperator
 from everwhen.operators.hold import HoldOperator, InOrderOperator
 from everwhen.operators.join import JoinOperator
 from everwhen.operators.level import CoalesceOperator
@@ -46,11 +47,24 @@ from everwhen.operators.linear import (
     UnionOperator,
 )
 from everwhen.operators.net import NetOperator
+from everwhen.operators.punctuate import PunctuateOperator
 from everwhen.operators.rows import RowsOperator
+from everwhen.operators.sort import SortedChain, SortOperator
+from everwhen.plan.join_condition import comparison_of, mirrored
 from everwhen.plan.physical import Form, Handed, PhysicalPlan, PlacedOperator, Port, Sink
-from everwhen.plan.properties import ahead, disjoint, grouped, instants, left_open, one_row_per_group, settled
-
-_MIRROR: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+from everwhen.plan.properties import (
+    ahead,
+    clipped_by,
+    disjoint,
+    grouped,
+    instants,
+    left_open,
+    moves,
+    one_row_per_group,
+    passed_on,
+    settled,
+    whole,
+)
 
 
 def lower(
@@ -92,6 +106,8 @@ class Lowering:
 
     def sink(self, name: str, node: n.Node) -> Sink:
         codec = self.codec(node.schema)
+        if isinstance(node, n.Sort):
+            return self._sorted(name, node, codec)
         if self.emit is Emit.FINAL:
             if isinstance(node, n.Coalesce):
                 return Sink(name, self.lower(node, "events"), EventChain(codec))
@@ -99,18 +115,40 @@ class Lowering:
             if not settled(node):
                 port = self.place("hold", HoldOperator(codec), port)
             return Sink(name, port, self._chain(node, codec, ordered=True))
+        if self._clips_last(node):
+            return Sink(name, self._clipped_last(node), Chain(codec, disjoint=True, ordered=False))
         if node.keeps_events:
-            return Sink(name, self.lower(node, "events"), EventChain(codec))
+            return Sink(name, self.lower(node, "events", top=True), EventChain(codec))
         # groups end at different times, so only a single one can be said in order
         chain = self._chain(node, codec, ordered=not grouped(node))
         port = self.lower(node, "segments", top=True)
         if self.emit is Emit.ENDED and ahead(node):
-            port = self.place("in order", InOrderOperator(codec), port)
+            port = self.place("in order", InOrderOperator(codec, self.policy(node, True)), port)
         return Sink(name, port, chain)
 
+    def _sorted(self, name: str, node: n.Sort, codec: RowCodec) -> Sink:
+        """A row that is said has its place for good, so only what is final can be said in order; sort holds it back
+        itself."""
+        if self.emit is not Emit.FINAL:
+            raise QueryError(
+                f"ORDER BY (sort) needs what is said to be final, and `{self.emit.value}` corrects it later; ask for "
+                "consistency STRONG (CONSISTENCY STRONG, --consistency strong)"
+            )
+        port = self.lower(node.input, "segments", top=True)
+        return Sink(name, self.place("sort", SortOperator(node.by, codec), port), SortedChain(codec))
+
     def hand(self, name: str, node: n.Node, top: bool) -> Handed:
-        port = self.lower(node, "events") if node.keeps_events else self.lower(node, "segments", top)
+        if top and not node.keeps_events and self._clips_last(node):
+            return Handed(name, self._clipped_last(node), self.codec(node.schema))
+        port = self.lower(node, "events" if node.keeps_events else "segments", top)
         return Handed(name, port, self.codec(node.schema))
+
+    def _clips_last(self, node: n.Node) -> bool:
+        """Whether `ended` is clipped at the output, because no operator in the plan can clip the whole answer."""
+        return self.emit is Emit.ENDED and not (whole(node) or passed_on(node)) and clipped_by(node) is None
+
+    def _clipped_last(self, node: n.Node) -> Port:
+        return self._clipped(self.lower(node, "segments"), self.codec(node.schema), self.policy(node, True))
 
     def _chain(self, node: n.Node, codec: RowCodec, ordered: bool) -> Chain | GroupChain:
         return GroupChain(codec, ordered) if one_row_per_group(node) else Chain(codec, disjoint(node), ordered)
@@ -132,22 +170,28 @@ class Lowering:
             if not (port.source in sources if port.source else port.operator in operators):
                 del self._placed[key]
 
-    def policy(self, top: bool) -> Policy:
-        """Only what faces the sink says an open piece without an end: operators above need to know how far it
-        reaches."""
+    def policy(self, node: n.Node, top: bool) -> Policy:
+        """In `current`, only what faces the sink says an open piece without an end: operators above need to know how
+        far it reaches.  In `ended`, only what faces the sink clips: to an operator above, what is not yet said would
+        look like an end."""
+        if self.emit is Emit.ENDED:
+            return Policy(Emit.ENDED, moves=moves(node)) if top else EVERYTHING
         return Policy(self.emit, open_end=top)
 
     def lower(self, node: n.Node, form: Form, top: bool = False) -> Port:
-        top = top and self.emit is Emit.CURRENT and left_open(node)  # else both ways are the same
+        if self.emit is Emit.ENDED:
+            top = top and clipped_by(node) is not None
+        else:
+            top = top and self.emit is Emit.CURRENT and left_open(node)  # else both ways are the same
         key = (id(node), form, top)
         if key not in self._placed:
             # the node is kept with its place: another one may not get its id
-            self._placed[key] = node, self._events(node) if form == "events" else self._segments(node, top)
+            self._placed[key] = node, self._events(node, top) if form == "events" else self._segments(node, top)
         return self._placed[key][1]
 
     # -- events -------------------------------------------------------------------------------------------------
 
-    def _events(self, node: n.Node) -> Port:
+    def _events(self, node: n.Node, top: bool) -> Port:
         codec = self.codec(node.schema)
         match node:
             case n.Source():
@@ -155,10 +199,10 @@ class Lowering:
             case n.Exchange():
                 return self._exchange(node, "events")
             case n.Filter(input, predicate):
-                return self.place("filter", FilterOperator(predicate, codec), self.lower(input, "events"))
+                return self.place("filter", FilterOperator(predicate, codec), self.lower(input, "events", top))
             case n.Map(input, columns):
                 operator = MapOperator(columns, self.codec(input.schema), codec)
-                return self.place("map", operator, self.lower(input, "events"))
+                return self.place("map", operator, self.lower(input, "events", top))
             case n.Union(left, right):
                 return self.place(
                     "union", UnionOperator(codec), self.lower(left, "events"), self.lower(right, "events")
@@ -168,8 +212,10 @@ class Lowering:
                 return self.place("alter lifetime", altered, self.lower(input, "events"))
             case n.Deletes(input):
                 return self.place("deletes", DeletesOperator(codec), self.lower(input, "events"))
+            case n.Punctuate(input, schemes):
+                return self.place("punctuate", PunctuateOperator(schemes, codec), self.lower(input, "events", top))
             case n.Coalesce(input, longest):
-                levels = CoalesceOperator(longest, codec, self.policy(False))
+                levels = CoalesceOperator(longest, codec, self.policy(node, top))
                 return self.place("coalesce", levels, self.lower(input, "segments"))
         raise AssertionError(f"{type(node).__name__} has no event form")
 
@@ -177,7 +223,7 @@ class Lowering:
         known = self.sources.setdefault(node.name, node)
         if known is not node and known.columns != node.columns:
             raise QueryError(f"the source {node.name!r} is used with two schemas: {known.columns} and {node.columns}")
-        if (known.insert_only, known.chronons) != (node.insert_only, node.chronons):
+        if (known.insert_only, known.chronons, known.schemes) != (node.insert_only, node.chronons, node.schemes):
             raise QueryError(
                 f"the source {node.name!r} is declared in two ways, {describe(known)!r} and {describe(node)!r}; "
                 "declare it once and use that for all queries"
@@ -194,7 +240,7 @@ class Lowering:
 
     def _segments(self, node: n.Node, top: bool) -> Port:
         codec = self.codec(node.schema)
-        policy = self.policy(top)
+        policy = self.policy(node, top)
         match node:
             case n.Source():
                 return self._source(node, "segments")
@@ -204,6 +250,8 @@ class Lowering:
                 return self.place("net", NetOperator(codec), self.lower(node, "events"))
             case n.Filter(input, predicate):
                 return self.place("filter", FilterOperator(predicate, codec), self.lower(input, "segments", top))
+            case n.Punctuate(input, schemes):
+                return self.place("punctuate", PunctuateOperator(schemes, codec), self.lower(input, "segments", top))
             case n.Map(input, columns):
                 operator = MapOperator(columns, self.codec(input.schema), codec)
                 return self.place("map", operator, self.lower(input, "segments", top))
@@ -226,14 +274,14 @@ class Lowering:
                 return self.place("aggregate", groups, self.lower(input, "segments"))
             case n.RelationToStream(input, kind):
                 if kind == "rstream":
-                    return self._instants("rstream", input, codec, policy)
+                    return self._instants("rstream", input, codec)
                 return self._change(self.lower(input, "segments"), kind, codec, policy)
             case n.Split(input, length):
                 if length == 1:
-                    return self._instants("split", input, codec, policy)
+                    return self._instants("split", input, codec)
                 return self.place("split", ChopOperator(length, codec), self.lower(input, "segments"))
             case n.RowsWindow(input, rows, slide, partition):
-                port = self._instants("chronons", input, codec, policy)
+                port = self._instants("chronons", input, codec)
                 name = "rows window (split left out: chronon)" if instants(input) else "rows window"
                 return self.place(name, RowsOperator(rows, slide, partition, codec, policy), port)
             case n.Join():
@@ -243,7 +291,7 @@ class Lowering:
     def _clipped(self, port: Port, codec: RowCodec, policy: Policy) -> Port:
         return self.place("clip", CountsOperator("clip", codec, policy), port)
 
-    def _instants(self, name: str, node: n.Node, codec: RowCodec, policy: Policy) -> Port:
+    def _instants(self, name: str, node: n.Node, codec: RowCodec) -> Port:
         """The node in lifetimes of one tick (thesis, 12.3.3): as it is, or cut.
 
         Lifetimes in general are cut as the present reaches them, and the rest is kept.  What came from chronons has no
@@ -254,7 +302,8 @@ class Lowering:
             return port
         if properties(node).chronon:
             return self.place(f"{name} (of chronons)", ChopOperator(1, codec), port)
-        return self.place(name, ChrononsOperator(codec, policy), port)
+        # what is cut into instants is never said beyond the present, clipped again above or not
+        return self.place(name, ChrononsOperator(codec, Policy(self.emit, moves=moves(node))), port)
 
     def _change(self, port: Port, kind: str, codec: RowCodec, policy: Policy) -> Port:
         """Istream and Dstream."""
@@ -265,6 +314,9 @@ class Lowering:
     # -- joins --------------------------------------------------------------------------------------------------
 
     def _join(self, node: n.Join, policy: Policy) -> Port:
+        found = read_once(node)
+        if found is not None and (id(found.groups), "segments", False) not in self._placed:
+            return self._group_join(node, found, policy)
         left, right = self.lower(node.left, "segments"), self.lower(node.right, "segments")
         if node.kind == "semi":
             return self._semi(node, left, right)
@@ -278,13 +330,26 @@ class Lowering:
         port = self.place("union", UnionOperator(codec), inner, self._padded(node, lonely, 0))
         if node.kind == "left":
             return port
-        lonely = self._anti(_mirrored(node), right, left, policy)
+        lonely = self._anti(mirrored(node), right, left, policy)
         return self.place("union", UnionOperator(codec), port, self._padded(node, lonely, 1))
 
     def _inner(self, node: n.Join, left: Port, right: Port) -> Port:
         codecs = (self.codec(node.left.schema), self.codec(node.right.schema), self.codec(node.pair_schema))
         operator = JoinOperator(*codecs, node.left_keys, node.right_keys, node.residual, node.null_safe)
         return self.place(f"join ({operator.area})", operator, left, right)
+
+    def _group_join(self, node: n.Join, found: GroupsRead, policy: Policy) -> Port:
+        """Groups that are read at single instants, each once."""
+        groups, reads = found.groups, found.reads
+        rows, asked = self.codec(groups.input.schema), self.codec(reads.schema)
+        said, pairs = self.codec(groups.schema), self.codec(node.pair_schema)
+        operator = GroupJoinOperator(
+            rows, asked, said, pairs, groups.aggregations, groups.keys, found.keys, found.read_keys, policy,
+            null_safe=node.null_safe, groups_first=found.groups_first,
+        )  # fmt: skip
+        ports = self.lower(groups.input, "segments"), self._instants("chronons", reads, asked)
+        port = self.place(f"group join ({operator.area})", operator, *ports)
+        return port if node.kind == "inner" else self._project(pairs, said, groups.schema.names, port)
 
     def _semi(self, node: n.Join, left: Port, right: Port) -> Port:
         """Left rows with a partner: S1 ⋈ δ(π(S2)) on the keys, or on whole rows S1 ⋈ δ(π1(S1 ⋈ S2)).
@@ -293,7 +358,7 @@ class Lowering:
         neither keys nor condition look at the partner, all that counts is whether there is one: a single row says so.
         """
         mine = self.codec(node.left.schema)
-        comparison = _comparison(node)
+        comparison = comparison_of(node)
         if comparison is not None:
             return self._semi_extreme(node, comparison, left, right)
         if node.residual is None or node.residual.columns() <= set(node.left.schema.names):
@@ -354,42 +419,3 @@ class Lowering:
             mine = first <= j < first + len(own)
             columns.append((target.name, col(own.names[j - first]) if mine else lit(None, target.type)))
         return self.place("pad", MapOperator(columns, self.codec(own), self.codec(node.pair_schema)), port)
-
-
-def _comparison(node: n.Join) -> tuple[str, str, str] | None:
-    """The condition as `left column < right column` (or > <= >=), if it is just that; the right one by its own name."""
-    condition = node.residual
-    if not (isinstance(condition, Call) and condition.name in _MIRROR):
-        return None
-    first, second = condition.operands
-    if not (isinstance(first, Column) and isinstance(second, Column)):
-        return None
-    names = node.pair_schema.names
-    n_left = len(node.left.schema)
-    a, b, operator = names.index(first.name), names.index(second.name), condition.name
-    if b < n_left <= a:
-        a, b, operator = b, a, _MIRROR[operator]
-    if not a < n_left <= b:
-        return None
-    return names[a], operator, node.right.schema.names[b - n_left]
-
-
-def _mirrored(node: n.Join) -> n.Join:
-    """The same join seen from the right, for its rows without a partner."""
-    residual = node.residual
-    if residual is not None:
-        pair = node.pair_schema.names
-        n_left = len(node.left.schema)
-        swapped = n.Join(node.right, node.left).pair_schema.names
-        n_right = len(node.right.schema)
-        names = {pair[j]: swapped[j + n_right] for j in range(n_left)}
-        names |= {pair[n_left + j]: swapped[j] for j in range(n_right)}
-        residual = _renamed(residual, names)
-    return n.Join(node.right, node.left, node.right_keys, node.left_keys, residual, "anti", node.null_safe)
-
-
-def _renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
-    """The expression over columns of other names."""
-    if isinstance(expr, Column):
-        return col(names[expr.name])
-    return expr.rebuild([_renamed(operand, names) for operand in expr.operands]) if expr.operands else expr

@@ -6,7 +6,11 @@ Each is derived from the node alone, and False is always safe: it costs work, no
 from __future__ import annotations
 
 from everwhen.algebra import nodes as n
+from everwhen.algebra.expr import Column
 from everwhen.algebra.properties import properties
+
+Way = tuple[tuple[int, int], ...]
+"""What AlterLifetime does to starts on the way from a source: (hop, shift), one after the other."""
 
 
 def disjoint(node: n.Node) -> bool:
@@ -16,7 +20,7 @@ def disjoint(node: n.Node) -> bool:
             return True
         case n.RelationToStream(_, kind):
             return kind != "rstream"
-        case n.Filter(input):
+        case n.Filter(input) | n.Punctuate(input):
             return disjoint(input)
     return False
 
@@ -26,7 +30,7 @@ def one_row_per_group(node: n.Node) -> bool:
     match node:
         case n.Aggregate():
             return True
-        case n.Filter(input):
+        case n.Filter(input) | n.Punctuate(input):
             return one_row_per_group(input)
     return False
 
@@ -40,7 +44,7 @@ def grouped(node: n.Node) -> bool:
             return True
         case n.Join(kind="inner"):
             return True
-        case n.Filter(input) | n.Map(input):
+        case n.Filter(input) | n.Punctuate(input) | n.Map(input):
             return grouped(input)
     return False
 
@@ -52,7 +56,7 @@ def ahead(node: n.Node) -> bool:
             return size > 1 and not instants(input)  # a chronon is one piece
         case n.Split(_, length):
             return length > 1
-        case n.Filter(input) | n.Map(input) | n.Granularity(input):
+        case n.Filter(input) | n.Punctuate(input) | n.Map(input) | n.Granularity(input):
             return ahead(input)
     return False
 
@@ -62,7 +66,7 @@ def settled(node: n.Node) -> bool:
     match node:
         case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RelationToStream(_, "istream" | "dstream"):
             return True
-        case n.Filter(input) | n.Map(input):
+        case n.Filter(input) | n.Punctuate(input) | n.Map(input):
             return settled(input)
         case n.RelationToStream(input) | n.Split(input, 1):  # chronons are passed on as they come
             return settled(input) or not properties(input).chronon
@@ -79,7 +83,14 @@ def instants(node: n.Node) -> bool:
             return chronons
         case n.RelationToStream(_, "rstream") | n.Split(_, 1):
             return True
-        case n.Filter(input) | n.Map(input) | n.Split(input) | n.TimeWindow(input, 1, 1) | n.Granularity(input, 1):
+        case (
+            n.Filter(input)
+            | n.Punctuate(input)
+            | n.Map(input)
+            | n.Split(input)
+            | n.TimeWindow(input, 1, 1)
+            | n.Granularity(input, 1)
+        ):
             return instants(input)
         case n.Union(left, right):
             return instants(left) and instants(right)
@@ -97,8 +108,72 @@ def left_open(node: n.Node) -> bool:
             return True
         case n.RelationToStream(_, kind):
             return kind != "rstream"
-        case n.Filter(input) | n.Map(input):
+        case n.Filter(input) | n.Punctuate(input) | n.Map(input):
             return left_open(input)
         case n.Union(left, right):
             return left_open(left) or left_open(right)
     return False
+
+
+# --- where `ended` is clipped -------------------------------------------------------------------------------------
+
+
+def whole(node: n.Node) -> bool:
+    """Whether the lifetimes of the answer follow from those of the inputs, so that they are said whole at once."""
+    match node:
+        case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RowsWindow() | n.Coalesce():
+            return False
+        case n.RelationToStream(_, "istream" | "dstream") | n.Join(kind="anti" | "left" | "right" | "full"):
+            return False
+        case n.RelationToStream(input) | n.Split(input, 1) if not properties(input).chronon:
+            return False
+        case n.Exchange(whole=known):  # else a stage below may have said the future
+            return known
+    return all(whole(each) for each in node.inputs)
+
+
+def clipped_by(node: n.Node) -> frozenset[str] | None:
+    """The columns that tell at which time `ended` clips a row, if the node's own operator clips its answer.
+
+    Whoever says a row up to one time that never goes back says no more than if he said all of it: the argument is in
+    `docs/papers.md`.  So a map that merges rows which are clipped at different times must not stand above the clip.
+    """
+    match node:
+        case n.Aggregate(_, keys):
+            return frozenset(keys)
+        case n.Filter(input) | n.Punctuate(input):
+            return clipped_by(input)
+        case n.Map(input, columns):
+            below = clipped_by(input)
+            kept = {expr.name: name for name, expr in columns if isinstance(expr, Column)}
+            return frozenset(kept[name] for name in below) if below is not None and below <= kept.keys() else None
+        case n.Distinct() | n.SetOperation() | n.RelationToStream(_, "istream" | "dstream") | n.Join(kind="anti"):
+            return frozenset(node.schema.names)
+        case n.RelationToStream(input) | n.Split(input, 1) if not properties(input).chronon:
+            return frozenset(node.schema.names)
+        case n.RowsWindow() | n.Coalesce() | n.Join(kind="left" | "right" | "full") if all(map(whole, node.inputs)):
+            return frozenset(node.schema.names)
+    return None
+
+
+def passed_on(node: n.Node) -> bool:
+    """Whether the node is what another stage has said, perhaps filtered, mapped, put together: it was clipped there."""
+    match node:
+        case n.Exchange():
+            return True
+        case n.Filter() | n.Punctuate() | n.Map() | n.Union():
+            return all(passed_on(each) for each in node.inputs)
+    return False
+
+
+def moves(node: n.Node) -> tuple[Way, ...]:
+    """How AlterLifetime moves starts on each way from the node down to its sources; nothing if there is none."""
+    ways = _ways(node)
+    return tuple(sorted(ways)) if any(ways) else ()
+
+
+def _ways(node: n.Node) -> set[Way]:
+    below: set[Way] = {way for each in node.inputs for way in _ways(each)} if node.inputs else {()}
+    if isinstance(node, n.AlterLifetime) and (node.hop, node.shift) != (1, 0):
+        return {(*way, (node.hop, node.shift)) for way in below}
+    return below

@@ -26,6 +26,7 @@ from typing import Final, Literal
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expr import Column, Expr, col
+from everwhen.errors import QueryError
 from everwhen.model.schema import Schema
 from everwhen.plan.partial import Partial, decompose
 
@@ -205,6 +206,9 @@ class _Cutter:
                 return self._join(node, want)
             case n.SetOperation(left, right):
                 return self._keyed(node, want, node.schema.names, left, right)
+            case n.Sort() | n.Punctuate():
+                what = "ORDER BY (sort)" if isinstance(node, n.Sort) else "punctuate() inside a plan"
+                raise QueryError(f"{what} needs all rows in one place; it runs in process only (--engine local)")
         # distinct, coalesce, split into chronons, relation to stream: state by whole rows
         (only,) = node.inputs
         return self._keyed(node, want, node.schema.names, only)

@@ -22,9 +22,11 @@ from everwhen.algebra.nodes import (
     Join,
     Map,
     Node,
+    Punctuate,
     RelationToStream,
     RowsWindow,
     SetOperation,
+    Sort,
     Source,
     Split,
     TimeWindow,
@@ -60,6 +62,8 @@ def _stream(node: Node, streams: list[LogicalStream], inputs: Inputs) -> Logical
         case Source() | AlterLifetime() | Deletes():
             return stream_of(events(node, inputs))
         case Split() | Coalesce():  # lifetimes cut otherwise, the same snapshots (11.7)
+            return streams[0]
+        case Punctuate() | Sort():  # promises and the order of the output are no part of a history
             return streams[0]
         case TimeWindow(_, size, slide):
             (s,) = streams
@@ -124,6 +128,8 @@ def events(node: Node, inputs: Inputs) -> list[Event]:
             return [(vs, ve, relational.mapped_row(row, input.schema, columns)) for vs, ve, row in found]
         case Union(left, right):
             return events(left, inputs) + events(right, inputs)
+        case Punctuate(input):
+            return events(input, inputs)
         case Coalesce(input, longest):
             return [piece for e in evaluate(input, inputs).levels() for piece in _pieces(e, longest)]
         case AlterLifetime(input):  # definition 6

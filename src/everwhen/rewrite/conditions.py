@@ -1,17 +1,17 @@
-"""What rules ask about expressions: can they fail, do they reject nulls, what do they read once columns are replaced.
+"""What rules ask about expressions: can they fail, what do they read once columns are replaced.
 
-`may_fail` errs on the side of yes.  `never_true` errs on the side of no.
+`may_fail` errs on the side of yes.  Whether they reject nulls is in `algebra/nullability.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 
-from everwhen.algebra.expr import FUNCTIONS, Call, Cast, Column, Expr, Literal, Udf, col, conjuncts, walk
+from everwhen.algebra.expr import Call, Cast, Column, Expr, Literal, Udf, col, conjuncts, walk
 from everwhen.model.schema import Schema
 
 _SAFE: Final = {
@@ -71,49 +71,6 @@ def has_udf(expr: Expr) -> bool:
 def is_true(expr: Expr) -> bool:
     """Whether the condition is the constant TRUE."""
     return isinstance(expr, Literal) and expr.constant is True
-
-
-# -- nulls -------------------------------------------------------------------------------------------------------------
-
-
-def never_true(condition: Expr, nulls: Collection[str]) -> bool:
-    """Whether the condition cannot be true for rows in which all the columns `nulls` are null."""
-    if always_null(condition, nulls):
-        return True
-    match condition:
-        case Literal(constant):
-            return constant is not True
-        case Call("and", args):
-            return any(never_true(arg, nulls) for arg in args)
-        case Call("or", args):
-            return all(never_true(arg, nulls) for arg in args)
-        case Call("not_null", (arg,)):
-            return always_null(arg, nulls)
-        case Call("not", (Call("is_null", (arg,)),)):
-            return always_null(arg, nulls)
-    return False
-
-
-def always_null(expr: Expr, nulls: Collection[str]) -> bool:
-    """Whether the value is null for all rows in which the columns `nulls` are."""
-    match expr:
-        case Column(name):
-            return name in nulls
-        case Literal(constant):
-            return constant is None
-        case Cast(operand):
-            return always_null(operand, nulls)
-        case Udf(_, args):
-            return any(always_null(arg, nulls) for arg in args)
-        case Call("in", (arg, *listed)):
-            return bool(listed) and always_null(arg, nulls)
-        case Call("and" | "or" | "coalesce" | "least" | "greatest", args):
-            return all(always_null(arg, nulls) for arg in args)
-        case Call("nullif", (arg, _)):
-            return always_null(arg, nulls)
-        case Call(name, args) if FUNCTIONS[name].strict:
-            return any(always_null(arg, nulls) for arg in args)
-    return False
 
 
 # -- columns replaced --------------------------------------------------------------------------------------------------

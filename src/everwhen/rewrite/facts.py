@@ -1,4 +1,4 @@
-"""Facts about plans that rules need beside `algebra.properties`: columns without nulls, with one value, or equal.
+"""Facts about plans that rules need beside `algebra.properties`: columns with one value, or equal ones.
 
 False is always safe.
 """
@@ -10,92 +10,24 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from everwhen.algebra.expr import Call, Column, Expr, Literal
+from everwhen.algebra.expr import Column, Literal
 from everwhen.algebra.keys import Equalities, forced
 from everwhen.algebra.nodes import (
-    Aggregate,
-    AlterLifetime,
     Coalesce,
-    Deletes,
     Distinct,
     Filter,
     Granularity,
     Join,
     Map,
     Node,
+    Punctuate,
     RelationToStream,
     RowsWindow,
-    SetOperation,
     Split,
     TimeWindow,
-    Union,
 )
 from everwhen.algebra.properties import properties
-from everwhen.rewrite.conditions import never_true
 from everwhen.rewrite.pairs import ownership
-
-
-def never_null(node: Node, column: str) -> bool:
-    """Whether the column is known to hold no nulls."""
-    match node:
-        case Filter(input, predicate):
-            return never_true(predicate, {column}) or never_null(input, column)
-        case Map(input, columns):
-            return _without_nulls(dict(columns)[column], input)
-        case Aggregate(input, keys, aggregations):
-            if column in keys:
-                return never_null(input, column)
-            found = next(each for each in aggregations if each.name == column)
-            if found.function in ("min", "max", "sum", "avg", "median", "quantile"):
-                return all(never_null(input, each) for each in found.columns)  # a group has a row
-            return found.function in ("count", "count_distinct")
-        case Join():
-            return _never_null_in_join(node, column)
-        case Union(left, right) | SetOperation(left, right, "max_union"):
-            other = right.schema.names[left.schema.index(column)]
-            return never_null(left, column) and never_null(right, other)
-        case SetOperation(left):
-            return never_null(left, column)
-        case (
-            Distinct(input)
-            | TimeWindow(input)
-            | RowsWindow(input)
-            | Granularity(input)
-            | RelationToStream(input)
-            | Split(input)
-            | Coalesce(input)
-            | AlterLifetime(input)
-            | Deletes(input)
-        ):
-            return never_null(input, column)
-    return False
-
-
-def _without_nulls(expr: Expr, input: Node) -> bool:
-    match expr:
-        case Literal(constant):
-            return constant is not None
-        case Column(name):
-            return never_null(input, name)
-        case Call("is_null" | "not_null"):
-            return True
-        case Call("coalesce", args):
-            return any(_without_nulls(arg, input) for arg in args)
-    return False
-
-
-def _never_null_in_join(join: Join, column: str) -> bool:
-    if join.kind == "full":
-        return False
-    own = ownership(join)
-    if column in own.left:
-        name, side, keys, padded = own.left[column], join.left, join.left_keys, False
-    else:
-        name, side, keys, padded = own.right[column], join.right, join.right_keys, join.kind == "left"
-    if padded:
-        return False
-    matched = join.kind in ("inner", "semi") and name in keys and not join.null_safe  # nulls never match
-    return matched or never_null(side, name)
 
 
 def constant_columns(node: Node) -> frozenset[str]:
@@ -110,7 +42,7 @@ def constant_columns(node: Node) -> frozenset[str]:
             )
         case Filter(input) | Distinct(input) | TimeWindow(input) | RowsWindow(input) | Granularity(input):
             return constant_columns(input)
-        case RelationToStream(input) | Split(input) | Coalesce(input):
+        case RelationToStream(input) | Split(input) | Coalesce(input) | Punctuate(input):
             return constant_columns(input)
         case Join(left, kind="semi" | "anti"):
             return constant_columns(left)
@@ -143,7 +75,7 @@ def _equal_pairs(node: Node) -> list[tuple[str, str]]:
             keys = zip(node.left_keys, node.right_keys, strict=True)
             found = [(a, by_right[b]) for a, b in keys if not pa.types.is_floating(left.schema.field(a).type)]
             return [*_equal_pairs(left), *((by_right[a], by_right[b]) for a, b in _equal_pairs(right)), *found]
-        case Distinct(input) | TimeWindow(input):
+        case Distinct(input) | TimeWindow(input) | Punctuate(input):
             return _equal_pairs(input)
     return []
 

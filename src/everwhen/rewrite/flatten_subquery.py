@@ -25,8 +25,9 @@ import pyarrow as pa
 
 from everwhen.algebra.expr import Call, Column, Expr, conjunction, conjuncts, lit
 from everwhen.algebra.nodes import Aggregate, Distinct, Filter, Join, Map, Node
+from everwhen.algebra.nullability import never_null
 from everwhen.rewrite.conditions import may_fail, renamed, replaced
-from everwhen.rewrite.facts import never_null, unique_on
+from everwhen.rewrite.facts import unique_on
 from everwhen.rewrite.pairs import mirrored, ownership
 from everwhen.rewrite.rule import Rule
 

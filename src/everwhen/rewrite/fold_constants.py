@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from everwhen.algebra.expr import Call, Cast, Column, Expr, Literal, lit
 from everwhen.algebra.nodes import Filter, Join, Map, Node
+from everwhen.algebra.nullability import never_null
 from everwhen.errors import EvaluationError, QueryError
 from everwhen.model.schema import Schema
-from everwhen.rewrite.facts import never_null
 from everwhen.rewrite.rule import Rule
 
 _NOTHING = Schema(())

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from everwhen.algebra.expr import conjuncts
 from everwhen.algebra.nodes import Filter, Join, Node
-from everwhen.rewrite.conditions import never_true, renamed
+from everwhen.algebra.nullability import never_true
+from everwhen.rewrite.conditions import renamed
 from everwhen.rewrite.pairs import mirrored, ownership, restored
 from everwhen.rewrite.rule import Rule
 

@@ -17,6 +17,8 @@ from everwhen.errors import QueryError
 from everwhen.model.elements import ElementBatch
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF
+from everwhen.runtime.consistency import MIDDLE, Consistency
+from everwhen.runtime.network import Exit
 from everwhen.runtime.outlet import Step, Subscription
 
 State = Literal["running", "stopped", "failed"]
@@ -28,7 +30,8 @@ class QueryInfo:
 
     `since` counts epochs: how many the session had run when the query was started the last time.  Every snapshot of its
     answer from the instant `valid_from` on is what it would be had the query run from the start; it says nothing about
-    earlier instants.  `reads` names sources, `depends_on` other queries.  `error` says why it failed.
+    earlier instants.  `reads` names sources, `depends_on` other queries.  `error` says why it failed.  `consistency` is
+    the level at which it runs now.
     """
 
     name: str
@@ -39,11 +42,15 @@ class QueryInfo:
     reads: tuple[str, ...]
     depends_on: tuple[str, ...]
     error: str
+    consistency: Consistency = MIDDLE
 
 
 @dataclass
 class Entry:
-    """A query with its plan, and while it runs its place in the network: `outlet` names it."""
+    """A query with its plan, and while it runs its place in the network: `exit` names it.
+
+    `outlet` is the plan without its last filters; `own` counts its moves to other levels, since it was started.
+    """
 
     name: str
     node: Node
@@ -51,6 +58,7 @@ class Entry:
     reads: tuple[str, ...]
     outlet: Node
     steps: tuple[Step, ...]
+    level: Consistency
     sink: EpochSink | None = None
     state: State = "stopped"
     since: int = 0
@@ -59,6 +67,8 @@ class Entry:
     subscription: Subscription | None = None
     pending: ElementBatch | None = None
     next_commit: int = 0
+    exit: Exit | None = None
+    own: int = 0
 
     def info(self) -> QueryInfo:
         error = "" if self.error is None else str(self.error) or type(self.error).__name__
@@ -71,6 +81,7 @@ class Entry:
             self.reads,
             self.depends_on,
             error,
+            self.level,
         )
 
 

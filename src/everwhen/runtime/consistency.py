@@ -78,6 +78,19 @@ class Consistency:
         waits = not (self.block == INF and self.emit is Emit.FINAL and emit is not Emit.FINAL)
         return replace(self, emit=emit, block=self.block if waits else 0)
 
+    def changed(
+        self,
+        block: Duration | None = None,
+        remember: Duration | None = None,
+        emit: str | Emit | None = None,
+        tick: str = "1ms",
+    ) -> Consistency:
+        """Another B, M or emission policy; what is None stays as it is."""
+        level = self
+        if emit is not None:
+            level = level.emitting(emit if isinstance(emit, Emit) else emit_named(emit))
+        return level if block is None and remember is None else level.moved(block, remember, tick)
+
     def moved(self, block: Duration | None, remember: Duration | None, tick: str = "1ms") -> Consistency:
         """Another B or M, the same emission policy."""
         b = self.block if block is None else length_of(block, "block", tick)
@@ -103,11 +116,7 @@ def consistency(
     b = length_of(block, "block", tick) if block is not None else 0 if within is None else m
     policy = Emit.FINAL if b == INF and within is None else Emit.CURRENT
     if emit is not None:
-        try:
-            policy = Emit(emit)
-        except ValueError:
-            names = ", ".join(each.value for each in Emit)
-            raise QueryError(f"unknown emission policy {emit!r}; there are {names}") from None
+        policy = emit if isinstance(emit, Emit) else emit_named(emit)
     return Consistency(_named(b, m), b, m, policy, remember is not None, within)
 
 
@@ -122,6 +131,15 @@ def length_of(duration: Duration, what: str, tick: str = "1ms") -> int:
         return ticks(duration, tick)
     except QueryError as bad:
         raise QueryError(f"{what}: {bad}") from None
+
+
+def emit_named(text: str) -> Emit:
+    """The emission policy of that name."""
+    try:
+        return Emit(text)
+    except ValueError:
+        names = ", ".join(policy.value for policy in Emit)
+        raise QueryError(f"unknown emission policy {text!r}; there are {names}") from None
 
 
 def _named(block: int, remember: int) -> str:

@@ -31,20 +31,19 @@ from typing import Any, Final
 from everwhen.algebra.nodes import Node
 from everwhen.api import Stream
 from everwhen.errors import InputError, QueryError
-from everwhen.model.changes import no_changes
+from everwhen.model.changes import Changes, no_changes
 from everwhen.model.element import Element
-from everwhen.model.elements import ElementBatch
-from everwhen.model.punctuation import Frontier
+from everwhen.model.elements import ElementBatch, joined
 from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, Output, StateSize
 from everwhen.operators.finalize import GivenUp, Reason
 from everwhen.operators.guard import Guard, Guarded
 from everwhen.operators.intake import Intake
 from everwhen.plan.lower import lower
-from everwhen.plan.physical import Form
-from everwhen.runtime.consistency import MIDDLE, Consistency, Duration
-from everwhen.runtime.graph import Graph
+from everwhen.plan.physical import Form, Port
+from everwhen.runtime.consistency import MIDDLE, Consistency, Duration, emit_named
+from everwhen.runtime.graph import Graph, StepCheck
+from everwhen.runtime.horizon import Horizon
 
 Query = Stream | Node
 
@@ -77,7 +76,7 @@ class LocalRuntime:
     """Queries over shared inputs, run step by step; call `push` any number of times, then `close` once.
 
     `emit`: what is said when, if not as `consistency` says.  `given_up` is called with what Finalize gives up and the
-    input's name.
+    input's name.  `check` looks at every step of every operator (`everwhen.testing_invariants`).
     """
 
     def __init__(
@@ -88,6 +87,7 @@ class LocalRuntime:
         *,
         consistency: Consistency = MIDDLE,
         given_up: Callable[[str, GivenUp], None] | None = None,
+        check: StepCheck | None = None,
     ) -> None:
         named = queries if isinstance(queries, Mapping) else {"out": queries}
         if not named:
@@ -112,9 +112,8 @@ class LocalRuntime:
         }
         self._side = given_up
         self._latest: deque[tuple[str, GivenUp]] = deque()
-        self._seen: deque[tuple[float, int]] = deque()  # when sync times became the largest
-        self._overdue = NEVER
-        self._graph = Graph(plan)
+        self._horizon = Horizon(clock)
+        self._graph = Graph(plan, check)
         self._clock = clock
         self._since = clock()
         self._closed = False
@@ -172,9 +171,8 @@ class LocalRuntime:
         aligned = {name: intake for name, intake in self._intakes.items() if intake.align is not None}
         if aligned:
             # elements of one input may be late for those of another, so there is one horizon for all
-            latest, block = max(intake.latest for intake in aligned.values()), self._consistency.block
-            horizon = NEVER if latest == NEVER or block == INF else latest - block
-            horizon = max(horizon, self._patience(latest))
+            latest, level = max(intake.latest for intake in aligned.values()), self._consistency
+            horizon = self._horizon.reached(latest, level.block, level.within)
             promised = min(intake.cti for intake in aligned.values())
             for name, intake in aligned.items():
                 released = intake.release(horizon, promised)
@@ -186,21 +184,10 @@ class LocalRuntime:
             changes = no_changes(intake.codec)
             if name in arrived:
                 changes = arrived[name].segments() if form == "segments" else arrived[name].events()
-            inputs[name, form] = Output(changes, Frontier(intake.promise))
+            inputs[name, form] = Output(changes, intake.frontier)
         results = self._graph.step(inputs, max(intake.tau for intake in self._intakes.values()))
         self._plan.pool.collect()
         return results
-
-    def _patience(self, latest: int) -> int:
-        """The largest sync time that has been there for as long as elements may wait by the clock."""
-        within = self._consistency.within
-        if within is not None:
-            now = self._clock()
-            if latest > (self._seen[-1][1] if self._seen else self._overdue):
-                self._seen.append((now, latest))
-            while self._seen and self._seen[0][0] <= now - within:
-                self._overdue = self._seen.popleft()[1]
-        return self._overdue
 
     # -- consistency --------------------------------------------------------------------------------------------
 
@@ -209,16 +196,26 @@ class LocalRuntime:
         return self._consistency
 
     def change(
-        self, block: Duration | None = None, remember: Duration | None = None, tick: str = "1ms"
+        self,
+        block: Duration | None = None,
+        remember: Duration | None = None,
+        tick: str = "1ms",
+        *,
+        emit: str | Emit | None = None,
     ) -> dict[str, ElementBatch]:
-        """Wait and remember for another time from now on; returns what each output says at once because of it.
+        """Wait and remember for another time from now on, and say other things when; returns what each output says at
+        once because of it.
 
-        What has been said and promised stands.  To remember longer does not bring back what was forgotten.  The
-        emission policy stays as it is: a query that says only what is final goes on to do so, however short it blocks.
+        What has been said and promised stands.  To remember longer does not bring back what was forgotten.  A stricter
+        emission policy takes nothing back; a laxer one says what is missing.  Without `emit` the policy stays as it is:
+        a query that says only what is final goes on to do so, however short it blocks.
         """
         if self._closed:
             raise QueryError("the runtime is closed: its consistency cannot change any more")
-        asked = self._consistency.moved(block, remember, tick)
+        asked = self._consistency.changed(block, remember, emit, tick)
+        first = self._graph.silence()
+        if asked.emit is not self._consistency.emit:
+            first, _ = self._graph.emitting(asked.emit, self._standing)
         self._consistency = asked
         for name in sorted(self._bounded):
             intake = self._intakes[name]
@@ -226,7 +223,13 @@ class LocalRuntime:
                 intake.block()
             if asked.finalizes:
                 self._note(name, intake.remember(asked.remember))
-        return self._epoch()
+        then = self._epoch()
+        return {name: joined(first[name], said) for name, said in then.items()}
+
+    def _standing(self, port: Port) -> Changes | None:
+        """What a source has said that stands; of one that is never corrected nothing need be known."""
+        intake = self._intakes[port.source or ""]
+        return no_changes(intake.codec) if intake.guard.insert_only else intake.standing()
 
     def _note(self, name: str, given_up: tuple[GivenUp, ...]) -> None:
         for each in given_up:
@@ -308,25 +311,17 @@ class LocalRuntime:
         """Everything needed to go on elsewhere, as plain data."""
         level = self._consistency
         return {
-            "bounds": (level.block, level.remember),
+            "bounds": (level.block, level.remember, level.emit.value),
             "intakes": {name: intake.snapshot() for name, intake in self._intakes.items()},
             "graph": self._graph.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot of a runtime with the same queries, with the B and M that it had."""
-        block, remember = state["bounds"]
-        if (block, remember) != (self._consistency.block, self._consistency.remember):
-            self._consistency = self._consistency.moved(block, remember)
+        block, remember, emit = state["bounds"]
+        level = self._consistency
+        if (block, remember, emit) != (level.block, level.remember, level.emit.value):
+            self._consistency = level.changed(block, remember, emit)
         for name, intake in self._intakes.items():
             intake.restore(state["intakes"][name])
         self._graph.restore(state["graph"])
-
-
-def emit_named(text: str) -> Emit:
-    """The emission policy of that name."""
-    names = ", ".join(policy.value for policy in Emit)
-    try:
-        return Emit(text)
-    except ValueError:
-        raise QueryError(f"unknown emission policy {text!r}; there are {names}") from None

@@ -27,23 +27,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
 
 import numpy as np
 
-from everwhen.algebra.nodes import Node
+from everwhen.algebra.nodes import Node, Source
 from everwhen.errors import QueryError
 from everwhen.model.changes import Changes, no_changes
 from everwhen.model.elements import ADJUST
 from everwhen.model.pool import Pool
-from everwhen.model.punctuation import Frontier, Promise
+from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, Output
 from everwhen.operators.chain import Chain, EventChain
 from everwhen.operators.guard import Guard, Guarded
+from everwhen.operators.hold import HoldOperator
+from everwhen.operators.intake import Intake
 from everwhen.plan.lower import Lowering
 from everwhen.plan.physical import PlacedOperator, Port
+from everwhen.runtime.emission import Outflow
+from everwhen.runtime.horizon import Horizon
+from everwhen.runtime.levels import WHOLE, Bounds
 from everwhen.runtime.outlet import Outlet, Said
+
+Exit = tuple[Node, Emit]
+"""Where a plan leaves the graph: the plan, and what its operators were built to say."""
+
+Levels = Mapping[str, tuple[str, Bounds]]
+"""By the names that sources have in a plan, what they are and at which level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +74,24 @@ class Left:
     cti: int = NEVER
     tau: int = NEVER
     reach: int = NEVER
-    promises: tuple[Promise, ...] = ()
+    promises: Any = None
 
 
 @dataclass
 class Inflow:
-    """A source: its guard, from which instant on its history is known, the largest end that passed."""
+    """A source at a level: its intake, from which instant on its history is known, the largest end that passed."""
 
-    guard: Guard
+    source: str
+    bounds: Bounds
+    intake: Intake
     exact: int = NEVER
     reach: int = NEVER
 
     def past(self) -> Past:
-        found = self.guard.standing()
-        nothing = no_changes(self.guard.codec)
-        return _earliest(self.exact, Past(self.reach, nothing), None if found is None else Past(*found))
+        nothing = Past(self.reach, no_changes(self.intake.codec))
+        events = self.intake.standing()
+        since = NEVER if self.intake.guard.whole else self.intake.promise
+        return _earliest(self.exact, nothing, None if events is None else Past(since, events))
 
     def take(self, arrived: Guarded) -> None:
         if len(arrived.ve):
@@ -112,7 +128,7 @@ class Running:
             return
         self.tau = max(self.tau, tau)
         self.output = output = self.placed.operator.step(changes, frontiers, self.tau)
-        self.frontiers = frontiers
+        self.frontiers = [Frontier(frontier.time) for frontier in frontiers]
         self.rows_in += rows
         if len(output.changes):
             self.rows_out += len(output.changes)
@@ -120,67 +136,120 @@ class Running:
 
     def rest(self) -> None:
         """Say nothing new."""
-        if len(self.output.changes):
-            self.output = Output(no_changes(self.codec), self.output.frontier)
+        if len(self.output.changes) or self.output.frontier.promises:
+            self.output = Output(no_changes(self.codec), Frontier(self.output.frontier.time))
 
 
 class Network:
     """Sources, operators and outlets by name, number and node."""
 
-    def __init__(self, emit: Emit, clock: Callable[[], float]) -> None:
-        self.lowering = Lowering(emit, Pool())
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.pool = Pool()
         self.inflows: dict[str, Inflow] = {}
         self.running: dict[int, Running] = {}
-        self.outlets: dict[Node, Outlet] = {}
+        self.outlets: dict[Exit, Outlet] = {}
         self.left: dict[str, Left] = {}
         self._clock = clock
+        self._lowerings: dict[Emit, Lowering] = {}
+        self._numbers = count()
+        self._horizons: dict[Bounds, Horizon] = {}
+
+    def lowering(self, emit: Emit) -> Lowering:
+        """The lowering for a policy; operators of all of them have numbers of their own."""
+        if emit not in self._lowerings:
+            self._lowerings[emit] = Lowering(emit, self.pool, _numbers=self._numbers)
+        return self._lowerings[emit]
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """The sources as they are declared, under the names that they have at their levels."""
+        return {name: node for each in self._lowerings.values() for name, node in each.sources.items()}
 
     # -- joining ------------------------------------------------------------------------------------------------
 
-    def attach(self, node: Node) -> tuple[int, Said]:
+    def attach(self, exit: Exit, levels: Levels, over: Emit | None = None) -> tuple[int, Said]:
         """Let a plan run that ends in an outlet: the instant from which on its answer is right, and what must be heard
         before that which the outlet says from now on.
 
-        If the plan is refused, nothing has changed.
+        `levels` tells of each source of the plan what it is and what stands before it.  `over`: build it on operators
+        of another policy; by default on those that run, if they say more.  If the plan is refused, nothing has changed.
         """
-        if node in self.outlets:
-            outlet = self.outlets[node]
+        if exit in self.outlets:
+            outlet = self.outlets[exit]
             past = self._said(outlet)
             if past.since == INF:
                 raise self._unknown(outlet.port)
             return past.since, outlet.again(past.changes, past.since)
         operators, sources = set(self.running), set(self.inflows)
         try:
-            sink = self.lowering.sink("", node)
-            for name in self.lowering.sources.keys() - sources:
-                self._open(name)
+            outlet = self.outlet(exit, over or self._shared(exit))
+            for name in levels.keys() - sources:
+                self._open(name, *levels[name])
             pasts: dict[Port, Past] = {}
-            for number, placed in self.lowering.operators.items():
+            for number, placed in self.operators.items():
                 if number not in operators:
                     self._start(number, placed, pasts)
-            past = self._past(sink.port, pasts)
+            past = self._past(outlet.port, pasts)
             if past.since == INF:
-                raise self._unknown(sink.port)
-            outlet = self.outlets[node] = Outlet(sink.port, sink.chain, past.since, self._clock())
-            said = outlet.step(cut(past.changes, past.since), self._frontier(sink.port).time)
+                raise self._unknown(outlet.port)
+            outlet.since = past.since
+            self.outlets[exit] = outlet
+            changes = cut(past.changes, past.since)
+            said = outlet.step(changes, self.tau(outlet.port), self._frontier(outlet.port))
         except BaseException:
-            self.outlets.pop(node, None)
+            self.outlets.pop(exit, None)
             self._keep(operators, sources)
             raise
         return past.since, said
 
-    def _open(self, name: str) -> None:
-        source = self.lowering.sources[name]
-        whole = source.kind in ("constant", "temporal")  # finite: kept, so that whoever joins later knows all of it
-        guard = Guard(name, self.lowering.codecs[name], source.insert_only, source.chronons, whole)
-        before = self.left.get(name, Left())
+    def outlet(self, exit: Exit, over: Emit | None) -> Outlet:
+        """An outlet for a plan, with all its operators placed."""
+        node, emit = exit
+        if over is None:
+            sink = self.lowering(emit).sink("", node)
+            return Outlet(Outflow("", sink.port, sink.chain), NEVER, self._clock())
+        lowering = self.lowering(over)
+        codec = lowering.codec(node.schema)
+        port = lowering.place("hold", HoldOperator(codec), lowering.sink("", node).port)
+        return Outlet(Outflow("", port, Chain(codec, ordered=True)), NEVER, self._clock(), over)
+
+    def _shared(self, exit: Exit) -> Emit | None:
+        """The policy of operators that run for the same plan and say more, where what is final can be told from it."""
+        node, emit = exit
+        if emit is Emit.FINAL and not node.keeps_events:
+            for other in (Emit.CURRENT, Emit.ENDED, Emit.ALL):
+                if (node, other) in self.outlets:
+                    return other
+        return None
+
+    @property
+    def operators(self) -> dict[int, PlacedOperator]:
+        """All operators that are placed, inputs before their users."""
+        found = {number: placed for each in self._lowerings.values() for number, placed in each.operators.items()}
+        return dict(sorted(found.items()))
+
+    def _open(self, name: str, source: str, bounds: Bounds) -> None:
+        declared = self.sources[name]
+        codec = self._codec(name)
+        whole = declared.kind in WHOLE  # finite: kept, so that whoever joins later knows all of it
+        guard = Guard(source, codec, declared.insert_only, declared.chronons, whole)
+        intake = Intake(guard, bounds.remember, bounds.finalizes, bounds.aligns)
+        beside = [each for each in self.inflows.values() if each.source == source]
+        if beside:  # the one that remembers most tells what stands
+            other = min(beside, key=lambda each: (each.intake.finalize is not None, each.intake.cti))
+            intake.begin(other.intake)
+            self.inflows[name] = Inflow(source, bounds, intake, other.exact, other.reach)
+            return
+        before = self.left.get(source, Left())
         if before.reach == INF:
             raise QueryError(
-                f"the source {name!r} had been read and left, and some of its events have no end: what stands is not "
-                f"known any more; call forget({name!r}) to let it begin anew"
+                f"the source {source!r} had been read and left, and some of its events have no end: what stands is not "
+                f"known any more; call forget({source!r}) to let it begin anew"
             )
-        guard.cti, guard.tau, guard.promises = before.cti, before.tau, list(before.promises)
-        self.inflows[name] = Inflow(guard, before.reach, before.reach)
+        guard.resume(before.cti, before.tau, before.promises)
+        if intake.finalize is not None:
+            intake.finalize.begin(guard.cti, guard.tau, None)
+        self.inflows[name] = Inflow(source, bounds, intake, before.reach, before.reach)
 
     def _start(self, number: int, placed: PlacedOperator, pasts: dict[Port, Past]) -> None:
         """Let a new operator take what stands at its inputs."""
@@ -197,7 +266,7 @@ class Network:
         running.since, running.exact = since, exact
         running.step(
             [Output(past.changes, self._frontier(port)) for port, past in zip(placed.inputs, given, strict=True)],
-            max(self._tau(port) for port in placed.inputs),
+            max(self.tau(port) for port in placed.inputs),
         )
         self.running[number] = running
         pasts[Port(operator=number)] = Past(exact, running.output.changes)
@@ -251,8 +320,9 @@ class Network:
 
     # -- running ------------------------------------------------------------------------------------------------
 
-    def step(self, arrived: Mapping[str, Guarded]) -> tuple[dict[Node, Said], dict[Node, Exception]]:
-        """One epoch: what each outlet says, or the error that broke it."""
+    def step(self) -> tuple[dict[Exit, Said], dict[Exit, Exception]]:
+        """One epoch, with what the intakes have checked: what each outlet says, or the error that broke it."""
+        arrived = self._arrived()
         for name, guarded in arrived.items():
             self.inflows[name].take(guarded)
         inputs = _Inputs(self.inflows, arrived)
@@ -264,31 +334,54 @@ class Network:
                 broken[number] = culprit
                 continue
             try:
-                running.step([self._given(port, inputs) for port in ports], max(map(self._tau, ports)))
+                running.step([self._given(port, inputs) for port in ports], max(map(self.tau, ports)))
             except Exception as error:  # whatever it is, also in a function of the user's: the others must go on
                 broken[number] = error
-        said: dict[Node, Said] = {}
-        failed: dict[Node, Exception] = {}
+        said: dict[Exit, Said] = {}
+        failed: dict[Exit, Exception] = {}
         for node, outlet in self.outlets.items():
             if outlet.port.operator in broken:
                 failed[node] = broken[outlet.port.operator]
                 continue
             try:
                 output = self._given(outlet.port, inputs)
-                said[node] = outlet.step(cut(output.changes, outlet.since), output.frontier.time)
+                tau = self.tau(outlet.port)
+                said[node] = outlet.step(cut(output.changes, outlet.since), tau, output.frontier)
             except Exception as error:
                 failed[node] = error
         return said, failed
 
+    def _arrived(self) -> dict[str, Guarded]:
+        """What goes on to the graph: what does not wait, and of what waits that whose time has come."""
+        arrived: dict[str, Guarded] = {}
+        waiting: dict[Bounds, list[str]] = {}
+        for name, inflow in self.inflows.items():
+            said, _ = inflow.intake.take()
+            if said is not None:
+                arrived[name] = said
+            if inflow.intake.align is not None:
+                waiting.setdefault(inflow.bounds, []).append(name)
+        self._horizons = {bounds: self._horizons.get(bounds) or Horizon(self._clock) for bounds in waiting}
+        for bounds, names in waiting.items():
+            intakes = [self.inflows[name].intake for name in names]
+            latest = max(intake.latest for intake in intakes)
+            horizon = self._horizons[bounds].reached(latest, bounds.block, bounds.within)
+            promised = min(intake.cti for intake in intakes)
+            for name, intake in zip(names, intakes, strict=True):
+                released = intake.release(horizon, promised)
+                if released is not None:
+                    arrived[name] = released
+        return arrived
+
     def _given(self, port: Port, inputs: _Inputs) -> Output:
         return inputs[port] if port.source else self.running[port.operator].output
 
-    def _tau(self, port: Port) -> int:
-        return self.inflows[port.source].guard.tau if port.source else self.running[port.operator].tau
+    def tau(self, port: Port) -> int:
+        return self.inflows[port.source].intake.tau if port.source else self.running[port.operator].tau
 
     def _frontier(self, port: Port) -> Frontier:
         if port.source:
-            return Frontier(self.inflows[port.source].guard.cti)
+            return Frontier(self.inflows[port.source].intake.promise)
         return self.running[port.operator].output.frontier
 
     def _reach(self, port: Port) -> int:
@@ -296,33 +389,41 @@ class Network:
 
     # -- leaving ------------------------------------------------------------------------------------------------
 
-    def keep(self, nodes: Collection[Node]) -> None:
+    def keep(self, exits: Collection[Exit]) -> None:
         """Drop all outlets but these, with all that only the others needed."""
-        self.outlets = {node: outlet for node, outlet in self.outlets.items() if node in nodes}
+        self.outlets = {exit: outlet for exit, outlet in self.outlets.items() if exit in exits}
         used = {port for outlet in self.outlets.values() for port in self.below(outlet.port)}
         self._keep({port.operator for port in used}, {port.source for port in used if port.source})
 
     def _keep(self, operators: Collection[int], sources: Collection[str]) -> None:
         for name in self.inflows.keys() - set(sources):
             inflow = self.inflows.pop(name)
-            guard = inflow.guard
-            self.left[name] = Left(guard.cti, guard.tau, inflow.reach, tuple(guard.promises))
+            guard = inflow.intake.guard
+            if not any(each.source == inflow.source for each in self.inflows.values()):
+                self.left[inflow.source] = Left(guard.cti, guard.tau, inflow.reach, guard.promised)
         self.running = {number: running for number, running in self.running.items() if number in operators}
-        self.lowering.keep(operators, sources)
+        for lowering in self._lowerings.values():
+            lowering.keep(operators, sources)
 
     # -- looking ------------------------------------------------------------------------------------------------
 
     def below(self, port: Port) -> Iterator[Port]:
         """The port and all that it needs, each once; users before inputs."""
-        seen = {port: None}
-        waiting = [port]
-        while waiting:
-            at = waiting.pop()
-            yield at
-            for each in self.running[at.operator].placed.inputs if at.source is None else ():
-                if each not in seen:
-                    seen[each] = None
-                    waiting.append(each)
+        return _below(port, lambda number: self.running[number].placed)
+
+    def below_placed(self, port: Port) -> Iterator[Port]:
+        """The same, where operators are placed and do not run yet."""
+        operators = self.operators
+        return _below(port, lambda number: operators[number])
+
+    def nothing(self, port: Port) -> Changes:
+        """No changes, as a port would say them."""
+        return no_changes(
+            self.operators[port.operator].operator.codec if port.source is None else self._codec(port.source)
+        )
+
+    def _codec(self, name: str) -> RowCodec:
+        return next(each.codecs[name] for each in self._lowerings.values() if name in each.codecs)
 
     def port_name(self, port: Port) -> str:
         return port.source or f"{port.operator} {self.running[port.operator].placed.name}"
@@ -339,13 +440,25 @@ class _Inputs:
     def __getitem__(self, port: Port) -> Output:
         if port not in self._outputs:
             assert port.source is not None
-            guard = self._inflows[port.source].guard
+            intake = self._inflows[port.source].intake
             arrived = self._arrived.get(port.source)
-            changes = no_changes(guard.codec)
+            changes = no_changes(intake.codec)
             if arrived is not None:
                 changes = arrived.segments() if port.form == "segments" else arrived.events()
-            self._outputs[port] = Output(changes, Frontier(guard.cti))
+            self._outputs[port] = Output(changes, intake.frontier)
         return self._outputs[port]
+
+
+def _below(port: Port, placed: Callable[[int], PlacedOperator]) -> Iterator[Port]:
+    seen = {port: None}
+    waiting = [port]
+    while waiting:
+        at = waiting.pop()
+        yield at
+        for each in placed(at.operator).inputs if at.source is None else ():
+            if each not in seen:
+                seen[each] = None
+                waiting.append(each)
 
 
 def cut(changes: Changes, since: int) -> Changes:

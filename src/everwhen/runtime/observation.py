@@ -19,7 +19,8 @@ def describe(network: Network, entries: Sequence[Entry], now: float) -> dict[str
     """All operators, chains and last filters by name, inputs before their users."""
     users: dict[Port, list[str]] = {}
     for entry in entries:
-        for port in network.below(network.outlets[entry.outlet].port):
+        assert entry.exit is not None, "it runs"
+        for port in network.below(network.outlets[entry.exit].port):
             users.setdefault(port, []).append(entry.name)
     found: dict[str, OperatorMetadata] = {}
     for number, running in network.running.items():
@@ -35,11 +36,11 @@ def describe(network: Network, entries: Sequence[Entry], now: float) -> dict[str
             tuple(network.port_name(placed.inputs[at]) for at in waits),
             users.get(port, ()),
         )
-    for node, outlet in network.outlets.items():
+    for exit, outlet in network.outlets.items():
         name = f"{network.port_name(outlet.port)}: output"
         while name in found:  # two outlets may share a port
             name += "'"
-        mine = [entry for entry in entries if entry.outlet is node]
+        mine = [entry for entry in entries if entry.exit == exit]
         rows, progress, waits_for = (
             (outlet.rows_in, outlet.rows_out),
             outlet.chain.cti,

@@ -23,13 +23,15 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.expr import Column
 from everwhen.model.changes import Changes
 from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch, empty_elements
+from everwhen.model.punctuation import Frontier
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
-from everwhen.operators.base import StateSize
+from everwhen.operators.base import Emit, StateSize
 from everwhen.operators.chain import Chain, EventChain
 from everwhen.operators.group_chain import GroupChain
 from everwhen.plan.physical import Port
 from everwhen.runtime.bank import FEWEST, Bank, constant_of
+from everwhen.runtime.emission import Outflow
 
 Step = n.Filter | n.Map
 
@@ -75,10 +77,13 @@ class Said:
 class Outlet:
     """A chain at a port of the graph.  It sees the port's history from `since` on."""
 
-    port: Port
-    chain: Chain | GroupChain | EventChain
+    flow: Outflow
     since: int
     began: float
+    over: Emit | None = None
+    """The policy of the operators below, if they say more than this outlet does."""
+    moved: tuple[Emit, ...] = ()
+    """The policies that it was moved to since it is there, each once, the present one last."""
     rows_in: int = 0
     rows_out: int = 0
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
@@ -86,6 +91,14 @@ class Outlet:
 
     def __post_init__(self) -> None:
         self._nothing = Said.of(empty_elements(self.chain.codec.schema))
+
+    @property
+    def port(self) -> Port:
+        return self.flow.port
+
+    @property
+    def chain(self) -> Chain | GroupChain | EventChain:
+        return self.flow.chain
 
     def subscribe(self, query: str, subscription: Subscription) -> None:
         self.subscriptions[query] = subscription
@@ -95,10 +108,11 @@ class Outlet:
         del self.subscriptions[query]
         self._banks = None
 
-    def step(self, changes: Changes, promise: int) -> Said:
-        if not len(changes) and promise <= self.chain.cti:
+    def step(self, changes: Changes, tau: int, frontier: Frontier) -> Said:
+        quiet = not len(changes) and frontier.time <= self.chain.cti and not frontier.promises
+        if quiet and self.flow.gate is None:
             return self._nothing
-        batch = self.chain.step(changes, promise)
+        batch = self.flow.step(changes, tau, frontier)
         self.rows_in += len(changes)
         self.rows_out += len(batch)
         return Said.of(batch)
@@ -145,7 +159,8 @@ class Outlet:
         return Said.of(ElementBatch(self.chain.codec.schema, op, vs, ve, np.zeros(len(op), np.int64), columns))
 
     def state_size(self) -> StateSize:
-        return self.chain.state_size()
+        size = self.chain.state_size()
+        return size if self.flow.gate is None else size + self.flow.gate.state_size()
 
 
 class Subscription:
@@ -265,12 +280,3 @@ def _restricted(
     ve = np.where(grown, vnew, ve)
     cut = [op, np.maximum(vs, since), ve, np.where(adjust & ~grown, np.maximum(vnew, since), 0)]
     return _taken(cut, columns, np.flatnonzero(ve > since))
-
-
-def joined(first: ElementBatch, second: ElementBatch) -> ElementBatch:
-    """Both batches as one."""
-    if not len(first) or not len(second):
-        return first if len(first) else second
-    times = [np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("op", "vs", "ve", "vnew")]
-    columns = tuple(pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True))
-    return ElementBatch(first.schema, times[0], times[1], times[2], times[3], columns)

@@ -50,17 +50,22 @@ from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.api import Stream
 from everwhen.connectors.sinks.base import EpochSink
 from everwhen.errors import InputError, QueryError
-from everwhen.model.elements import ElementBatch
+from everwhen.model.elements import ElementBatch, joined
 from everwhen.model.schema import Schema
+from everwhen.model.time import INF
 from everwhen.operators.base import Emit, StateSize
-from everwhen.operators.guard import Guard, Guarded
+from everwhen.operators.finalize import Reason
+from everwhen.operators.intake import Intake
 from everwhen.rewrite.share_common import Sharing
-from everwhen.runtime import session_state
+from everwhen.runtime import moving, session_state
 from everwhen.runtime.catalogue import Catalogue, Entry, QueryInfo
-from everwhen.runtime.local import OperatorMetadata, Query, emit_named
+from everwhen.runtime.consistency import MIDDLE, Consistency, Duration
+from everwhen.runtime.levels import at_level
+from everwhen.runtime.local import OperatorMetadata, Query
 from everwhen.runtime.network import Network
 from everwhen.runtime.observation import describe
-from everwhen.runtime.outlet import Subscription, joined, peeled
+from everwhen.runtime.outlet import Subscription, peeled
+from everwhen.runtime.run import chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,22 @@ class QueryHandle:
         """Its answer, for other queries to read."""
         return self.session.stream(self.name)
 
+    def change(
+        self,
+        block: Duration | None = None,
+        remember: Duration | None = None,
+        tick: str = "1ms",
+        *,
+        emit: str | Emit | None = None,
+    ) -> None:
+        """Move it to another level; see `Session.change`."""
+        self.session.change(self.name, block, remember, tick, emit=emit)
+
+    @property
+    def given_up(self) -> dict[str, dict[Reason, int]]:
+        """How many elements of each source its level gave up, by reason."""
+        return self.session.given_up(self.name)
+
     def stop(self) -> None:
         self.session.stop(self.name)
 
@@ -92,19 +113,24 @@ class QueryHandle:
 class Session:
     """Register queries, push batches, stop queries, in any order; `close` once.
 
-    `optimize` rewrites a plan before it joins; it must leave common parts of queries alone.
+    `emit`, `consistency`: the level of queries that do not say otherwise.  `optimize` rewrites a plan before it joins;
+    it must leave common parts of queries alone.
     """
 
     def __init__(
         self,
-        emit: str | Emit = Emit.CURRENT,
+        emit: str | Emit | None = None,
         optimize: Callable[[Node], Node] | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        *,
+        consistency: Consistency = MIDDLE,
     ) -> None:
         self.epoch = 0
+        self.consistency = consistency.changed(emit=emit)
         self._optimize = optimize
         self._clock = clock
-        self._network = Network(emit if isinstance(emit, Emit) else emit_named(emit), clock)
+        self._network = Network(clock)
+        self._moves = 0
         self._catalogue = Catalogue()
         self._nodes = Sharing()
         self._streams: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
@@ -112,14 +138,22 @@ class Session:
 
     # -- queries ------------------------------------------------------------------------------------------------
 
-    def register(self, name: str | None, query: Query, sink: EpochSink | None = None) -> QueryHandle:
+    def register(
+        self, name: str | None, query: Query, sink: EpochSink | None = None, consistency: Consistency | None = None
+    ) -> QueryHandle:
         """Add a query and start it.  Without a name it gets one.  A sink is handed every epoch's elements.
+
+        It runs at the level asked for, else at that of its own text, else at the session's.
 
         QueryError: the name is taken, a source is declared in another way, or the query would need a past that is not
         kept.  Then nothing has changed.
         """
         self._require_open()
-        entry = self._enter(self._catalogue.free_name(name), query, sink)
+        level = consistency
+        if level is None:
+            asks = isinstance(query, Stream) and query.level is not None
+            level = chosen(query, None) if asks else self.consistency
+        entry = self._enter(self._catalogue.free_name(name), query, sink, level)
         try:
             self._start(entry)
         except BaseException:
@@ -127,14 +161,14 @@ class Session:
             raise
         return QueryHandle(entry.name, self)
 
-    def _enter(self, name: str, query: Query, sink: EpochSink | None) -> Entry:
+    def _enter(self, name: str, query: Query, sink: EpochSink | None, level: Consistency) -> Entry:
         node = query.node if isinstance(query, Stream) else query
         self._require_same_sources(node)
         plan = node if self._optimize is None else self._optimize(node)
         outlet, steps = peeled(plan)
         depends_on = tuple(dict.fromkeys(self._derived_from(node)))
         reads = tuple(sorted({each.name for each in walk(plan) if isinstance(each, Source)}))
-        entry = Entry(name, node, depends_on, reads, outlet, steps, sink)
+        entry = Entry(name, node, depends_on, reads, outlet, steps, level, sink)
         self._catalogue.entries[name] = entry
         return entry
 
@@ -170,7 +204,7 @@ class Session:
     def forget(self, source: str) -> Callable[[], None]:
         """Let a source that nobody reads begin anew when it is read again, as if it had never been there.  What is
         returned takes that back."""
-        if source in self._network.inflows:
+        if source in self.inputs:
             readers = [entry.name for entry in self._catalogue.running() if source in entry.reads]
             raise QueryError(f"the source {source!r} cannot be forgotten: {', '.join(readers)} read it")
         left = self._network.left
@@ -199,11 +233,13 @@ class Session:
     def query(self, name: str) -> QueryInfo:
         return self._catalogue[name].info()
 
-    def _start(self, entry: Entry) -> None:
+    def _start(self, entry: Entry, emit: Emit | None = None, over: Emit | None = None, own: int = 0) -> None:
+        """Let a query join.  `emit`, `over` and `own` tell of one that goes on how it was built."""
         self._catalogue.require_running(entry.depends_on)
-        entry.outlet = self._nodes.node(entry.outlet)
+        node, levels = at_level(entry.outlet, entry.level, own)
+        exit = self._nodes.node(node), emit or entry.level.emit
         try:
-            since, said = self._network.attach(entry.outlet)
+            since, said = self._network.attach(exit, levels, over)
             subscription = Subscription(entry.steps, entry.node.schema, since, self._clock())
             entry.pending = subscription.take(said)
             if entry.sink is not None:
@@ -212,14 +248,61 @@ class Session:
         except BaseException:
             self._tidy()
             raise
-        self._network.outlets[entry.outlet].subscribe(entry.name, subscription)
-        entry.subscription, entry.valid_from = subscription, since
+        self._network.outlets[exit].subscribe(entry.name, subscription)
+        entry.exit, entry.own, entry.subscription, entry.valid_from = exit, own, subscription, since
         entry.state, entry.since, entry.error = "running", self.epoch, None
 
+    def change(
+        self,
+        name: str,
+        block: Duration | None = None,
+        remember: Duration | None = None,
+        tick: str = "1ms",
+        *,
+        emit: str | Emit | None = None,
+    ) -> None:
+        """Move a running query to another level; what it says because of it comes with the next epoch.
+
+        What it has said and promised stands; to remember longer does not bring back what was forgotten.  From now on it
+        has its operators for itself: others that shared them stay as they are.
+        """
+        self._require_open()
+        entry = self._catalogue[name]
+        if entry.state != "running" or entry.exit is None or entry.subscription is None:
+            raise QueryError(f"the query {name!r} is {entry.state}: only one that runs can be moved")
+        level = entry.level.changed(block, remember, emit, tick)
+        if level == entry.level:
+            return
+        old, self._moves = entry.exit, self._moves + 1
+        node, levels = at_level(entry.outlet, level, self._moves)
+        exit = self._nodes.node(node), old[1]
+        outlet = moving.fork(self._network, old, exit, levels)
+        if level.emit is not entry.level.emit:
+            said = entry.subscription.take(moving.emitting(self._network, outlet, level.emit))
+            entry.pending = said if entry.pending is None else joined(entry.pending, said)
+        self._network.outlets[old].leave(name)
+        outlet.subscribe(name, entry.subscription)
+        entry.exit, entry.own, entry.level = exit, self._moves, level
+        self._tidy()
+
+    def given_up(self, name: str) -> dict[str, dict[Reason, int]]:
+        """How many elements of each source were given up for a running query, by reason.
+
+        Queries at one level share a source's memory, so they have lost the same.
+        """
+        entry = self._catalogue[name]
+        if entry.exit is None:
+            return {}
+        ports = self._network.below(self._network.outlets[entry.exit].port)
+        inflows = {port.source: self._network.inflows[port.source] for port in ports if port.source}
+        lost = {each.source: each.intake.finalize for each in inflows.values() if each.intake.finalize is not None}
+        return {source: dict(finalize.counts) for source, finalize in lost.items() if finalize.counts}
+
     def _leave(self, entry: Entry, error: Exception | None = None) -> None:
-        self._network.outlets[entry.outlet].leave(entry.name)
+        assert entry.exit is not None, "it runs"
+        self._network.outlets[entry.exit].leave(entry.name)
         entry.state, entry.error = ("stopped", None) if error is None else ("failed", error)
-        entry.subscription = entry.pending = None
+        entry.subscription = entry.pending = entry.exit = None
         if entry.sink is not None:
             try:
                 entry.sink.close()
@@ -228,9 +311,9 @@ class Session:
 
     def _tidy(self) -> None:
         """Drop what no running query needs."""
-        used = [entry.outlet for entry in self._catalogue.running()]
+        used = [entry.exit for entry in self._catalogue.running() if entry.exit is not None]
         self._network.keep(set(used))
-        self._nodes = Sharing(tuple(used))  # forgets all other nodes
+        self._nodes = Sharing(tuple(node for node, _ in used))  # forgets all other nodes
 
     def _require_open(self) -> None:
         if self._closed:
@@ -239,9 +322,13 @@ class Session:
     def _require_same_sources(self, node: Node) -> None:
         """A source that is read already is declared in the same way."""
         for each in walk(node):
-            if isinstance(each, Source) and each.name in self._network.inflows:
-                known = self._network.lowering.sources[each.name]
-                if self._nodes.node(each) is not known:
+            if not isinstance(each, Source):
+                continue
+            at = next((name for name, inflow in self._network.inflows.items() if inflow.source == each.name), None)
+            if at is not None:
+                known = self._network.sources[at]
+                if self._nodes.node(replace(each, name=at)) is not known:
+                    known = replace(known, name=each.name)
                     raise QueryError(
                         f"a source has one declaration: what is read now is {explain(known)}, not {explain(each)}"
                     )
@@ -254,40 +341,44 @@ class Session:
         If a batch is wrong (`InputError`), none of the epoch's batches has been taken.
         """
         self._require_open()
-        guards = {name: self._guard(name) for name in batches}
-        taken: dict[str, Guarded] = {}
+        intakes = [(intake, batch) for name, batch in batches.items() for intake in self._intakes(name)]
+        checked: list[Intake] = []
         try:
-            for name, batch in batches.items():
-                taken[name] = guards[name].step(batch)
+            for intake, batch in intakes:
+                intake.check(batch)
+                checked.append(intake)
         except InputError:
-            for name in taken:
-                guards[name].undo()
+            for intake in checked:
+                intake.undo()
             raise
-        for guard in guards.values():
-            guard.settle()
-        return self._epoch(taken)
+        return self._epoch()
 
     def close_input(self, name: str) -> dict[str, ElementBatch]:
         """The end of one source."""
         self._require_open()
-        self._guard(name).close()
-        return self._epoch({})
+        self._end(self._intakes(name))
+        return self._epoch()
 
     def close(self) -> dict[str, ElementBatch]:
         """The end of all sources: CTI(∞) on each; then all queries stop."""
         if self._closed:
             return {}
-        for inflow in self._network.inflows.values():
-            inflow.guard.close()
-        results = self._epoch({})
+        self._end([inflow.intake for inflow in self._network.inflows.values()])
+        results = self._epoch()
         self._closed = True
         for entry in self._catalogue.running():
             self._leave(entry)
         self._tidy()
         return results
 
-    def _epoch(self, taken: Mapping[str, Guarded]) -> dict[str, ElementBatch]:
-        said, failed = self._network.step(taken)
+    def _end(self, intakes: list[Intake]) -> None:
+        for intake in intakes:
+            intake.check_end()
+        for intake in intakes:
+            intake.close()
+
+    def _epoch(self) -> dict[str, ElementBatch]:
+        said, failed = self._network.step()
         self.epoch += 1
         heard: dict[str, ElementBatch | Exception] = {}
         for node, outlet in self._network.outlets.items():
@@ -303,7 +394,7 @@ class Session:
                 self._leave(entry, error)
         if len(results) < len(heard):
             self._tidy()
-        self._network.lowering.pool.collect()
+        self._network.pool.collect()
         return results
 
     def _deliver(self, entry: Entry, batch: ElementBatch) -> ElementBatch:
@@ -319,27 +410,32 @@ class Session:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The sources that are read now."""
-        return tuple(self._network.inflows)
+        return tuple(dict.fromkeys(inflow.source for inflow in self._network.inflows.values()))
 
     def schema_of(self, source: str) -> Schema:
         """The payload columns that a source must have."""
-        return self._guard(source).codec.schema
+        return self._intakes(source)[0].codec.schema
 
     @property
     def progress(self) -> dict[str, int]:
-        """The CTI of each source that is read."""
-        return {name: inflow.guard.cti for name, inflow in self._network.inflows.items()}
+        """The CTI of each source that is read, as those know it who remember longest."""
+        found: dict[str, int] = {}
+        for inflow in self._network.inflows.values():
+            found[inflow.source] = min(found.get(inflow.source, INF), inflow.intake.cti)
+        return found
 
-    def _guard(self, name: str) -> Guard:
-        if name not in self._network.inflows:
-            read = ", ".join(sorted(self._network.inflows)) or "nothing"
+    def _intakes(self, name: str) -> list[Intake]:
+        """The intakes of a source, one per level at which it is read."""
+        found = [inflow.intake for inflow in self._network.inflows.values() if inflow.source == name]
+        if not found:
+            read = ", ".join(sorted(self.inputs)) or "nothing"
             raise QueryError(f"no running query reads {name!r}, so it takes no batches; what is read: {read}")
-        return self._network.inflows[name].guard
+        return found
 
     def state_size(self) -> StateSize:
-        """All that is kept: guards, operators and chains."""
+        """All that is kept: intakes, operators and chains."""
         network = self._network
-        parts = [inflow.guard.state_size() for inflow in network.inflows.values()]
+        parts = [inflow.intake.state_size() for inflow in network.inflows.values()]
         parts += [running.placed.operator.state_size() for running in network.running.values()]
         return sum([*parts, *(outlet.state_size() for outlet in network.outlets.values())], StateSize())
 
@@ -353,12 +449,16 @@ class Session:
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to go on elsewhere but the queries themselves, as plain data."""
         self._require_open()
-        return {"epoch": self.epoch, **session_state.snapshot(self._network, self._catalogue.entries.values())}
+        return {
+            "epoch": self.epoch,
+            "moves": self._moves,
+            **session_state.snapshot(self._network, self._catalogue.entries.values()),
+        }
 
     def restore(
         self, state: Mapping[str, Any], queries: Mapping[str, Query], sinks: Mapping[str, EpochSink] | None = None
     ) -> None:
-        """Go on from a snapshot, in a new session with the same emission policy: all its queries are given again.
+        """Go on from a snapshot, in a new session: all its queries are given again, and run at their levels.
 
         QueryError: the session is not new, or these are other queries.
         """
@@ -368,8 +468,10 @@ class Session:
         if others:
             raise QueryError(f"the snapshot is of other queries: {', '.join(sorted(others))} is here or there only")
         for name, query in state["queries"].items():
-            entry = self._enter(name, queries[name], (sinks or {}).get(name))
+            level = session_state.level_of(query)
+            entry = self._enter(name, queries[name], (sinks or {}).get(name), level)
             if query["state"] == "running":
-                self._start(entry)
+                self._start(entry, *session_state.built(query))
         session_state.restore(self._network, self._catalogue.entries, state)
-        self.epoch = state["epoch"]
+        self.epoch, self._moves = state["epoch"], state["moves"]
+

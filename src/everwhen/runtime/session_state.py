@@ -12,8 +12,10 @@ from typing import Any
 
 from everwhen.errors import EverwhenError, QueryError
 from everwhen.model.changes import no_changes
-from everwhen.operators.base import Output
+from everwhen.operators.base import Emit, Output
+from everwhen.runtime import moving
 from everwhen.runtime.catalogue import Entry
+from everwhen.runtime.consistency import Consistency
 from everwhen.runtime.network import Left, Network, Running
 
 _PLACE = ("since", "exact", "reach", "tau", "rows_in", "rows_out")
@@ -28,11 +30,18 @@ def snapshot(network: Network, entries: Iterable[Entry]) -> dict[str, Any]:
     for entry in listed:
         if entry.state != "running":
             continue
-        outlet = network.outlets[entry.outlet]
+        assert entry.exit is not None, "it runs"
+        outlet = network.outlets[entry.exit]
         if id(outlet) not in seen:
             seen.add(id(outlet))
             counts = outlet.since, outlet.rows_in, outlet.rows_out
-            outlets[entry.name] = {"chain": outlet.chain.snapshot(), "counts": counts}
+            gate = outlet.flow.gate
+            outlets[entry.name] = {
+                "chain": outlet.chain.snapshot(),
+                "counts": counts,
+                "moved": [emit.value for emit in outlet.moved],
+                "gate": None if gate is None else gate.snapshot(),
+            }
         for position, running in _operators(network, entry):
             if id(running) not in seen:
                 seen.add(id(running))
@@ -43,9 +52,9 @@ def snapshot(network: Network, entries: Iterable[Entry]) -> dict[str, Any]:
                     "place": [getattr(running, name) for name in _PLACE],
                 }
     return {
-        "queries": {entry.name: _query(entry) for entry in listed},
+        "queries": {entry.name: _query(network, entry) for entry in listed},
         "sources": {
-            name: {"guard": inflow.guard.snapshot(), "exact": inflow.exact, "reach": inflow.reach}
+            name: {"intake": inflow.intake.snapshot(), "exact": inflow.exact, "reach": inflow.reach}
             for name, inflow in network.inflows.items()
         },
         "left": {name: (left.cti, left.tau, left.reach, left.promises) for name, left in network.left.items()},
@@ -54,13 +63,28 @@ def snapshot(network: Network, entries: Iterable[Entry]) -> dict[str, Any]:
     }
 
 
-def _query(entry: Entry) -> dict[str, Any]:
-    tail = entry.subscription
+def _query(network: Network, entry: Entry) -> dict[str, Any]:
+    tail, level = entry.subscription, entry.level
+    over = None if entry.exit is None else network.outlets[entry.exit].over
     return {
+        "level": (level.name, level.block, level.remember, level.emit.value, level.repair, level.within),
+        "built": (None if entry.exit is None else entry.exit[1].value, over and over.value, entry.own),
         "state": entry.state, "since": entry.since, "valid_from": entry.valid_from, "error": entry.info().error,
         "depends_on": entry.depends_on, "next_commit": entry.next_commit, "pending": entry.pending,
         "counts": None if tail is None else (tail.rows_in, tail.rows_out),
     }  # fmt: skip
+
+
+def level_of(query: Mapping[str, Any]) -> Consistency:
+    """The level at which a query ran."""
+    name, block, remember, emit, repair, within = query["level"]
+    return Consistency(name, block, remember, Emit(emit), repair, within)
+
+
+def built(query: Mapping[str, Any]) -> tuple[Emit | None, Emit | None, int]:
+    """How the place of a running query was built: the policy of its outlet, that of operators below, its move."""
+    emit, over, own = query["built"]
+    return emit and Emit(emit), over and Emit(over), own
 
 
 def restore(network: Network, entries: Mapping[str, Entry], state: Mapping[str, Any]) -> None:
@@ -69,7 +93,7 @@ def restore(network: Network, entries: Mapping[str, Entry], state: Mapping[str, 
         if name not in network.inflows:
             raise QueryError(f"the snapshot is of other queries: it has a source {name!r}, and none of these reads it")
         inflow = network.inflows[name]
-        inflow.guard.restore(part["guard"])
+        inflow.intake.restore(part["intake"])
         inflow.exact, inflow.reach = part["exact"], part["reach"]
     network.left = {name: Left(*left) for name, left in state["left"].items()}
     done: set[int] = set()
@@ -87,8 +111,12 @@ def restore(network: Network, entries: Mapping[str, Entry], state: Mapping[str, 
         )
         entry.subscription.rows_in, entry.subscription.rows_out = query["counts"]
         if name in state["outlets"]:
-            outlet, part = network.outlets[entry.outlet], state["outlets"][name]
+            assert entry.exit is not None, "it runs"
+            outlet, part = network.outlets[entry.exit], state["outlets"][name]
+            moving.repeat(network, outlet, map(Emit, part["moved"]))
             outlet.chain.restore(part["chain"])
+            if outlet.flow.gate is not None:
+                outlet.flow.gate.restore(part["gate"])
             outlet.since, outlet.rows_in, outlet.rows_out = part["counts"]
         for position, running in _operators(network, entry):
             if (name, position) in state["operators"]:
@@ -108,6 +136,7 @@ def _fill(running: Running, part: Mapping[str, Any]) -> None:
 
 def _operators(network: Network, entry: Entry) -> Iterator[tuple[int, Running]]:
     """A query's operators by their position: a matter of the plan's structure alone."""
-    for position, port in enumerate(network.below(network.outlets[entry.outlet].port)):
+    assert entry.exit is not None, "it runs"
+    for position, port in enumerate(network.below(network.outlets[entry.exit].port)):
         if port.source is None:
             yield position, network.running[port.operator]

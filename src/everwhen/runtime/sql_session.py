@@ -48,7 +48,8 @@ from everwhen.model.schema import Schema
 from everwhen.operators.base import Emit, StateSize
 from everwhen.plan.explain import explain_text
 from everwhen.runtime.catalogue import State
-from everwhen.runtime.local import OperatorMetadata, emit_named
+from everwhen.runtime.consistency import emit_named
+from everwhen.runtime.local import OperatorMetadata
 from everwhen.runtime.session import Session
 from everwhen.runtime.sql_draft import Draft, Outcome, Planned, Start
 

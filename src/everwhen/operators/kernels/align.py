@@ -61,10 +61,10 @@ def _pop(heap, size):
 
 
 @njit(cache=True)
-def wait(op, vs, ve, vnew, rows, which, named, entries, count, heap, queue, sizes):
+def wait(op, vs, ve, vnew, rows, which, searched, entries, count, heap, queue, sizes):
     """Let elements wait, each merged with the one it follows; how many entries there are then.
 
-    `named`: whether one may be followed by others, so that it must be found again.
+    `searched`: whether there are adjusts among them, which look for what they follow.
     """
     heads, after, fields, held = entries
     for w in range(len(which)):
@@ -84,7 +84,7 @@ def wait(op, vs, ve, vnew, rows, which, named, entries, count, heap, queue, size
                 continue
             if before != _NEVER:
                 sync = min(before, end)
-        if named:
+        if searched:
             add(heads, after, fields, held, count, vs[i], end, before, sync, row)
         else:
             fields[count, 0] = vs[i]

@@ -23,17 +23,48 @@ def added(hi, lo, dh, dl):
 
 
 @njit(cache=True)
-def group_edges(kid, lo, hi, values, values_f, ni, na, slot):
+def summed(rows, weight, columns):
+    """The lanes of rows that are counted and whose columns are added up as integers."""
+    out = np.empty((len(rows), 1 + len(columns)), np.int64)
+    for i in range(len(rows)):
+        w = weight[i]
+        out[i, 0] = w
+        for j in range(len(columns)):
+            out[i, 1 + j] = rows[i, columns[j]] * w
+    return out
+
+
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""The keys, the offsets of their edges, per edge its time, lane deltas and the change in the number of open segments,
+and per key the first and last time."""
+
+
+def grouped(
+    kid: np.ndarray, lo: np.ndarray, hi: np.ndarray, values: np.ndarray, ints: int, slot: np.ndarray, grid: int
+) -> Edges:
     """Segments as consolidated edge deltas, grouped by key and sorted by time.
 
-    The first `ni` of `na` added lanes are integers.  `slot` is scratch, one entry per key id, all -1 (and left so).
-    Returns the keys, the offsets of their edges, per edge its time, lane deltas and the change in the number of open
-    segments, and per key the first and last time.
+    The first `ints` lanes are integers, floats follow.  `slot` is scratch, one entry per key id, all -1 (and left so).
+    Where there are no more than `grid` lifetimes, as in windows that tumble, each key's segments of a lifetime are
+    added up first, and nothing is sorted.
     """
+    group, keys = group_keys(kid, slot)
+    floats = values.view(np.float64)
+    if grid:
+        which, starts, ends = lifetimes(lo, hi, grid)
+        if len(starts) and len(starts) * len(keys) <= 2 * len(kid):
+            made: Edges = edges_on_grid(group, keys, which, starts, ends, values, floats, ints)
+            return made
+    made = edges_in_order(group, keys, lo, hi, values, floats, ints)
+    return made
+
+
+@njit(cache=True)
+def group_keys(kid, slot):
+    """Number the keys in the order in which they come: the number of each segment's, and the keys."""
     n = len(kid)
     keys = np.empty(n, np.int64)
     group = np.empty(n, np.int64)
-    counts = np.zeros(n + 1, np.int64)
     ng = 0
     for i in range(n):
         k = kid[i]
@@ -44,71 +75,169 @@ def group_edges(kid, lo, hi, values, values_f, ni, na, slot):
             keys[g] = k
             ng += 1
         group[i] = g
-        counts[g + 1] += 2 if hi[i] != _INF else 1
     for g in range(ng):
         slot[keys[g]] = -1
-        counts[g + 1] += counts[g]
-    total = counts[ng]
-    time = np.empty(total, np.int64)
-    ref = np.empty(total, np.int64)
-    fill = counts[:ng].copy()
+    return group, keys[:ng]
+
+
+@njit(cache=True)
+def lifetimes(lo, hi, most):
+    """The different lifetimes, and which of them each segment has; none if there are more than `most`."""
+    n = len(lo)
+    which = np.empty(n, np.int64)
+    starts = np.empty(most, np.int64)
+    ends = np.empty(most, np.int64)
+    count = 0
+    p = 0
     for i in range(n):
-        g = group[i]
-        at = fill[g]
-        time[at] = lo[i]
-        ref[at] = i
-        if hi[i] != _INF:
-            time[at + 1] = hi[i]
-            ref[at + 1] = ~i
-            fill[g] = at + 2
-        else:
-            fill[g] = at + 1
+        if count == 0 or lo[i] != starts[p] or hi[i] != ends[p]:
+            p = 0
+            while p < count and (lo[i] != starts[p] or hi[i] != ends[p]):
+                p += 1
+            if p == count:
+                if count == most:
+                    return which, starts[:0], ends[:0]
+                starts[p] = lo[i]
+                ends[p] = hi[i]
+                count += 1
+        which[i] = p
+    return which, starts[:count], ends[:count]
+
+
+@njit(cache=True, inline="always")
+def _add(to, to_f, i, values, values_f, j, sign, ni):
+    """Add lanes, or take them away."""
+    for c in range(ni):
+        to[i, c] += sign * values[j, c]
+    for c in range(ni, to.shape[1], 2):
+        to_f[i, c], to_f[i, c + 1] = added(
+            to_f[i, c], to_f[i, c + 1], sign * values_f[j, c], sign * values_f[j, c + 1]
+        )
+
+
+@njit(cache=True)
+def edges_on_grid(group, keys, which, starts, ends, values, values_f, ni):
+    """Edges where there are few lifetimes: one sum per key and lifetime, no sorting."""
+    na = values.shape[1]
+    ng = len(keys)
+    np_ = len(starts)
+    cells = np.zeros((ng * np_, na), np.int64)
+    cells_f = cells.view(np.float64)
+    there = np.zeros(ng * np_, np.bool_)
+    for i in range(len(group)):
+        at = group[i] * np_ + which[i]
+        there[at] = True
+        _add(cells, cells_f, at, values, values_f, i, 1, ni)
+    # each lifetime's start and end, in the order of time
+    finite = 0
+    for p in range(np_):
+        finite += ends[p] != _INF
+    times = np.empty(np_ + finite, np.int64)
+    of = np.empty(np_ + finite, np.int64)
+    at = 0
+    for p in range(np_):
+        times[at] = starts[p]
+        of[at] = p
+        at += 1
+        if ends[p] != _INF:
+            times[at] = ends[p]
+            of[at] = ~p
+            at += 1
+    _sort(times, of, 0, at)
+    total = ng * at
     et = np.empty(total, np.int64)
     ed = np.zeros((total, na), np.int64)
-    ef = ed.view(np.float64)
+    ed_f = ed.view(np.float64)
     er = np.zeros(total, np.int64)
     offsets = np.empty(ng + 1, np.int64)
     first = np.empty(ng, np.int64)
     last = np.empty(ng, np.int64)
     out = 0
     for g in range(ng):
-        a = counts[g]
-        b = counts[g + 1]
-        _sort(time, ref, a, b)
         offsets[g] = out
         open_ = 0
-        x = a
-        while x < b:
-            t = time[x]
-            et[out] = t
-            refs = 0
-            while x < b and time[x] == t:
-                r = ref[x]
-                if r >= 0:
-                    refs += 1
-                    for j in range(ni):
-                        ed[out, j] += values[r, j]
-                    for j in range(ni, na, 2):
-                        ef[out, j], ef[out, j + 1] = added(
-                            ef[out, j], ef[out, j + 1], values_f[r, j], values_f[r, j + 1]
-                        )
-                else:
-                    refs -= 1
-                    r = ~r
-                    for j in range(ni):
-                        ed[out, j] -= values[r, j]
-                    for j in range(ni, na, 2):
-                        ef[out, j], ef[out, j + 1] = added(
-                            ef[out, j], ef[out, j + 1], -values_f[r, j], -values_f[r, j + 1]
-                        )
-                x += 1
-            er[out] = refs
-            open_ += refs
-            out += 1
-        first[g] = time[a]
-        last[g] = _INF if open_ != 0 else time[b - 1]
+        e = 0
+        while e < at:
+            t = times[e]
+            some = False
+            while e < at and times[e] == t:
+                p = of[e]
+                sign = 1 if p >= 0 else -1
+                cell = g * np_ + (p if p >= 0 else ~p)
+                if there[cell]:
+                    some = True
+                    er[out] += sign
+                    _add(ed, ed_f, out, cells, cells_f, cell, sign, ni)
+                e += 1
+            if some:
+                et[out] = t
+                open_ += er[out]
+                out += 1
+        first[g] = et[offsets[g]]
+        last[g] = _INF if open_ != 0 else et[out - 1]
     offsets[ng] = out
-    return keys[:ng], offsets, et[:out], ed[:out], er[:out], first, last
+    return keys, offsets, et[:out], ed[:out], er[:out], first, last
+
+
+@njit(cache=True)
+def edges_in_order(group, keys, lo, hi, values, values_f, ni):
+    """Edges in general: each key's starts and ends are sorted, and merged."""
+    n = len(group)
+    na = values.shape[1]
+    ng = len(keys)
+    n_starts = np.zeros(ng, np.int64)
+    bounds = np.zeros(ng + 1, np.int64)
+    for i in range(n):
+        n_starts[group[i]] += 1
+        bounds[group[i] + 1] += 2 if hi[i] != _INF else 1
+    for g in range(ng):
+        bounds[g + 1] += bounds[g]
+    total = bounds[ng]
+    time = np.empty(total, np.int64)
+    ref = np.empty(total, np.int64)
+    start = bounds[:ng].copy()
+    end = bounds[:ng] + n_starts
+    for i in range(n):
+        g = group[i]
+        time[start[g]] = lo[i]
+        ref[start[g]] = i
+        start[g] += 1
+        if hi[i] != _INF:
+            time[end[g]] = hi[i]
+            ref[end[g]] = i
+            end[g] += 1
+    et = np.empty(total, np.int64)
+    ed = np.zeros((total, na), np.int64)
+    ed_f = ed.view(np.float64)
+    er = np.zeros(total, np.int64)
+    offsets = np.empty(ng + 1, np.int64)
+    first = np.empty(ng, np.int64)
+    last = np.empty(ng, np.int64)
+    out = 0
+    for g in range(ng):
+        x = bounds[g]
+        y = start[g]  # behind the last start
+        x1 = y
+        y1 = bounds[g + 1]
+        _sort(time, ref, x, x1)
+        _sort(time, ref, y, y1)
+        offsets[g] = out
+        first[g] = time[x]
+        last[g] = _INF if y1 - y < x1 - x else time[y1 - 1]
+        while x < x1 or y < y1:
+            t = time[x] if y >= y1 or (x < x1 and time[x] <= time[y]) else time[y]
+            while x < x1 and time[x] == t:
+                er[out] += 1
+                _add(ed, ed_f, out, values, values_f, ref[x], 1, ni)
+                x += 1
+            while y < y1 and time[y] == t:
+                er[out] -= 1
+                _add(ed, ed_f, out, values, values_f, ref[y], -1, ni)
+                y += 1
+            et[out] = t
+            out += 1
+    offsets[ng] = out
+    return keys, offsets, et[:out], ed[:out], er[:out], first, last
 
 
 @njit(cache=True)

@@ -49,29 +49,41 @@ def add(heads, after, fields, held, at, start, end, third, fourth, row):
 
 
 @njit(cache=True)
-def keep(heads, after, fields, held, count, column, least):
+def note(fields, held, at, vs, ve, rows):
+    """Append inserts as entries (start, end, end, 0) that nobody can find yet; how many entries there are then."""
+    for i in range(len(vs)):
+        fields[at, 0] = vs[i]
+        fields[at, 1] = ve[i]
+        fields[at, 2] = ve[i]
+        fields[at, 3] = 0
+        for j in range(held.shape[1]):
+            held[at, j] = rows[i, j]
+        at += 1
+    return at
+
+
+@njit(cache=True)
+def keep(fields, held, count, column, least):
     """Keep the entries that are not gone and whose field `column` is at least `least`; how many are left."""
-    heads[:] = -1
-    mask = np.uint64(len(heads) - 1)
     n = 0
     for i in range(count):
         if fields[i, 1] != GONE and fields[i, column] >= least:
             if n != i:
-                fields[n] = fields[i]
-                held[n] = held[i]
-            slot = _hash(fields[n, 0], fields[n, 1], held[n]) & mask
-            after[n] = heads[slot]
-            heads[slot] = n
+                for j in range(4):
+                    fields[n, j] = fields[i, j]
+                for j in range(held.shape[1]):
+                    held[n, j] = held[i, j]
             n += 1
     return n
 
 
 @njit(cache=True)
-def chain(heads, after, fields, held, count):
-    """Chain all entries anew where they stand; those that are gone are left out."""
-    heads[:] = -1
+def chain(heads, after, fields, held, first, count):
+    """Chain the entries from `first` on where they stand, all of them anew if that is 0; the gone are left out."""
+    if first == 0:
+        heads[:] = -1
     mask = np.uint64(len(heads) - 1)
-    for i in range(count):
+    for i in range(first, count):
         if fields[i, 1] != GONE:
             slot = _hash(fields[i, 0], fields[i, 1], held[i]) & mask
             after[i] = heads[slot]

@@ -176,9 +176,11 @@ def _cut(k, a, b, left, row, heads, log, count):
         while at >= 0:
             if log[at, LO] <= lo and lo < log[at, HI] and _same(log, at, row):
                 if log[at, HI] == b:
-                    if not exact or (log[best, LO] != lo and log[at, LO] == lo):
+                    if not exact or log[at, LO] == lo:
                         best = at
                         exact = True
+                    if log[at, LO] == lo:
+                        break  # no other one fits better
                 elif not exact and (best < 0 or log[at, HI] > log[best, HI]):
                     best = at
             at = log[at, AFTER]
@@ -226,6 +228,32 @@ def _piece(log, count, at, lo, hi, weight):
     log[count, WEIGHT] = weight
     log[at, AFTER] = count
     return count + 1
+
+
+@njit(cache=True)
+def expire(ids, until, heads, log, cti):
+    """Entries of keys that end by the time promised for their key are dead.  Returns how many that were."""
+    n = 0
+    for i in range(len(ids)):
+        at = heads[ids[i]]
+        while at >= 0:
+            if cti < log[at, HI] <= until[i]:
+                log[at, HI] = _GONE
+                n += 1
+            at = log[at, AFTER]
+    return n
+
+
+@njit(cache=True)
+def occupied(ids, before, heads, log, cti):
+    """Whether keys (-1: unknown) have an entry that lives before a time."""
+    found = np.zeros(len(ids), np.bool_)
+    for i in range(len(ids)):
+        at = heads[ids[i]] if ids[i] >= 0 else -1
+        while at >= 0 and not found[i]:
+            found[i] = log[at, HI] > cti and log[at, LO] < before[i]
+            at = log[at, AFTER]
+    return found
 
 
 @njit(cache=True)

@@ -1,7 +1,8 @@
-"""The guard's log of events: appended in arrival order, found again by hash, forgotten in bulk.
+"""The guard's log of events: appended in arrival order, found again by hash, forgotten from the oldest on.
 
-An event is an entry (vs, ve, row); entries with the same hash form a chain, the newest first.  An entry that is gone
-has `ve` = -∞.  Nothing is searched on insert, so an insert costs a few sequential writes and one random one.
+An event is an entry (vs, ve, row) with a link to the one before it that has the same hash.  Entries are numbered as
+they come and stand in a ring; those before `oldest` are forgotten, so a chain ends where it leads there and nothing is
+unlinked.  An entry that is gone has `ve` = -∞.  Nothing is searched on insert.
 """
 
 from __future__ import annotations
@@ -11,9 +12,14 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from everwhen.model.prefetch import prefetch
 from everwhen.model.time import NEVER
 
 _GONE: Final = np.int64(NEVER)
+BEFORE: Final = 0
+VS: Final = 1
+VE: Final = 2
+ROW: Final = 3
 
 
 @njit(cache=True, inline="always")
@@ -28,82 +34,119 @@ def _hash(vs, ve, row):
 
 
 @njit(cache=True)
-def undo(op, vs, ve, vnew, rows, heads, after, log_ve, count, killed):
+def undo(op, vs, ve, vnew, rows, heads, log, count, killed, logged):
     """Take the elements out again that `apply` took, the last first."""
     mask = np.uint64(len(heads) - 1)
-    i = len(op) - 1
-    while i >= 0:
-        if op[i] == 0 or vnew[i] > vs[i]:
+    ring = len(log) - 1
+    for i in range(len(op) - 1, -1, -1):
+        if logged[i]:
             count -= 1
             end = ve[i] if op[i] == 0 else vnew[i]
-            heads[_hash(vs[i], end, rows[i]) & mask] = after[count]
+            heads[_hash(vs[i], end, rows[i]) & mask] = log[count & ring, BEFORE]
         if killed[i] >= 0:
-            log_ve[killed[i]] = ve[i]
-        i -= 1
+            log[killed[i] & ring, VE] = ve[i]
+
+
+@njit(cache=True, inline="always")
+def _named(log, at, vs, ve, rows, i):
+    if log[at, VS] != vs or log[at, VE] != ve:
+        return False
+    for j in range(rows.shape[1]):
+        if log[at, ROW + j] != rows[i, j]:
+            return False
+    return True
 
 
 @njit(cache=True)
-def apply(op, vs, ve, vnew, rows, heads, after, log_vs, log_ve, log_rows, count, killed):
+def apply(op, vs, ve, vnew, rows, until, heads, log, oldest, count, killed, logged, marks):
     """Append inserts and move adjusted events.  Returns the new count and the first adjust without its event (-1:
     none).
 
-    On such an error everything is as it was before.  `killed` is scratch, one entry per element.
+    On such an error everything is as it was before.  What ends before `until` is forgotten right after this batch, so
+    it is logged only if an adjust of the batch may name it: `marks` has a place for each hash of those, all zero at
+    first.  `killed` and `logged` have an entry per element; `undo` reads them.
     """
+    n = len(op)
     mask = np.uint64(len(heads) - 1)
-    width = log_rows.shape[1]
+    mark = np.uint64(len(marks) - 1)
+    ring = len(log) - 1
     first = count
     wrong = np.int64(-1)
-    for i in range(len(op)):
-        killed[i] = -1
-        end = ve[i]
+    hashes = np.empty(n, np.uint64)
+    for i in range(n):
+        hashes[i] = _hash(vs[i], ve[i], rows[i])
         if op[i] != 0:
-            at = heads[_hash(vs[i], ve[i], rows[i]) & mask]
-            while at >= 0:
-                if log_vs[at] == vs[i] and log_ve[at] == ve[i]:
-                    same = True
-                    for j in range(width):
-                        if log_rows[at, j] != rows[i, j]:
-                            same = False
-                            break
-                    if same:
-                        break
-                at = after[at]
-            if at < 0:
+            marks[hashes[i] & mark] = 1
+    for i in range(n):
+        if i + 16 < n and ve[i + 16] >= until:
+            prefetch(heads, np.int64(hashes[i + 16] & mask))
+        killed[i] = -1
+        logged[i] = 0
+        end = ve[i]
+        h = hashes[i]
+        if op[i] != 0:
+            at = heads[h & mask]
+            while at >= oldest and not _named(log, at & ring, vs[i], ve[i], rows, i):
+                at = log[at & ring, BEFORE]
+            if at < oldest:
                 wrong = i
                 break
-            log_ve[at] = _GONE
+            log[at & ring, VE] = _GONE
             killed[i] = at
             end = vnew[i]
             if end <= vs[i]:
                 continue
-        slot = _hash(vs[i], end, rows[i]) & mask
-        log_vs[count] = vs[i]
-        log_ve[count] = end
-        for j in range(width):
-            log_rows[count, j] = rows[i, j]
-        after[count] = heads[slot]
-        heads[slot] = count
+            h = _hash(vs[i], end, rows[i])
+        if end < until and marks[h & mark] == 0:
+            continue
+        at = count & ring
+        log[at, BEFORE] = heads[h & mask]
+        log[at, VS] = vs[i]
+        log[at, VE] = end
+        for j in range(rows.shape[1]):
+            log[at, ROW + j] = rows[i, j]
+        heads[h & mask] = count
+        logged[i] = 1
         count += 1
     if wrong >= 0:
-        undo(op[:wrong], vs, ve, vnew, rows, heads, after, log_ve, count, killed)
+        undo(op[:wrong], vs, ve, vnew, rows, heads, log, count, killed, logged)
         count = first
     return count, wrong
 
 
 @njit(cache=True)
-def compact(cti, heads, after, log_vs, log_ve, log_rows, count):
-    """Drop what is gone or ended before `cti`, in place, and chain the rest anew.  Returns how many are left."""
+def forget(cti, log, oldest, count):
+    """The first entry that is not gone and does not end before `cti`."""
+    ring = len(log) - 1
+    while oldest < count and (log[oldest & ring, VE] < cti or log[oldest & ring, VE] == _GONE):
+        oldest += 1
+    return oldest
+
+
+@njit(cache=True)
+def alive(cti, log, oldest, count):
+    """How many entries are not gone and do not end before `cti`."""
+    ring = len(log) - 1
+    n = 0
+    for i in range(oldest, count):
+        end = log[i & ring, VE]
+        n += end >= cti and end != _GONE
+    return n
+
+
+@njit(cache=True)
+def compact(cti, heads, log, oldest, count, out):
+    """Write what is not gone and does not end before `cti` to another ring, from 0 on.  Returns how many are left."""
     mask = np.uint64(len(heads) - 1)
+    ring = len(log) - 1
     heads[:] = -1
     n = 0
-    for i in range(count):
-        if log_ve[i] >= cti and log_ve[i] != _GONE:
-            if n != i:
-                log_vs[n] = log_vs[i]
-                log_ve[n] = log_ve[i]
-                log_rows[n] = log_rows[i]
-            slot = _hash(log_vs[n], log_ve[n], log_rows[n]) & mask
-            after[n] = heads[slot]
+    for i in range(oldest, count):
+        at = i & ring
+        if log[at, VE] >= cti and log[at, VE] != _GONE:
+            slot = _hash(log[at, VS], log[at, VE], log[at, ROW:]) & mask
+            out[n] = log[at]
+            out[n, BEFORE] = heads[slot]
             heads[slot] = n
             n += 1
     return n
@@ -142,3 +185,26 @@ def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
         elif o > 4:
             return i, np.int64(0), cti, tau, data, leading, adjusts
     return np.int64(-1), np.int64(0), cti, tau, data, leading, adjusts
+
+
+@njit(cache=True)
+def segments(op, vs, ve, vnew):
+    """Elements as signed segments: starts, ends and weights; and how many are not empty."""
+    n = len(op)
+    lo = np.empty(n, np.int64)
+    hi = np.empty(n, np.int64)
+    weight = np.empty(n, np.int64)
+    some = 0
+    for i in range(n):
+        a = vs[i]
+        b = ve[i]
+        w = np.int64(1)
+        if op[i] != 0:
+            a = min(ve[i], vnew[i])
+            b = max(ve[i], vnew[i])
+            w = -1 if vnew[i] < ve[i] else 1
+        lo[i] = a
+        hi[i] = b
+        weight[i] = w
+        some += a < b
+    return lo, hi, weight, some

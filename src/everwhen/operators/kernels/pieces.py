@@ -8,13 +8,13 @@ from numba import njit
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF
 from everwhen.operators.kernels.runs import LENGTH, START
-from everwhen.operators.kernels.sweep import INFINITE, _alive, _frontier
+from everwhen.operators.kernels.sweep import INFINITE, _alive, _frontier, raised
 
 _INF = np.int64(INF)
 
 
 @njit(cache=True)
-def standing(ids, place, pool, mode, tau, m, ni, lanes):
+def standing(ids, place, pool, mode, tau_1, m_1, floor, ni, lanes):
     """What has been said of keys from the promise `m` on: records of a key's position, lo, hi and the lanes."""
     most = 0
     for v in range(len(ids)):
@@ -26,6 +26,7 @@ def standing(ids, place, pool, mode, tau, m, ni, lanes):
         n = place[ids[v], LENGTH]
         if n == 0:
             continue
+        tau, m = raised(floor, ids[v], mode, tau_1, m_1)
         top = _frontier(pool, s, n, mode, tau, m)
         limit = tau if mode == INFINITE else _INF
         for at in range(s, s + n):

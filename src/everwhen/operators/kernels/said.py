@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from everwhen.model.prefetch import prefetch
-from everwhen.operators.kernels.runs import LENGTH, START, copy_row, make_room
+from everwhen.operators.kernels.runs import FIRST, LENGTH, START, copy_row, make_room, release
 
 VS: Final = 0
 VE: Final = 1
@@ -65,7 +65,7 @@ def _record(out, n, op, vs, ve, vnew, at):
 
 
 @njit(cache=True)
-def take_back(group, lo, hi, place, pool, end, cti, out, rest):
+def take_back(group, lo, hi, place, pool, free, end, cti, out, rest):
     """Segments that are taken back as adjusts, and inserts of what a cut leaves behind it.
 
     Segments of a group stand together, in the order of time.  `out` gets records as columns (op, vs, ve, vnew, and the
@@ -123,17 +123,17 @@ def take_back(group, lo, hi, place, pool, end, cti, out, rest):
             rest[kept, VS] = vs
             rest[kept, VE] = ve
             kept += 1
-        end = _replace(place, pool, end, k, to, at, rest, kept)
+        end = _replace(place, pool, free, end, k, to, at, rest, kept)
     return count, end, np.int64(-1)
 
 
 @njit(cache=True)
-def _replace(place, pool, end, k, to, at, rest, kept):
+def _replace(place, pool, free, end, k, to, at, rest, kept):
     """Let the first records of `rest` stand for those from `to` to `at` in the run of `k`."""
     grown = kept - (at - to)
     if grown > 0:
         s = place[k, START]
-        end = make_room(place, pool, end, k, grown)
+        end = make_room(place, pool, free, end, k, grown)
         to += place[k, START] - s
         at += place[k, START] - s
     stop = place[k, START] + place[k, LENGTH]
@@ -150,7 +150,7 @@ def _replace(place, pool, end, k, to, at, rest, kept):
 
 
 @njit(cache=True)
-def keep(group, lo, hi, place, pool, end, cti, promise):
+def keep(group, lo, hi, place, pool, free, end, cti, promise):
     """Remember segments that are said and do not end by the promise.  They stand as for `take_back`."""
     n = len(group)
     i = 0
@@ -164,7 +164,7 @@ def keep(group, lo, hi, place, pool, end, cti, promise):
         if lasting == 0:
             continue
         _drop_ended(place, pool, k, cti)
-        end = make_room(place, pool, end, k, lasting)
+        end = make_room(place, pool, free, end, k, lasting)
         s = place[k, START]
         x = s + place[k, LENGTH] - 1
         place[k, LENGTH] += lasting
@@ -199,8 +199,11 @@ def stretches(group):
 
 
 @njit(cache=True)
-def forget(place, pool, cti):
+def forget(place, pool, free, cti):
     """Drop all events that ended by `cti`."""
     for k in range(len(place)):
         if place[k, LENGTH] > 0:
             _drop_ended(place, pool, k, cti)
+            if place[k, LENGTH] == 0:
+                release(place, pool, free, k)
+                place[k, FIRST] = place[k, START] = 0

@@ -278,7 +278,7 @@ def _settle(k, place, pool, F, mode, tau, m, ni, due, block):
     place[k, START] = s
     place[k, LENGTH] = n
     fold = pool[s + n - 1, 0] if n > 1 else _INF
-    dead = n == 1 and not _alive(pool, s, ni)
+    dead = m == _INF or (n == 1 and not _alive(pool, s, ni))
     if dead:
         place[k, LENGTH] = 0
         say = cut = fold = _INF
@@ -292,23 +292,29 @@ def _settle(k, place, pool, F, mode, tau, m, ni, due, block):
     return dead
 
 
+@njit(cache=True, inline="always")
+def raised(floor, k, mode, tau, m):
+    """τ (or θ) and the promise of a key: what is promised of it alone counts as the promise of all does."""
+    if len(floor) == 0 or floor[k] <= m:
+        return tau, m
+    return (tau if mode == ENDED else max(tau, floor[k])), floor[k]
+
+
 @njit(cache=True)
 def visit(
-    keys, offsets, et, ed, er, first, last, ni, na, tests, prune, mode, tau0, m0, tau1, m1, parts,
-    place, pool, end, old, old_at, F0, due, block, taken, nt, said, ns, visited,
+    keys, offsets, et, ed, er, first, last, ni, na, tests, prune, mode, tau_0, m_0, tau_1, m_1, floor0, floor1, parts,
+    place, pool, free, end, old, old_at, F0, due, block, taken, nt, said, ns, visited,
 ):  # fmt: skip
     """Visit keys: merge edges into their runs (`parts` & 1) and say what changes by it (`parts` & 2).
 
-    Keys without any edges are visited because they are due; `offsets` is empty then.  If both parts come at once, `old`
-    is scratch; otherwise it keeps what `_say` needs until then, with `old_at` and `F0`.  Pieces are numbered from
-    `visited` by their key's place in `keys`.  Of the first `tests` lanes the answer reads only whether they are
-    positive.  All arrays have room enough.  Returns the end of the pool, the numbers of pieces, and which keys are
-    empty.
+    `floor0` and `floor1` are what had been and is promised of single keys (empty: of none).  Keys without any edges are
+    visited because they are due; `offsets` is empty then.  If both parts come at once, `old` is scratch; otherwise it
+    keeps what `_say` needs until then, with `old_at` and `F0`.  Pieces are numbered from `visited` by their key's place
+    in `keys`.  Of the first `tests` lanes the answer reads only whether they are positive.  All arrays have room
+    enough.  Returns the end of the pool, the numbers of pieces, and which keys are empty.
     """
     width = pool.shape[1]
     lanes = width - 1 if width == 1 + na else width - 2
-    L0 = tau0 if mode == INFINITE else _INF
-    L1 = tau1 if mode == INFINITE else _INF
     dead = np.zeros(len(keys) if parts & 2 else 0, np.bool_)
     delta = np.empty(na, np.int64)
     frontier = _INF
@@ -318,11 +324,15 @@ def visit(
     for v in range(len(keys)):
         _ahead(keys, place, pool, due, v)
         k = keys[v]
+        tau0, m0 = raised(floor0, k, mode, tau_0, m_0)
+        tau1, m1 = raised(floor1, k, mode, tau_1, m_1)
+        L0 = tau0 if mode == INFINITE else _INF
+        L1 = tau1 if mode == INFINITE else _INF
         start = first[v] if touched else _INF
         stop = last[v] if touched else _NEVER
         if parts & 1:
             if place[k, LENGTH] == 0:  # a new key: nothing, since ever
-                end = make_room(place, pool, end, k, 1 + (offsets[v + 1] - offsets[v] if touched else 0))
+                end = make_room(place, pool, free, end, k, 1 + (offsets[v + 1] - offsets[v] if touched else 0))
                 place[k, LENGTH] = 1
                 s = place[k, START]
                 for c in range(width):
@@ -336,14 +346,15 @@ def visit(
             place[k, START] = s
             place[k, LENGTH] = n
             frontier = _frontier(pool, s, n, mode, tau0, m0)
-            x = _after(pool, s, n, min(start - 1, min(frontier, L0))) - 1
-            o0 = o1 if parts == 1 else 0
-            o1 = o0 + s + n - x
-            for i in range(o0, o1):
-                copy_row(old, i, pool, x + i - o0, width)
+            if touched or parts == 1:
+                x = _after(pool, s, n, min(start - 1, min(frontier, L0))) - 1
+                o0 = o1 if parts == 1 else 0
+                o1 = o0 + s + n - x
+                for i in range(o0, o1):
+                    copy_row(old, i, pool, x + i - o0, width)
             if touched:
                 x -= s
-                end = make_room(place, pool, end, k, offsets[v + 1] - offsets[v])
+                end = make_room(place, pool, free, end, k, offsets[v + 1] - offsets[v])
                 s = place[k, START]
                 at = _after(pool, s, n, start - 1) - 1  # an edge at the same time is written anew
                 i = o0 + at - s - x
@@ -361,16 +372,22 @@ def visit(
             s = place[k, START]
             n = place[k, LENGTH]
             F1 = _frontier(pool, s, n, mode, tau1, m1)
-            nt, ns = _say(
-                v + visited, old, o0, o1, frontier, L0, pool, s, n, F1, L1, start, stop, mode, ni, tests, lanes,
-                taken, nt, said, ns,
-            )  # fmt: skip
+            if parts == 3 and not touched:  # nothing has changed but the clip: the run is its own past
+                nt, ns = _say(
+                    v + visited, pool, s, s + n, frontier, L0, pool, s, n, F1, L1, start, stop, mode, ni, tests, lanes,
+                    taken, nt, said, ns,
+                )  # fmt: skip
+            else:
+                nt, ns = _say(
+                    v + visited, old, o0, o1, frontier, L0, pool, s, n, F1, L1, start, stop, mode, ni, tests, lanes,
+                    taken, nt, said, ns,
+                )  # fmt: skip
             dead[v] = _settle(k, place, pool, F1, mode, tau1, m1, ni, due, block)
     return end, nt, ns, dead
 
 
 @njit(cache=True)
-def pending(keys, place, mode, tau, m, c, pool):
+def pending(keys, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
     """The pieces to be said now whose evaluated lanes are not known: records key, edge, instant."""
     out = np.empty((64, 3), np.int64)
     known = pool.shape[1] - 1
@@ -378,6 +395,8 @@ def pending(keys, place, mode, tau, m, c, pool):
     for v in range(len(keys)):
         s = place[keys[v], START]
         n = place[keys[v], LENGTH]
+        tau, m = raised(floor1, keys[v], mode, tau_1, m_1)
+        _, c = raised(floor0, keys[v], mode, tau_1, c_0)
         F = _frontier(pool, s, n, mode, tau, m)
         L = tau if mode == INFINITE else _INF
         for at in range(s, s + n):
@@ -398,7 +417,17 @@ def pending(keys, place, mode, tau, m, c, pool):
 
 
 @njit(cache=True)
-def settle_all(ids, place, pool, c, ni):
+def endless(ids, place, pool, ni):
+    """Which ids are alive after their last edge."""
+    found = np.zeros(len(ids), np.bool_)
+    for i in range(len(ids)):
+        n = place[ids[i], LENGTH]
+        found[i] = n > 0 and _alive(pool, place[ids[i], START] + n - 1, ni)
+    return found
+
+
+@njit(cache=True)
+def settle_all(ids, place, pool, cti, floor, ni):
     """Drop all settled edges of ids.  Returns how many are left, and how many ids have something in force."""
     edges = 0
     based = 0
@@ -406,6 +435,7 @@ def settle_all(ids, place, pool, c, ni):
         k = ids[i]
         s = place[k, START]
         n = place[k, LENGTH]
+        c = max(cti, floor[k]) if len(floor) else cti
         gone = _after(pool, s, n, c) - s - 1
         place[k, START] = s + gone
         place[k, LENGTH] = n - gone

@@ -92,6 +92,21 @@ def _intern_direct(direct, codes, free, n_free, top, batch, ids):
 
 
 @njit(cache=True)
+def _intern_column(direct, codes, free, n_free, top, rows, column, ids):
+    """The same where the code stands in a column of other rows and is never null."""
+    for i in range(len(rows)):
+        at = rows[i, column]
+        found = direct[at]
+        if found < 0:
+            found, n_free, top = _new_id(free, n_free, top)
+            direct[at] = found
+            codes[found, 0] = 0
+            codes[found, 1] = at
+        ids[i] = found
+    return n_free, top
+
+
+@njit(cache=True)
 def _find(slots, codes, hashes, batch, ids):
     for i in range(len(batch)):
         _, ids[i] = _probe(slots, codes, hashes, batch[i], _hash(batch[i]))
@@ -180,6 +195,22 @@ class KeyTable:
             self._rebuild(4 * (len(self) + n))
         self._n_free, self._top = _intern(
             self._slots, self.codes, self._hashes, self._free, self._n_free, self._top, rows, ids
+        )
+        return ids
+
+    def intern_column(self, rows: np.ndarray, column: int) -> np.ndarray:
+        """The ids of rows `[0, code]`, where the codes stand in a column of `rows`."""
+        n = len(rows)
+        if self._direct is None or not n:
+            alone = np.zeros((n, 2), np.int64)
+            alone[:, 1] = rows[:, column]
+            return self.intern(alone)
+        if self._top + n > len(self.codes):
+            self._grow(self._top + n)
+        ids = np.empty(n, np.int64)
+        self._address(int(rows[:, column].max()))
+        self._n_free, self._top = _intern_column(
+            self._direct, self.codes, self._free, self._n_free, self._top, rows, column, ids
         )
         return ids
 

@@ -42,10 +42,10 @@ from everwhen.operators.base import Emit
 from everwhen.runtime.answer import write_answer
 from everwhen.runtime.arrival import Arrival
 from everwhen.runtime.checkpoint import agree, locked
-from everwhen.runtime.consistency import MIDDLE, Consistency
+from everwhen.runtime.consistency import MIDDLE, Consistency, emit_named
 from everwhen.runtime.files import Progress, Watch, identity, input_files
 from everwhen.runtime.inputs import InputFile, read_input
-from everwhen.runtime.local import LocalRuntime, Query, emit_named
+from everwhen.runtime.local import LocalRuntime, Query
 from everwhen.runtime.run import SMALL_PIECE
 from everwhen.runtime.spark.launch import apart, ended_on_failure, heard_by, kept_signals
 

@@ -105,7 +105,7 @@ class StageKernel:
                 self._take(stream, given.rows.get(stream.name), wanted, inputs)
         results = self.graph.step(inputs, self.tau)
         handed = self.graph.handed(inputs)
-        progress = {sink.name: sink.chain.cti for sink in self.plan.sinks}
+        progress = {flow.name: flow.chain.cti for flow in self.graph.outflows}
         left_out = {name: guard.left_out - before[name] for name, guard in self.guards.items()}
         return EpochOutput(results, handed, progress, self.tau, left_out)
 

@@ -24,8 +24,7 @@ from everwhen.operators.base import Emit
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.narrow import narrow
 from everwhen.plan.stages import StagePlan, Trait, cut
-from everwhen.runtime.consistency import Consistency
-from everwhen.runtime.local import emit_named
+from everwhen.runtime.consistency import Consistency, emit_named
 from everwhen.runtime.run import chosen
 from everwhen.runtime.spark.epoch import EpochRunner
 from everwhen.runtime.spark.expressions import spark_type, translate

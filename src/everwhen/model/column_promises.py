@@ -1,0 +1,339 @@
+"""The promises that bind one column alone: its constants, its ranges and its null, each with a time.
+
+Constants stand in a flat hash table and ranges in sorted runs of intervals.  Constants of a type with ranks that come
+to stand in a row (sixteen or more, of one time) move to the intervals, so a million of them become one; fewer stay in
+the table, where a look-up is cheapest.  A look-up takes the larger of both, so it does not matter that a constant in
+the table may lie in an interval; such ones, and those whose time was forgotten, go when enough was added to pay for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from everwhen.model.interval_set import NO_PIECES, IntervalSet
+from everwhen.model.point_table import PointTable
+from everwhen.model.promise_kernels import neighbours
+from everwhen.model.punctuation import AttributePattern, OneOf, Range
+from everwhen.model.scalars import python_values
+from everwhen.model.time import NEVER
+from everwhen.model.value_codes import ByteCodes, NestedCodes, Ruler
+from everwhen.model.value_order import Kind, order_of
+from everwhen.model.value_spans import Run, range_of
+
+_IN_A_ROW: Final = 16
+_LISTED: Final = 1024
+"""So many constants a list that is given out has at most."""
+
+
+class ColumnPromises:
+    """Promises of one column."""
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self.order = order_of(type_)
+        self.null = NEVER
+        self._ranked = self.order.kind is Kind.RANK
+        self._points = PointTable(1)
+        self._codes = NestedCodes(self.order) if self.order.kind is Kind.OPAQUE else ByteCodes(self.order)
+        self._times = np.empty(0, np.int64)  # of the codes
+        self._ranges = IntervalSet()
+        self._ruler = Ruler(self.order) if self.order.kind is Kind.BYTES else None
+        self._credit = 0
+
+    def __len__(self) -> int:
+        return self._constants + len(self._ranges) + (self.null != NEVER)
+
+    @property
+    def _constants(self) -> int:
+        return len(self._points) if self._ranked else int(np.count_nonzero(self._times != NEVER))
+
+    @property
+    def nbytes(self) -> int:
+        ruler = 0 if self._ruler is None else self._ruler.nbytes
+        numbered = 0 if self._ranked else self._codes.nbytes + self._times.nbytes
+        return self._points.nbytes + self._ranges.nbytes + numbered + ruler
+
+    def add_constants(self, column: pa.Array, times: np.ndarray) -> None:
+        if column.null_count:
+            missing = column.is_null().to_numpy(zero_copy_only=False)
+            self.null = max(self.null, int(times[missing].max()))
+            column, times = column.drop_null(), times[~missing]
+        if not len(column):
+            return
+        if self._ranked:
+            self._add_ranks(self.order.ranks(column), times)
+        else:
+            codes = self._codes.encode(column)
+            self._reserve(int(codes.max()) + 1)
+            np.maximum.at(self._times, codes, times)
+        self._credit += len(times)
+
+    def add_runs(self, runs: Sequence[Run], times: np.ndarray) -> None:
+        """Ranges as runs of keys (`value_spans`)."""
+        if not runs:
+            return
+        if self._ruler is not None:
+            self._move(self._ruler.grow(runs))
+            bounds = [self._ruler.interval(run) for run in runs]
+        else:
+            bounds = [(lo, self.order.hi if hi is None else hi - 1) for lo, hi in runs]
+        pieces = np.empty((len(runs), 3), np.int64)
+        pieces[:, :2] = bounds
+        pieces[:, 2] = times
+        self.add_pieces(pieces)
+
+    def add_pieces(self, pieces: np.ndarray) -> None:
+        """Ranges as closed intervals of ranks (or of positions of the ruler)."""
+        if self._ranked:
+            single = pieces[:, 0] == pieces[:, 1]
+            if single.any():
+                self._add_ranks(pieces[single, 0], pieces[single, 2])
+                pieces = pieces[~single]
+        self._ranges.add(pieces)
+        self._credit += len(pieces)
+        if 2 * self._credit >= max(self._constants, _IN_A_ROW):
+            self._sweep(NEVER)
+        self._drop_unused_cuts()
+
+    def raise_to(self, column: pa.Array, out: np.ndarray) -> None:
+        """Raises `out` to what is promised for each value."""
+        if not column.null_count:
+            np.maximum(out, self.at(column), out=out)
+            return
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        np.maximum(out, np.where(missing, self.null, self.at(column)), out=out)
+
+    def at(self, column: pa.Array) -> np.ndarray:
+        """What is promised for each value; what stands where a value is missing does not matter."""
+        if self._ranked:
+            ranks = np.ascontiguousarray(self.order.ranks(column))
+            if not len(self._points):
+                return self._ranges.at(ranks)
+            found = self._points.find(ranks.reshape(-1, 1))
+            self._ranges.raise_to(ranks, found)
+            return found
+        if len(self._times):
+            codes = self._codes.find(column)
+            # The place after the last code is NEVER, and -1 names it.
+            found = self._times[codes]
+        else:
+            found = np.full(len(column), NEVER, np.int64)
+        if len(self._ranges) and self._ruler is not None:
+            self._ranges.raise_to(self._ruler.positions(column), found)
+        return found
+
+    def least(self, run: Run) -> int:
+        """What is promised for all of a range."""
+        if self._ruler is not None:
+            self._move(self._ruler.grow([run]))
+            return self._ranges.least(*self._ruler.interval(run))
+        lo, hi = run[0], self.order.hi if run[1] is None else run[1] - 1
+        t = self._ranges.least(lo, hi)
+        if hi - lo < _IN_A_ROW * 4:
+            ranks = np.arange(hi - lo + 1, dtype=np.int64) + lo
+            t = max(t, int(np.maximum(self._points.find(ranks.reshape(-1, 1)), self._ranges.at(ranks)).min()))
+        return t
+
+    def forget(self, c: int) -> None:
+        """Drops what says no more than `c`: ranges at once, constants when it pays."""
+        if self.null <= c:
+            self.null = NEVER
+        self._ranges.forget(c)
+        self._credit += 1
+        if 2 * self._credit >= self._constants:
+            self._sweep(c)
+
+    def meet(self, other: ColumnPromises) -> ColumnPromises:
+        """What both say of the column."""
+        found = ColumnPromises(self.order.type)
+        found.null = min(self.null, other.null)
+        values, times = self.constants()
+        if len(times):
+            both = np.minimum(times, other.at(values))
+            found.add_constants(values.filter(pa.array(both != NEVER)), both[both != NEVER])
+        if len(self._ranges):
+            values, times = other.constants()
+            if len(times):
+                both = np.minimum(times, self._in_ranges(values))
+                found.add_constants(values.filter(pa.array(both != NEVER)), both[both != NEVER])
+            if self._ruler is None:
+                found.add_pieces(other._ranges.overlap(self._ranges.pieces()))
+            else:
+                runs, times = self.runs()
+                other._move(other._ruler.grow(runs))  # type: ignore[union-attr]
+                bounds = np.array([other._ruler.interval(run) for run in runs], np.int64)  # type: ignore[union-attr]
+                pieces = other._ranges.overlap(np.column_stack((bounds, times)))
+                both_runs = [other._ruler.run(lo, hi) for lo, hi, _ in pieces.tolist()]  # type: ignore[union-attr]
+                found.add_runs(both_runs, pieces[:, 2])
+        return found
+
+    def clipped(self, t: int) -> ColumnPromises:
+        """The same patterns with times of at most `t`."""
+        found = ColumnPromises(self.order.type)
+        found.null = min(self.null, t)
+        values, times = self.constants()
+        found.add_constants(values, np.minimum(times, t))
+        runs, times = self.runs()
+        found.add_runs(runs, np.minimum(times, t))
+        return found
+
+    def join(self, other: ColumnPromises) -> None:
+        """Takes in all that another says."""
+        self.null = max(self.null, other.null)
+        self.add_constants(*other.constants())
+        self.add_runs(*other.runs())
+
+    def constants(self) -> tuple[pa.Array, np.ndarray]:
+        """All constants and their times, null aside."""
+        if self._ranked:
+            rows, times = self._points.entries()
+            return self.order.column(np.ascontiguousarray(rows[:, 0])), times
+        held = np.flatnonzero(self._times != NEVER)
+        return self._codes.column(held), self._times[held]
+
+    def runs(self) -> tuple[list[Run], np.ndarray]:
+        """All ranges, in order."""
+        pieces = self._ranges.pieces()
+        if self._ruler is not None:
+            return [self._ruler.run(lo, hi) for lo, hi, _ in pieces.tolist()], pieces[:, 2]
+        end = self.order.hi
+        return [(lo, None if hi == end else hi + 1) for lo, hi, _ in pieces.tolist()], pieces[:, 2]
+
+    def patterns(self, c: int = NEVER) -> Iterator[tuple[AttributePattern, int]]:
+        """Patterns and times that say the same: lists of constants by time, then ranges.  Only times after `c`."""
+        values, times = self.constants()
+        order = self._sorted(values)
+        for t in sorted({*times.tolist(), self.null} if len(times) else {self.null}, reverse=True):
+            if t <= c:
+                break
+            of_time = order[times[order] == t]
+            for first in range(0, max(len(of_time), 1), _LISTED):
+                listed = python_values(values.take(pa.array(of_time[first : first + _LISTED])))
+                yield OneOf((None, *listed) if t == self.null and not first else tuple(listed)), t
+        runs, times = self.runs()
+        for run, t in zip(runs, times.tolist(), strict=True):
+            if t > c:
+                for pattern in shown(run, self.order.type):
+                    yield pattern, t
+
+    def snapshot(self) -> dict[str, Any]:
+        values, times = self.constants()
+        runs, until = self.runs()
+        return {"null": self.null, "values": values, "times": times, "runs": runs, "until": until.copy()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.__init__(self.order.type)  # type: ignore[misc]
+        self.null = state["null"]
+        self.add_constants(state["values"], state["times"])
+        self.add_runs(state["runs"], state["until"])
+
+    def _add_ranks(self, ranks: np.ndarray, times: np.ndarray) -> None:
+        """Constants with ranks: what stands in a row with others goes to the intervals."""
+        if len(ranks) > 1:
+            order = np.lexsort((times, ranks))
+            ranks, times = ranks[order], times[order]
+            last = np.append(ranks[1:] != ranks[:-1], True)
+            ranks, times = ranks[last], times[last]
+        if len(self._ranges):
+            new = self._ranges.at(ranks) < times
+            ranks, times = ranks[new], times[new]
+            if not len(ranks):
+                return
+        # No rank but the last is the largest integer, so this does not wrap round.
+        begins = np.append(True, (ranks[1:] != ranks[:-1] + 1) | (times[1:] != times[:-1]))
+        first = np.flatnonzero(begins)
+        sizes = np.append(first[1:], len(ranks)) - first
+        starts, stops, until = ranks[first], ranks[first + sizes - 1], times[first]
+        short = sizes < _IN_A_ROW
+        alone = np.repeat(short, sizes)
+        self._points.add(np.ascontiguousarray(ranks[alone].reshape(-1, 1)), times[alone])
+        left, right = np.empty(len(first), np.int64), np.empty(len(first), np.int64)
+        neighbours(self._points.cells, starts, stops, until, _IN_A_ROW, left, right)
+        lows, highs = starts - left, stops + right
+        whole = highs - lows >= _IN_A_ROW - 1
+        if len(self._ranges):
+            below, above = lows > self.order.lo, highs < self.order.hi
+            whole |= below & (self._ranges.at(lows - below) == until)
+            whole |= above & (self._ranges.at(highs + above) == until)
+        if whole.any():
+            self._ranges.add(np.column_stack((lows, highs, until))[whole])
+            # What stood beside is in the table, and so is a short row itself; a long one never was.
+            moved = [(lows, starts, whole), (stops + 1, highs + 1, whole), (starts, stops + 1, whole & short)]
+            for begin, end, which in moved:
+                self._points.remove(_each(begin[which], end[which]).reshape(-1, 1))
+
+    def _sorted(self, values: pa.Array) -> np.ndarray:
+        """The positions of values in their order."""
+        match self.order.kind:
+            case Kind.RANK:
+                return np.argsort(self.order.ranks(values))
+            case Kind.BYTES:
+                return pc.sort_indices(values).to_numpy(zero_copy_only=False).astype(np.int64)
+            case Kind.OPAQUE:
+                return np.arange(len(values))
+
+    def _in_ranges(self, column: pa.Array) -> np.ndarray:
+        at = self.order.ranks(column) if self._ruler is None else self._ruler.positions(column)
+        return self._ranges.at(np.ascontiguousarray(at))
+
+    def _reserve(self, count: int) -> None:
+        if count >= len(self._times):
+            grown = np.full(max(2 * count, 16), NEVER, np.int64)
+            grown[: len(self._times)] = self._times
+            self._times = grown
+
+    def _sweep(self, c: int) -> None:
+        """Drops constants that say no more than `c`, or than the range that they lie in."""
+        self._credit = 0
+        if self._ranked:
+            rows, times = self._points.entries()
+            kept = times > np.maximum(self._ranges.at(np.ascontiguousarray(rows[:, 0])), c)
+            if not kept.all():
+                self._points.replace(rows[kept], times[kept])
+            return
+        codes = np.flatnonzero(self._times > c)
+        if len(codes) and len(self._ranges):
+            codes = codes[self._times[codes] > self._in_ranges(self._codes.column(codes))]
+        if len(codes) < int((self._times != NEVER).sum()):
+            times = self._times[codes]
+            self._codes.keep(codes)
+            self._times = np.empty(0, np.int64)
+            self._reserve(len(codes))
+            self._times[: len(codes)] = times
+
+    def _move(self, moves: tuple[np.ndarray, np.ndarray] | None) -> None:
+        if moves is not None:
+            starts, ends = moves
+            self._ranges.move(lambda run: np.column_stack((starts[run[:, 0]], ends[run[:, 1]], run[:, 2])))
+
+    def _drop_unused_cuts(self) -> None:
+        if self._ruler is None or self._ruler.last < 4 * (len(self._ranges) + _IN_A_ROW):
+            return
+        pieces = self._ranges.pieces() if len(self._ranges) else NO_PIECES
+        starts, ends = pieces[:, 0], pieces[:, 1]
+        used = np.union1d(starts[starts > 0] - 1, ends[ends < self._ruler.last])
+        self._move(self._ruler.shrink(used))
+
+
+def shown(run: Run, type_: pa.DataType) -> list[AttributePattern]:
+    """A range as patterns that have a form in JSON: all values of a temporal type are those before and after 1970."""
+    pattern = range_of(*run, type_)
+    if pattern != Range():
+        return [pattern]
+    order = order_of(type_)
+    if order.kind is Kind.BYTES:
+        return [Range(ge=order.of_bytes([run[0]])[0])]
+    if pa.types.is_temporal(type_):
+        (middle,) = order.values(np.zeros(1, np.int64))
+        return [Range(lt=middle), Range(ge=middle)] if order.lo < 0 else [Range(ge=middle)]
+    return [Range(ge=order.values(np.array([order.lo]))[0])]
+
+
+def _each(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """All integers of half-open intervals."""
+    sizes = ends - begins
+    return np.arange(sizes.sum()) + np.repeat(begins - np.cumsum(sizes) + sizes, sizes)

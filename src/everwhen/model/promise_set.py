@@ -1,0 +1,290 @@
+"""A set of promises, kept small: for a payload x the largest time promised, F(x) (Tucker, section 3).
+
+    promised(x) = max { t : (p, t) was added, p matches x, t has not been forgotten }
+
+Promises are kept by the columns that they bind: one column alone (`column_promises`), or several (`box_table`).  There
+constants are hashed and ranges are intervals in flat arrays; a promise that another one covers is dropped, and promises
+that touch become one.  So what is kept is bounded by what is said, not by how often or in how many pieces, and a
+look-up costs much the same for ten constants and for a million.
+
+An element of a product of long lists is not written out: such a promise (`a in (…) and b in (…)`, more than 4096
+combinations) is kept as its lists and costs a look-up of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.model.box_table import BoxTable, Entries, Shape, state_of
+from everwhen.model.column_promises import ColumnPromises
+from everwhen.model.pattern_algebra import combine, subsumes
+from everwhen.model.promise_intake import Intake, WidePromise, read_promises
+from everwhen.model.punctuation import Promise
+from everwhen.model.schema import Schema
+from everwhen.model.time import NEVER
+from everwhen.model.value_order import order_of, plain
+from everwhen.model.value_spans import run_at
+
+
+class PromiseSet:
+    """The promises of a port.
+
+    >>> promises = PromiseSet(Schema.of([("item", pa.int64())]))
+    >>> from everwhen.model.punctuation import OneOf
+    >>> promises.add(Promise({"item": OneOf((i,))}) for i in range(1000))
+    >>> len(promises), list(promises)[0].match["item"]
+    (1, Range(ge=0, gt=None, le=999, lt=None))
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._everything = NEVER
+        self._floor = NEVER
+        self._columns: dict[str, ColumnPromises] = {}
+        self._tables: dict[Shape, BoxTable] = {}
+        self._wide: list[WidePromise] = []
+
+    @property
+    def bound(self) -> frozenset[str]:
+        """The columns that a kept pattern binds."""
+        tables = (name for shape in self._tables for name in (*shape.constants, *shape.ranges))
+        return frozenset((*self._columns, *tables, *(name for wide in self._wide for name in wide.columns)))
+
+    def __len__(self) -> int:
+        """Entries kept: a constant, an interval or a box each."""
+        return sum(map(len, self._stores())) + len(self._wide) + (self._everything != NEVER)
+
+    def __bool__(self) -> bool:
+        return bool(self._columns or self._tables or self._wide or self._everything != NEVER)
+
+    @property
+    def nbytes(self) -> int:
+        wide = sum(column.nbytes for wide in self._wide for column in wide.columns.values())
+        return sum(store.nbytes for store in self._stores()) + wide
+
+    def add(self, promises: Iterable[Promise]) -> None:
+        """Takes promises in; a pattern that does not fit the schema is a `QueryError`, and then none is taken.
+
+        Cost: O(1) per constant, amortised, when many come at a time.
+        """
+        self._take(read_promises(promises, self.schema))
+
+    def promised(self, columns: Mapping[str, pa.Array], n: int) -> np.ndarray:
+        """F(x) for each of `n` rows (int64), `NEVER` where nothing is promised.  Reads the columns in `bound` only."""
+        out = np.full(n, self._everything, np.int64)
+        if not n:
+            return out
+        read = {name: plain(columns[name]) for name in self.bound}
+        for name, column in self._columns.items():
+            column.raise_to(read[name], out)
+        for table in self._tables.values():
+            table.raise_to(read, out)
+        for wide in self._wide:
+            wide.raise_to(read, out)
+        if self._floor != NEVER:
+            out[out <= self._floor] = NEVER
+        return out
+
+    def implies(self, promise: Promise) -> bool:
+        """Whether a promise says nothing new.  False may be wrong where only several entries together say it."""
+        found = read_promises([promise], self.schema)
+        if found.everything > self._said():
+            return False
+        if any(not self._implied_column(name, column) for name, column in found.columns().items()):
+            return False
+        for shape, entries in found.tables.items():
+            for i in range(len(entries)):
+                if self._around(shape, entries, i) < int(entries.times[i]):
+                    return False
+        return all(self._implied_wide(wide.promise) for wide in found.wide)
+
+    def meet(self, promises: Iterable[Promise]) -> list[Promise]:
+        """What the given promises and the kept ones say together: all combinations, merged and simplified."""
+        fresh, found = PromiseSet(self.schema), PromiseSet(self.schema)
+        fresh.add(promises)
+        for ours, theirs in ((self, fresh), (fresh, self)):
+            if ours._everything != NEVER:
+                found._join(theirs, ours._everything)
+        for name, column in fresh._columns.items():
+            if name in self._columns:
+                found._join_column(name, column.meet(self._columns[name]))
+        for shape, table in fresh._tables.items():
+            if not shape.ranges and shape in self._tables:
+                entries = table.entries()
+                columns = dict(zip(shape.constants, entries.columns, strict=True))
+                times = np.full(len(entries), NEVER, np.int64)
+                self._tables[shape].raise_to(columns, times)
+                times = np.minimum(times, entries.times)
+                found._join_entries(shape, entries.filter(times != NEVER, times))
+        others = (combine(p, q) for p, q in fresh._pairs(self))
+        found.add(p for p in others if p is not None)
+        found.forget(self._floor)
+        return list(found)
+
+    def forget(self, c: int) -> None:
+        """Promises with a time up to `c` say nothing any more."""
+        if c <= self._floor:
+            return
+        self._floor = c
+        if self._everything <= c:
+            self._everything = NEVER
+        self._drop(c)
+
+    def __iter__(self) -> Iterator[Promise]:
+        """Promises that say the same, as few as there are entries or fewer: constants of one time as lists."""
+        if self._everything != NEVER:
+            yield Promise({}, self._everything)
+        for name, column in self._columns.items():
+            for pattern, t in column.patterns(self._floor):
+                yield Promise({name: pattern}, t)
+        for table in self._tables.values():
+            yield from table.promises(self._floor)
+        yield from (wide.promise for wide in self._wide)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain values, from which `restore` makes an equal set."""
+        return {
+            "everything": self._everything,
+            "floor": self._floor,
+            "columns": {name: column.snapshot() for name, column in self._columns.items()},
+            "tables": [
+                (shape.constants, shape.ranges, state_of(table.entries())) for shape, table in self._tables.items()
+            ],
+            "wide": [(dict(wide.promise.match), wide.promise.t) for wide in self._wide],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Holds what a snapshot held, and nothing else."""
+        self.__init__(self.schema)  # type: ignore[misc]
+        self._everything, self._floor = state["everything"], state["floor"]
+        for name, saved in state["columns"].items():
+            column = self._columns[name] = ColumnPromises(self.schema.field(name).type)
+            column.restore(saved)
+        for constants, ranges, saved in state["tables"]:
+            self._join_entries(Shape(tuple(constants), tuple(ranges)), Entries(**saved))
+        for match, t in state["wide"]:
+            self._wide.append(WidePromise.of(Promise(match, t), self.schema))
+
+    def _stores(self) -> list[ColumnPromises | BoxTable]:
+        return [*self._columns.values(), *self._tables.values()]
+
+    def _said(self) -> int:
+        return max(self._everything, self._floor)
+
+    def _take(self, intake: Intake) -> None:
+        if intake.everything > self._said():
+            self._everything = intake.everything
+            self._drop(intake.everything)
+        said = self._said()
+        for name, (values, times) in intake.constants.items():
+            new = times > said
+            if new.any():
+                self._column(name).add_constants(values.filter(pa.array(new)), times[new])
+        for name, (runs, times) in intake.ranges.items():
+            new = times > said
+            if new.any():
+                kept = [run for run, is_new in zip(runs, new.tolist(), strict=True) if is_new]
+                self._column(name).add_runs(kept, times[new])
+        for shape, entries in intake.tables.items():
+            times = np.full(len(entries), said, np.int64)
+            for name, column in zip(shape.constants, entries.columns, strict=True):
+                if name in self._columns:
+                    self._columns[name].raise_to(column, times)
+            self._join_entries(shape, entries.filter(times < entries.times))
+        for wide in intake.wide:
+            if wide.promise.t > said and not self._implied_wide(wide.promise):
+                kept_wide = (old for old in self._wide if not subsumes(wide.promise, old.promise, self.schema))
+                self._wide = [*kept_wide, wide]
+
+    def _column(self, name: str) -> ColumnPromises:
+        if name not in self._columns:
+            self._columns[name] = ColumnPromises(self.schema.field(name).type)
+        return self._columns[name]
+
+    def _drop(self, c: int) -> None:
+        for store in self._stores():
+            store.forget(c)
+        self._columns = {name: column for name, column in self._columns.items() if len(column)}
+        self._tables = {shape: table for shape, table in self._tables.items() if len(table)}
+        self._wide = [wide for wide in self._wide if wide.promise.t > c]
+
+    def _join(self, other: PromiseSet, t: int) -> None:
+        """Takes in all that another set says, up to `t`."""
+        self._everything = max(self._everything, min(other._everything, t))
+        for name, column in other._columns.items():
+            self._join_column(name, column.clipped(t))
+        for shape, table in other._tables.items():
+            entries = table.entries()
+            self._join_entries(shape, Entries(entries.columns, entries.runs, np.minimum(entries.times, t)))
+        self.add(Promise(wide.promise.match, min(wide.promise.t, t)) for wide in other._wide)
+
+    def _join_column(self, name: str, column: ColumnPromises) -> None:
+        if len(column):
+            self._column(name).join(column)
+
+    def _join_entries(self, shape: Shape, entries: Entries) -> None:
+        if len(entries):
+            if shape not in self._tables:
+                self._tables[shape] = BoxTable(self.schema, shape)
+            self._tables[shape].add(entries)
+
+    def _pairs(self, other: PromiseSet) -> Iterator[tuple[Promise, Promise]]:
+        """Promises of both that bind different columns, or several with ranges: those that no table meets at once."""
+        ours, theirs = self._parts(), other._parts()
+        for shape, found in ours.items():
+            for other_shape, others in theirs.items():
+                at_once = shape == other_shape and (len(shape.constants) + len(shape.ranges) == 1 or not shape.ranges)
+                if not at_once or shape == Shape((), ()):
+                    yield from ((p, q) for p in found for q in others)
+
+    def _parts(self) -> dict[Shape, list[Promise]]:
+        """The promises by what they bind; those of one column have one shape whatever they are."""
+        parts = {
+            Shape((name,), ()): [Promise({name: pattern}, t) for pattern, t in column.patterns(self._floor)]
+            for name, column in self._columns.items()
+        }
+        parts |= {shape: list(table.promises(self._floor)) for shape, table in self._tables.items()}
+        return parts | ({Shape((), ()): [wide.promise for wide in self._wide]} if self._wide else {})
+
+    def _implied_column(self, name: str, column: ColumnPromises) -> bool:
+        ours, said = self._columns.get(name), self._said()
+        values, times = column.constants()
+        known = np.full(len(times), said, np.int64)
+        if ours is not None and len(times):
+            np.maximum(known, ours.at(values), out=known)
+        runs, until = column.runs()
+        return (
+            column.null <= max(said, NEVER if ours is None else ours.null)
+            and bool((known >= times).all())
+            and all(
+                t <= said or (ours is not None and ours.least(run) >= t)
+                for run, t in zip(runs, until.tolist(), strict=True)
+            )
+        )
+
+    def _around(self, shape: Shape, entries: Entries, i: int) -> int:
+        """The largest time that one entry says for all of an entry of another set."""
+        constants = {name: column.slice(i, 1) for name, column in zip(shape.constants, entries.columns, strict=True)}
+        runs = {name: found[i] for name, found in zip(shape.ranges, entries.runs, strict=True)}
+        points = {name: run_at(column, order_of(column.type)) for name, column in constants.items()}
+        inside = {**runs, **{name: run for name, run in points.items() if run is not None}}
+        best = self._said()
+        for name, column in self._columns.items():
+            if name in constants:
+                known = np.full(1, best, np.int64)
+                column.raise_to(constants[name], known)
+                best = int(known[0])
+            elif name in runs:
+                best = max(best, column.least(runs[name]))
+        for other, table in self._tables.items():
+            if constants.keys() >= set(other.constants) and inside.keys() >= set(other.ranges):
+                found = table.around([constants[n] for n in other.constants], [inside[n] for n in other.ranges])
+                best = max(best, found)
+        return best
+
+    def _implied_wide(self, promise: Promise) -> bool:
+        return promise.t <= self._said() or any(subsumes(wide.promise, promise, self.schema) for wide in self._wide)

@@ -1,0 +1,198 @@
+"""What a join does with promises about data.
+
+    keep       a row goes when the other side has promised its key for as long as the row lives (Table 4, join)
+    propagate  what both sides have promised (each by a pattern or by its time), and what one side has promised alone,
+               as soon as no row is kept that matches it and lives before the promised time (Table 3, join): only such
+               a row could still meet a new partner
+
+Both key columns have the same value in every answer, so a promise about one is said about the other, too: whoever reads
+the answer may keep only one of them.
+
+Kept are both sides' promises about keys, for rows still to come, and those that wait for kept rows to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from everwhen.model.pattern_algebra import combine
+from everwhen.model.promise_projection import Projection
+from everwhen.model.promise_set import PromiseSet
+from everwhen.model.punctuation import Frontier, Promise
+from everwhen.model.rows import RowCodec
+from everwhen.model.schema import Schema
+from everwhen.model.time import NEVER
+from everwhen.operators.promised import Meeting, coded_constants, compacted, constants, promised, renamed
+
+Blocks = Callable[[int, np.ndarray, np.ndarray], np.ndarray]
+"""(side, coded keys, times) -> whether a row with that key is kept that lives before the time."""
+Kept = Callable[[int], tuple[np.ndarray, np.ndarray]]
+"""side -> starts and coded rows of what it keeps."""
+
+
+class JoinPromises:
+    """The promises of one join.  `keys` are the positions of the key columns of both sides."""
+
+    def __init__(
+        self, sides: Sequence[RowCodec], keys: Sequence[Sequence[int]], key_codec: RowCodec, out: Schema
+    ) -> None:
+        self._sides = sides
+        self._key_codec = key_codec
+        self._out = out
+        self._keyed = len(keys[0]) > 0
+        n = len(sides[0].schema)
+        first = (out.names[:n], out.names[n:])
+        self._names = [
+            dict(zip(side.schema.names, names, strict=True)) for side, names in zip(sides, first, strict=True)
+        ]
+        self._key_names = [[side.schema.names[at] for at in some] for side, some in zip(sides, keys, strict=True)]
+        self._pairs = [(out.names[a], out.names[n + b]) for a, b in zip(*keys, strict=True)]
+        self._to_keys = [
+            Projection(side.schema, _kept(names)) for side, names in zip(sides, self._key_names, strict=True)
+        ]
+        self._about_keys = [PromiseSet(key_codec.schema) for _ in sides]
+        self._both = Meeting(out)
+        self._waiting: tuple[dict[tuple[Any, ...], int], ...] = ({}, {})  # constants of the key, and until when
+        self._others: tuple[list[Promise], ...] = ([], [])
+
+    def idle(self, frontiers: Sequence[Frontier]) -> bool:
+        """Whether there has never been a promise."""
+        return not (any(frontier.promises for frontier in frontiers) or len(self))
+
+    def about_keys(self, frontiers: Sequence[Frontier]) -> tuple[list[Promise], list[Promise]]:
+        """What each side newly promises about keys; kept for the rows that the other side may still bring."""
+        fresh: tuple[list[Promise], list[Promise]] = ([], [])
+        if self._keyed:
+            for side, frontier in enumerate(frontiers):
+                if frontier.promises:
+                    fresh[side].extend(self._to_keys[side].take(frontier.promises))
+                    self._about_keys[side].add(fresh[side])
+                self._about_keys[side].forget(frontier.time)
+        return fresh
+
+    def until(self, side: int, keys: np.ndarray) -> np.ndarray | None:
+        """How long each of these coded keys is promised by a side; None: it has promised nothing about keys."""
+        said = self._about_keys[side]
+        return promised(said, self._key_codec, keys) if len(said) else None
+
+    def take(self, frontiers: Sequence[Frontier], blocks: Blocks, kept: Kept, died: Sequence[bool]) -> list[Promise]:
+        """The promises of the answer; rows that need not be kept have gone.  `died`: rows of that side went, or may
+        have."""
+        low = min(frontier.time for frontier in frontiers)
+        own = [renamed(f.promises, names) for f, names in zip(frontiers, self._names, strict=True)]
+        found = self._both.take([Frontier(f.time, tuple(said)) for f, said in zip(frontiers, own, strict=True)])
+        self._forget(low, found)
+        for side, frontier in enumerate(frontiers):
+            waiting = {}
+            others = []
+            for promise in frontier.promises:
+                rows = constants(promise, self._key_names[side]) if self._keyed else None
+                if rows is None:
+                    others.append(promise)
+                else:
+                    waiting.update(dict.fromkeys(rows, promise.t))
+            if died[side]:
+                waiting = {**self._waiting[side], **waiting}
+                others = [*self._others[side], *others]
+                self._waiting[side].clear()
+                self._others[side].clear()
+            found += self._alone(side, waiting, others, blocks, kept)
+        return list(compacted([each for promise in found for each in self._said_of_both(promise)], self._out))
+
+    def _alone(
+        self, side: int, waiting: dict[tuple[Any, ...], int], others: list[Promise], blocks: Blocks, kept: Kept
+    ) -> list[Promise]:
+        """Those of one side's promises that no kept row holds back; the others wait."""
+        found: list[Promise] = []
+        if waiting:
+            times = np.array(list(waiting.values()), np.int64)
+            blocked = blocks(side, coded_constants(list(waiting), self._key_codec), times)
+            for (row, t), wait in zip(waiting.items(), blocked.tolist(), strict=True):
+                if wait:
+                    self._waiting[side][row] = t
+                else:
+                    match = Promise.constants(dict(zip(self._key_names[side], row, strict=True)), t)
+                    found += renamed([match], self._names[side])
+        if others:
+            starts, rows = kept(side)
+            for promise in others:
+                if (promised([promise], self._sides[side], rows) > starts).any():
+                    self._others[side].append(promise)
+                else:
+                    found += renamed([promise], self._names[side])
+        return found
+
+    def _forget(self, low: int, said: Sequence[Promise]) -> None:
+        """What both sides have said, or time has passed, does not wait any more."""
+        together = PromiseSet(self._out)
+        together.add(said)
+        for side in (0, 1):
+            waiting, names = self._waiting[side], [self._names[side][name] for name in self._key_names[side]]
+            for promise in said:
+                for row in constants(promise, names) or ():
+                    if waiting.get(row, NEVER) <= promise.t:
+                        waiting.pop(row, None)
+            for row in [row for row, t in waiting.items() if t <= low]:
+                del waiting[row]
+            self._others[side][:] = [
+                p for p in self._others[side]
+                if p.t > low and not (said and together.implies(renamed([p], self._names[side])[0]))
+            ]  # fmt: skip
+
+    def _said_of_both(self, promise: Promise) -> list[Promise]:
+        """The same promise with all patterns about keys on the left columns, and on the right ones."""
+        bound = [(a, b) for a, b in self._pairs if a in promise.match or b in promise.match]
+        if not bound:
+            return [promise]
+        found = []
+        for which in (0, 1):
+            match = {
+                name: pattern for name, pattern in promise.match.items() if all(name not in pair for pair in bound)
+            }
+            all_of: Promise | None = Promise(match, promise.t)
+            for pair in bound:
+                for name in pair:
+                    if name in promise.match and all_of is not None:
+                        all_of = combine(all_of, Promise({pair[which]: promise.match[name]}, promise.t))
+            if all_of is not None and all_of not in found:
+                found.append(all_of)
+        return found
+
+    def __len__(self) -> int:
+        return (
+            len(self._both) + sum(map(len, self._about_keys)) + sum(map(len, self._waiting))
+            + sum(map(len, self._others)) + sum(map(len, self._to_keys))
+        )  # fmt: skip
+
+    @property
+    def nbytes(self) -> int:
+        waiting = 200 * (sum(map(len, self._waiting)) + sum(map(len, self._others)))
+        return self._both.nbytes + sum(said.nbytes for said in self._about_keys) + waiting
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "both": self._both.snapshot(),
+            "to_keys": [each.snapshot() for each in self._to_keys],
+            "about_keys": [each.snapshot() for each in self._about_keys],
+            "waiting": [dict(each) for each in self._waiting],
+            "others": [list(each) for each in self._others],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._both.restore(state["both"])
+        for side in (0, 1):
+            self._to_keys[side].restore(state["to_keys"][side])
+            self._about_keys[side].restore(state["about_keys"][side])
+            self._waiting[side].update(state["waiting"][side])
+            self._others[side].extend(state["others"][side])
+
+
+def _kept(names: Sequence[str]) -> dict[str, list[str]]:
+    """Column → the positions at which it stands among the keys, which are their names there."""
+    kept: dict[str, list[str]] = {}
+    for at, name in enumerate(names):
+        kept.setdefault(name, []).append(str(at))
+    return kept

@@ -1,0 +1,123 @@
+"""Groups that are computed only where they are read: the loops of `GroupJoinOperator`.
+
+The rows of the groups stand in the log of a join side (`kernels.join`).  A *read* is an instant of one group; in its
+side's log its entry goes on behind the row with two things: a mark, and the *lanes* of the group at that instant.  Of a
+lane `how` says what it is: the number of rows, the number of values in a column, their sum, or the largest order code
+(`kernels.live`), and `at` in which column.  Integers are exact, so a lane that is kept up to date equals one that is
+computed anew.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import njit
+
+from everwhen.model.prefetch import prefetch
+from everwhen.operators.kernels.join import AFTER, HI, LO, ROW, WEIGHT
+from everwhen.operators.kernels.live import _order_code
+
+ROWS: Final = 0
+VALID: Final = 1
+SUM: Final = 2
+EXTREME: Final = 3
+EXTREME_KIND_0: Final = 6
+"""An extreme by the order code of kind 0; kinds go from -3 to 2."""
+BITS: Final = 63
+NOTHING: Final = np.int64(-0x8000000000000000)
+"""The lane of an extreme of no values."""
+_SIDE_BY_SIDE: Final = 16
+_UNMARKED: Final = np.int64(-1)
+
+
+@njit(cache=True, inline="always")
+def _value(rows, i, first, words, how, at):
+    """Whether the row that begins at `first` has a value in column `at`, and its code (order code for an extreme)."""
+    if (rows[i, first + at // BITS] >> (at % BITS)) & 1:
+        return False, np.int64(0)
+    code = rows[i, first + words + at]
+    return True, _order_code(code, how - EXTREME_KIND_0) if how >= EXTREME else code
+
+
+@njit(cache=True, inline="always")
+def _add(lanes, r, to, rows, i, first, words, weight, how, at):
+    """Let a row count in the lanes that begin at `to`.  Returns whether an extreme may have gone with it."""
+    lost = False
+    for c in range(len(how)):
+        if how[c] == ROWS:
+            lanes[r, to + c] += weight
+            continue
+        there, value = _value(rows, i, first, words, how[c], at[c])
+        if not there:
+            continue
+        if how[c] == VALID:
+            lanes[r, to + c] += weight
+        elif how[c] == SUM:
+            lanes[r, to + c] += weight * value
+        elif weight < 0:
+            lost |= value >= lanes[r, to + c]
+        elif value > lanes[r, to + c]:
+            lanes[r, to + c] = value
+    return lost
+
+
+@njit(cache=True)
+def evaluate(ids, times, heads, log, words, how, at):
+    """The lanes of groups at instants, from the rows that are alive then.
+
+    Several groups are gone through side by side: the next row of each is asked for while the others have their turn.
+    """
+    n = len(ids)
+    out = np.empty((n, len(how)), np.int64)
+    request = np.empty(_SIDE_BY_SIDE, np.int64)
+    cursor = np.empty(_SIDE_BY_SIDE, np.int64)
+    active = 0
+    r = 0
+    while r < n or active > 0:
+        while r < n and active < _SIDE_BY_SIDE:
+            for c in range(len(how)):
+                out[r, c] = NOTHING if how[c] >= EXTREME else 0
+            if heads[ids[r]] >= 0:
+                request[active] = r
+                cursor[active] = heads[ids[r]]
+                prefetch(log, cursor[active])
+                active += 1
+            r += 1
+        x = 0
+        while x < active:
+            entry = cursor[x]
+            q = request[x]
+            if log[entry, LO] <= times[q] and times[q] < log[entry, HI]:
+                _add(out, q, 0, log, entry, ROW, words, log[entry, WEIGHT], how, at)
+            entry = log[entry, AFTER]
+            if entry >= 0:
+                prefetch(log, entry)
+                cursor[x] = entry
+                x += 1
+            else:
+                active -= 1
+                request[x] = request[active]
+                cursor[x] = cursor[active]
+    return out
+
+
+@njit(cache=True)
+def revise(mine, entry, weight, rows, words, reads, mark, how, at, touched, old, count, lost):
+    """Let changes count in the reads that they meet.
+
+    `touched` gets each read once, `old` its lanes before, `lost` whether an extreme of it must be looked for again;
+    `count` are there already.  Returns how many are there then.
+    """
+    for p in range(len(mine)):
+        e = entry[p]
+        if reads[e, mark] == _UNMARKED:
+            reads[e, mark] = count
+            touched[count] = e
+            for c in range(len(how)):
+                old[count, c] = reads[e, mark + 1 + c]
+            lost[count] = False
+            count += 1
+        if _add(reads, e, mark + 1, rows, mine[p], 0, words, weight[mine[p]], how, at):
+            lost[reads[e, mark]] = True
+    return count

@@ -1,0 +1,111 @@
+"""What a source has promised about data, and the check that it keeps its word (grammatical: Tucker et al., 3.1).
+
+Each element is compared with all promises that came before it, also within its batch, by columns.  A promise forbids
+inserts and adjusts of the payloads that it matches alike, if they change an instant before its time.  Kept are the
+promises that the CTI has not overtaken, in compact form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from everwhen.model.element import Punct
+from everwhen.model.elements import ADJUST, PUNCT, ElementBatch
+from everwhen.model.promise_set import PromiseSet
+from everwhen.model.punctuation import Promise
+from everwhen.model.schema import Schema
+from everwhen.model.time import INF, NEVER
+
+
+class SourcePromises:
+    """One source's promises.  `check` a batch; then `settle` or forget about it."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._said = PromiseSet(schema)
+        self._checked: list[Promise] = []
+        self.fresh: tuple[Promise, ...] = ()
+        """What the last settled batch has promised, in few words."""
+
+    def unknown(self, batch: ElementBatch) -> tuple[int, str] | None:
+        """The first promise about a column that is not there, and its name."""
+        for i, said in sorted(batch.promises.items()):
+            if isinstance(said, Punct):
+                for name in said.promise.match:
+                    if name not in self._schema:
+                        return i, name
+        return None
+
+    def check(self, batch: ElementBatch) -> tuple[int, Promise] | None:
+        """The first element that breaks a promise, and that promise."""
+        said = [
+            (i, p.promise) for i, p in sorted(batch.promises.items()) if isinstance(p, Punct) and batch.op[i] == PUNCT
+        ]
+        self._checked = [promise for _, promise in said]
+        if not said and not len(self._said):
+            return None
+        data = np.flatnonzero(batch.op <= ADJUST)
+        if not len(data):
+            return None
+        sync = np.where(batch.op == ADJUST, np.minimum(batch.ve, batch.vnew), batch.vs)
+        broken = np.zeros(len(batch), np.bool_)
+        if len(self._said):
+            broken |= sync < self._promised(self._said, batch)
+        inside = [(i, promise) for i, promise in said if i < data[-1]]
+        n = len(batch)
+        for t in {promise.t for _, promise in inside}:
+            # promises for the same time, by place: of those that match, the first counts
+            by_place = PromiseSet(self._schema)
+            by_place.add(Promise(promise.match, n - i) for i, promise in inside if promise.t == t)
+            place = n - np.maximum(self._promised(by_place, batch), 0)
+            broken |= (place < np.arange(n)) & (sync < t)
+        broken &= batch.op <= ADJUST
+        if not broken.any():
+            return None
+        at = int(np.argmax(broken))
+        return at, self._breaks(batch, at, int(sync[at]), [promise for i, promise in said if i < at])
+
+    def _promised(self, promises: PromiseSet, batch: ElementBatch) -> np.ndarray:
+        columns = {name: batch.columns[self._schema.index(name)] for name in promises.bound}
+        return promises.promised(columns, len(batch))
+
+    def _breaks(self, batch: ElementBatch, at: int, sync: int, inside: Sequence[Promise]) -> Promise:
+        row = {name: column[at].as_py() for name, column in zip(self._schema.names, batch.columns, strict=True)}
+        found = (p for p in (*inside, *self._said) if p.t > sync and p.matches(row))
+        return next(found, Promise({}, NEVER))
+
+    def settle(self, cti: int) -> None:
+        """The checked batch stays."""
+        fresh = self._checked
+        self._checked = []
+        if fresh:
+            together = PromiseSet(self._schema)
+            together.add(fresh)
+            self._said.add(fresh)
+            fresh = list(together)
+        self.fresh = tuple(promise for promise in fresh if promise.t > cti)
+        if len(self._said):
+            if cti == INF:
+                self._said = PromiseSet(self._schema)
+            else:
+                self._said.forget(cti)
+
+    def undo(self) -> None:
+        self._checked = []
+
+    def __len__(self) -> int:
+        return len(self._said)
+
+    @property
+    def nbytes(self) -> int:
+        return self._said.nbytes
+
+    def snapshot(self) -> Any:
+        return self._said.snapshot() if len(self._said) else None
+
+    def restore(self, state: Any) -> None:
+        if state is not None:
+            self._said.restore(state)

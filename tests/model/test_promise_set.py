@@ -1,0 +1,233 @@
+"""A promise set says what a plain list of its promises says, whatever is added, forgotten and saved in between."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from everwhen.errors import QueryError
+from everwhen.model.pattern_algebra import combine, subsumes
+from everwhen.model.promise_intake import WIDE
+from everwhen.model.promise_set import PromiseSet
+from everwhen.model.punctuation import Nothing, OneOf, Promise, Range
+from everwhen.model.schema import Schema
+from everwhen.model.time import INF, NEVER
+from promise_strategies import COMMON, DOMAINS, columns, limit, payloads, promises, schemas
+
+ITEM = Schema.of([("item", pa.int64())])
+PAIR = Schema.of([("item", pa.int64()), ("hour", pa.int64()), ("name", pa.string())])
+
+
+@st.composite
+def cases(draw: st.DrawFn, most: int = 3) -> tuple[Schema, list[Promise]]:
+    types = draw(st.sampled_from([tuple(DOMAINS), COMMON]))
+    schema = draw(schemas(most, types))
+    return schema, draw(st.lists(promises(schema), max_size=12))
+
+
+def said(promise_set: PromiseSet, rows: list[dict[str, Any]]) -> list[int]:
+    """What is promised for each row; only bound columns are handed in."""
+    given_ = columns(rows, promise_set.schema)
+    return promise_set.promised({name: given_[name] for name in promise_set.bound}, len(rows)).tolist()
+
+
+def sample(data: st.DataObject, schema: Schema) -> list[dict[str, Any]]:
+    rows = payloads(schema)
+    return rows if len(rows) <= 150 else data.draw(st.lists(st.sampled_from(rows), min_size=30, max_size=60))
+
+
+@given(cases(), st.data())
+@settings(max_examples=300, deadline=None)
+def test_what_is_promised_is_the_largest_time_of_a_matching_promise(
+    case: tuple[Schema, list[Promise]], data: st.DataObject
+) -> None:
+    schema, given_ = case
+    kept = PromiseSet(schema)
+    cut = data.draw(st.integers(0, len(given_)))
+    kept.add(given_[:cut])
+    kept.add(iter(given_[cut:]))
+    rows = sample(data, schema)
+    expected = [limit(given_, row) for row in rows]
+    assert said(kept, rows) == expected
+    again = list(kept)
+    assert [limit(again, row) for row in rows] == expected
+    for promise in given_:
+        assert kept.implies(promise) or len(promise.match) > 1
+
+
+@given(cases(2), st.data())
+@settings(max_examples=150, deadline=None)
+def test_add_forget_snapshot_and_restore_in_any_order(case: tuple[Schema, list[Promise]], data: st.DataObject) -> None:
+    schema, given_ = case
+    kept, model, c = PromiseSet(schema), [], NEVER
+    rows = sample(data, schema)
+    for promise in given_:
+        match data.draw(st.sampled_from(["add", "add", "forget", "save", "restore into a used one"])):
+            case "forget":
+                c = max(c, data.draw(st.integers(0, 3)))
+                kept.forget(c)
+            case "save":
+                state = pickle.loads(pickle.dumps(kept.snapshot()))
+                kept = PromiseSet(schema)
+                kept.restore(state)
+            case "restore into a used one":
+                other = PromiseSet(schema)
+                other.add(given_)
+                other.restore(kept.snapshot())
+                kept = other
+        kept.add([promise])
+        model = [p for p in [*model, promise] if p.t > c]
+        assert said(kept, rows) == [limit(model, row) for row in rows]
+        again = list(kept)
+        assert [limit(again, row) for row in rows] == [limit(model, row) for row in rows]
+        assert bool(kept) or not len(kept)
+    kept.forget(INF)
+    assert said(kept, rows) == [NEVER] * len(rows) and not list(kept)
+
+
+@given(cases(2), cases(2), st.data())
+@settings(max_examples=150, deadline=None)
+def test_meet_has_every_combination(
+    case: tuple[Schema, list[Promise]], other: tuple[Schema, list[Promise]], data: st.DataObject
+) -> None:
+    schema, ours = case
+    theirs = data.draw(st.lists(promises(schema), max_size=6))
+    kept = PromiseSet(schema)
+    kept.add(ours)
+    found = kept.meet(theirs)
+    pairs = [both for p in ours for q in theirs if (both := combine(p, q)) is not None]
+    for row in sample(data, schema):
+        assert limit(found, row) == limit(pairs, row)
+
+
+@given(cases(2), st.data())
+@settings(max_examples=150, deadline=None)
+def test_implies_is_never_wrong_and_sees_what_one_promise_says(
+    case: tuple[Schema, list[Promise]], data: st.DataObject
+) -> None:
+    schema, given_ = case
+    kept = PromiseSet(schema)
+    kept.add(given_)
+    asked = data.draw(promises(schema))
+    rows = [row for row in payloads(schema) if asked.matches(row)]
+    if kept.implies(asked):
+        assert all(limit(given_, row) >= asked.t for row in rows)
+    elif len(asked.match) <= 1:
+        assert not any(len(p.match) <= 1 and subsumes(p, asked, schema) for p in given_)
+
+
+def constants(values: Any, t: int = INF) -> list[Promise]:
+    return [Promise({"item": OneOf((value,))}, t) for value in values]
+
+
+@pytest.mark.parametrize("batch", [1, 7, 1000])
+@pytest.mark.parametrize("order", ["up", "down", "mixed", "even then odd"])
+def test_constants_in_a_row_become_one_interval(batch: int, order: str) -> None:
+    values = {
+        "up": list(range(3000)),
+        "down": list(range(3000, 0, -1)),
+        "mixed": np.random.default_rng(1).permutation(3000).tolist(),
+        "even then odd": [*range(0, 3000, 2), *range(1, 3000, 2)],
+    }[order]
+    kept = PromiseSet(ITEM)
+    for first in range(0, len(values), batch):
+        kept.add(constants(values[first : first + batch]))
+    assert [p.match["item"] for p in kept] == [Range(ge=min(values), le=max(values))]
+    assert len(kept) <= 3 and kept.nbytes < 300_000
+    assert kept.implies(Promise({"item": Range(ge=5, lt=2900)}))
+
+
+def test_a_hundred_thousand_constants_are_a_few_bytes_each() -> None:
+    values = np.random.default_rng(2).integers(-(2**62), 2**62, 100_000)
+    for schema, found in [(ITEM, values), (Schema.of([("item", pa.string())]), values.astype(str))]:
+        kept = PromiseSet(schema)
+        for first in range(0, len(found), 10_000):
+            kept.add([Promise({"item": OneOf(tuple(found[first : first + 10_000].tolist()))}, 5)])
+        assert len(kept) == len(found) and kept.nbytes < 200 * len(found)
+        column = pa.array([*found[:1000].tolist(), None], schema.types[0])
+        assert kept.promised({"item": column}, 1001).tolist() == [5] * 1000 + [NEVER]
+        kept.forget(5)
+        assert len(kept) == 0 and kept.bound == frozenset() and kept.nbytes < 10_000
+
+
+def test_ranges_swallow_the_constants_in_them() -> None:
+    kept = PromiseSet(ITEM)
+    kept.add(constants(range(0, 100_000, 3), 4))
+    kept.add([Promise({"item": Range(ge=0)}, 9)])
+    kept.add([Promise({"item": Range(lt=0)}, 9)])
+    assert len(kept) == 1 and kept.nbytes < 10_000
+    assert [p.match["item"] for p in kept] == [Range(ge=-(2**63))]
+
+
+def test_boxes_grow_together() -> None:
+    kept = PromiseSet(PAIR)
+    for hour in range(24):
+        kept.add(Promise({"item": OneOf((item,)), "hour": Range(ge=hour, lt=hour + 1)}, 7) for item in range(50))
+        kept.add(Promise({"item": OneOf((item,)), "hour": Range(ge=hour, le=hour + 1)}, 7) for item in range(50, 60))
+    boxes = [p for p in kept if isinstance(p.match["hour"], Range) and p.match["item"].matches(55)]
+    assert boxes == [Promise({"item": OneOf((55,)), "hour": Range(ge=0, le=24)}, 7)]
+    assert kept.implies(Promise({"item": OneOf((55,)), "hour": OneOf((3,)), "name": OneOf(("x",))}, 7))
+    assert not kept.implies(Promise({"item": OneOf((55,)), "hour": OneOf((3,))}, 8))
+
+
+def test_text_ranges_grow_together_and_leave_nothing_behind() -> None:
+    kept = PromiseSet(PAIR)
+    for i in range(500):
+        kept.add([Promise({"name": Range(ge=f"k{i:04}", lt=f"k{i + 1:04}")}, 3)])
+        kept.add([Promise({"hour": OneOf((1,)), "name": Range(ge=f"k{i:04}", lt=f"k{i + 1:04}")}, 5)])
+    assert list(kept) == [
+        Promise({"name": Range(ge="k0000", lt="k0500")}, 3),
+        Promise({"hour": OneOf((1,)), "name": Range(ge="k0000", lt="k0500")}, 5),
+    ]
+    assert kept.nbytes < 100_000
+
+
+def test_a_product_of_long_lists_is_not_written_out() -> None:
+    many = tuple(range(WIDE))
+    promise = Promise({"item": OneOf(many), "hour": OneOf((*many, None)), "name": Range(ge="b")}, 6)
+    kept = PromiseSet(PAIR)
+    kept.add([promise, promise, Promise(promise.match, 5)])
+    assert len(kept) == 1 and list(kept) == [promise] and kept.implies(promise)
+    rows = [{"item": 5, "hour": hour, "name": name} for hour in (None, 5, -5) for name in ("a", "b")]
+    for again in (kept, PromiseSet(PAIR)):
+        again.restore(kept.snapshot())
+        assert said(again, rows) == [limit([promise], row) for row in rows]
+    assert kept.meet([Promise({"item": OneOf((1, -1))}, 9)]) != []
+    kept.add([Promise({}, 6)])
+    assert list(kept) == [Promise({}, 6)]
+
+
+def test_dictionaries_chunks_and_slices_are_read_as_they_are() -> None:
+    kept = PromiseSet(PAIR)
+    kept.add([Promise({"name": OneOf(("a", None))}, 4), Promise({"name": Range(gt="x")}, 2)])
+    column = pa.array(["q", "a", None, "xy", "x", "a"])
+    expected = [NEVER, 4, 4, 2, NEVER, 4]
+    assert kept.promised({"name": column}, 6).tolist() == expected
+    assert kept.promised({"name": column.dictionary_encode()}, 6).tolist() == expected
+    assert kept.promised({"name": pa.chunked_array([column[:2], column[2:]])}, 6).tolist() == expected
+    assert kept.promised({"name": column[2:5]}, 3).tolist() == expected[2:5]
+
+
+@pytest.mark.parametrize(
+    ("match", "message"),
+    [
+        ({"itm": OneOf((1,))}, "unknown column 'itm' in a pattern; did you mean 'item'?"),
+        ({"itm": Nothing()}, "unknown column 'itm'"),
+        ({"itm": OneOf((1,)), "hour": OneOf((1,))}, "unknown column 'itm' in a pattern"),
+        ({"item": OneOf(("x",))}, "'x' in a pattern of 'item' is not of type int64"),
+        ({"item": Range(ge=1.5)}, "1.5 in a pattern of 'item' is not of type int64"),
+        ({"item": OneOf((1,)), "name": Range(lt=7)}, "7 in a pattern of 'name' is not of type string"),
+    ],
+)
+def test_a_pattern_that_does_not_fit_is_refused_and_nothing_is_kept(match: dict[str, Any], message: str) -> None:
+    kept = PromiseSet(PAIR)
+    kept.add([Promise({"item": OneOf((1,))}, 3)])
+    with pytest.raises(QueryError, match=message):
+        kept.add([Promise({}, 9), Promise({"hour": OneOf((1,))}), Promise(match)])
+    assert list(kept) == [Promise({"item": OneOf((1,))}, 3)]

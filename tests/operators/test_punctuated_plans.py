@@ -1,0 +1,103 @@
+"""Operators and random plans under attribute punctuation, against the oracle and the rules of Tucker's tables.
+
+What is checked after every epoch stands in `punctuated.PunctuatedTrial`.  `-k "[distinct]"` runs one plan alone.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import everwhen as ew
+from everwhen.model.history import History
+from everwhen.reference import evaluate
+from everwhen.reference.promise_rules import promised, promises
+from everwhen.testing_strategies import histories
+from operators.differential import EMITS, FIRST, LAST, PLANS, SCHEMA, Plan, epochs, sources, streams_of
+from operators.punctuated import HORIZON, Inputs, PunctuatedTrial, punctuated
+from operators.random_plans import Grown, plans
+
+FEW = settings(max_examples=max(4, settings().max_examples // 10), suppress_health_check=list(HealthCheck))
+MANY = settings(suppress_health_check=list(HealthCheck))
+
+
+def tried(trial: PunctuatedTrial, seed: int, infinite: bool) -> None:
+    """Random streams with promises for the trial's histories, with restarts in between."""
+    rng = random.Random(seed)
+    streams = punctuated(streams_of(trial.histories, rng, infinite), rng, SCHEMA)
+    for epoch in epochs(streams, rng):
+        trial.push(epoch)
+        if rng.random() < 0.15:
+            trial.restart(lambda state: pickle.loads(pickle.dumps(state)))
+    trial.close()
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+@FEW
+@given(data=st.data(), emit=st.sampled_from(EMITS), seed=st.integers(0, 2**32))
+def test_promises_change_no_answer(plan: Plan, data: st.DataObject, emit: str, seed: int) -> None:
+    """The oracle's history, and a valid and grammatical stream, whatever was promised."""
+    query = plan.build()
+    some = histories(SCHEMA, max_events=6, max_time=10, allow_infinite=plan.infinite)
+    given_ = {name: data.draw(some, label=name) for name in sources(query)}
+    tried(PunctuatedTrial(query, emit, given_, demand=False), seed, plan.infinite)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+@FEW
+@given(data=st.data(), emit=st.sampled_from(("final", *EMITS)), seed=st.integers(0, 2**32))
+def test_promises_go_as_far_as_the_rules_say(plan: Plan, data: st.DataObject, emit: str, seed: int) -> None:
+    """Pass and propagate: what is promised is out in `final`, and the promise itself is said in every policy."""
+    query = plan.build()
+    some = histories(SCHEMA, max_events=6, max_time=10, allow_infinite=plan.infinite)
+    given_ = {name: data.draw(some, label=name) for name in sources(query)}
+    tried(PunctuatedTrial(query, emit, given_), seed, plan.infinite)
+
+
+@pytest.mark.parametrize("demand", [False, True], ids=["answers", "rules"])
+@MANY
+@given(data=st.data(), grown=plans(), emit=st.sampled_from(("final", *EMITS)), seed=st.integers(0, 2**32))
+def test_any_plan(demand: bool, data: st.DataObject, grown: Grown, emit: str, seed: int) -> None:
+    some = histories(SCHEMA, max_events=5, max_time=8, allow_infinite=grown.sources)
+    given_ = {name: data.draw(some, label=name) for name in sources(grown.stream)}
+    tried(PunctuatedTrial(grown.stream, emit, given_, demand), seed, grown.sources)
+
+
+# --- the rules themselves ---------------------------------------------------------------------------------------------
+
+
+def assert_sound(query: ew.Stream, given_: dict[str, History], seed: int, infinite: bool) -> None:
+    """After every epoch: what the rules settle of the answer so far is the same in the end."""
+    rng = random.Random(seed)
+    final = evaluate(query.node, given_)
+    inputs = Inputs(SCHEMA)
+    for epoch in epochs(punctuated(streams_of(given_, rng, infinite), rng, SCHEMA, chance=0.4), rng):
+        inputs.take(epoch)
+        so_far = {name: inputs.history(name) for name in given_}
+        known = promises(query.node, {name: inputs.promises(name) for name in given_}, so_far, HORIZON)
+        now = evaluate(query.node, so_far)
+        for t in range(FIRST, LAST):
+            for row in now.at(t).keys() | final.at(t).keys():
+                if t < promised(known, row):
+                    assert now.at(t)[row] == final.at(t)[row], f"{row} at {t} is settled by the rules, and changes"
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+@settings(max_examples=4)
+@given(data=st.data(), seed=st.integers(0, 2**32))
+def test_what_the_rules_settle_stays(plan: Plan, data: st.DataObject, seed: int) -> None:
+    query = plan.build()
+    some = histories(SCHEMA, max_events=5, max_time=8, allow_infinite=plan.infinite)
+    assert_sound(query, {name: data.draw(some, label=name) for name in sources(query)}, seed, plan.infinite)
+
+
+@settings(max_examples=settings().max_examples // 2, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), grown=plans(), seed=st.integers(0, 2**32))
+def test_what_the_rules_settle_of_any_plan_stays(data: st.DataObject, grown: Grown, seed: int) -> None:
+    some = histories(SCHEMA, max_events=4, max_time=8, allow_infinite=grown.sources)
+    given_ = {name: data.draw(some, label=name) for name in sources(grown.stream)}
+    assert_sound(grown.stream, given_, seed, grown.sources)
