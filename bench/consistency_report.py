@@ -50,7 +50,7 @@ def _share(value: float) -> str:
 
 def _points(row: Row) -> Table:
     table = Table(title=f"triangle: {row['note'].split(';')[0]}", title_justify="left")
-    names = ("B", "M", "first said", "p95", "last changed", "p95", "state rows", "kB", "said")
+    names = ("B", "M", "first said", "p95", "last changed", "p95", "state rows", "said")
     for name in (*names, "corrections", "given up", "right", "off", "k events/s"):
         table.add_column(name, justify="right", no_wrap=True)
     last = None
@@ -61,7 +61,7 @@ def _points(row: Row) -> Table:
         waits = (point[name] for name in ("latency", "latency_p95", "changed", "changed_p95"))
         table.add_row(
             point["block"], point["remember"], *map(duration, waits),
-            f"{point['state_rows']:,}", f"{point['state_kb']:,}", f"{point['said']:,}", f"{point['corrections']:,}",
+            f"{point['state_rows']:,}", f"{point['said']:,}", f"{point['corrections']:,}",
             f"{point['given_up']:,}", f"{point['right']:.1%}", _share(point["off"]),
             f"{point['events_per_s'] / 1e3:,.0f}",
         )  # fmt: skip

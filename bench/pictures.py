@@ -33,7 +33,7 @@ def svg(width: float, height: float, parts: Sequence[str]) -> str:
 # -- heat maps ---------------------------------------------------------------------------------------------------------
 
 CELL_W, CELL_H = 46, 30
-LEFT, TOP, BOTTOM, GAP = 52, 58, 52, 34
+LEFT, TOP, BOTTOM, GAP = 64, 58, 52, 26
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def triangle(title: str, axis: Sequence[str], panels: Sequence[Panel], marked: t
         parts.append(text(x0 + side_w / 2, y0 + side_h + 30, "remember (M)", 10.5))
         middle = y0 + side_h / 2
         parts.append(
-            text(x0 - 40, middle, "block (B)", 10.5, transform=f"rotate(-90 {x0 - 40:.1f} {middle:.1f})")
+            text(x0 - 50, middle, "block (B)", 10.5, transform=f"rotate(-90 {x0 - 50:.1f} {middle:.1f})")
         )  # fmt: skip
         if p == 0:
             for words, x, y, anchor in (

@@ -40,6 +40,7 @@ OWN_PROGRAM = {
     "triangle": ("triangle.py",),
     "complexity": ("complexity.py",),
     "consistency": ("consistency_cost.py",),
+    "punctuation_match": ("punctuation_match.py",),
 }
 DIFFERENT = "DIFFERENT ANSWER"
 
@@ -82,7 +83,9 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
     "idle_keys": tuple(Measurement("everwhen-local", ("current", idle)) for idle in ("0", "100000", "1000000")),
     "nexmark": tuple(Measurement("everwhen-local", ("current", f"q{i}")) for i in range(1, 10)),
     "closing_price": tuple(
-        Measurement("everwhen-local", (case,)) for case in ("no keys", "keys", "few bids, no keys", "few bids, keys")
+        Measurement("everwhen-local", (f"{mix}{keys}",))
+        for mix in ("", "in order and right, ", "a tenth of the bids, ")
+        for keys in ("no keys", "keys")
     ),
     "shared_queries": tuple(Measurement("everwhen-local", (number,)) for number in ("1", "10", "100")),
     "triangle": tuple(Measurement("everwhen-local", (name,)) for name in ("machines", "web", "stocks")),
@@ -96,6 +99,9 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
     "consistency": tuple(
         Measurement("everwhen-local", (name,))
         for name in ("tumbling_sum", "tumbling_sum, insert only", "sliding_sum", "live_sum", "interval_join")
+    ),
+    "punctuation_match": tuple(
+        Measurement("everwhen-local", (kind,)) for kind in ("consecutive", "random", "dense", "text")
     ),
     "spark_sums": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
     "spark_join": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),

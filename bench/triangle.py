@@ -33,7 +33,7 @@ def duration(ticks: float) -> str:
     """Seconds in words, as short as a cell asks for."""
     if ticks >= ew.INF:
         return "∞"
-    for size, unit in ((24 * HOUR, "d"), (HOUR, "h"), (60, "min")):
+    for size, unit in ((HOUR, "h"), (60, "min")):
         if ticks >= 2 * size or (ticks and ticks % size == 0):
             return f"{ticks / size:.0f} {unit}" if ticks >= 9.5 * size else f"{ticks / size:.2g} {unit}"
     return f"{ticks:.0f} s"

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from everwhen.cli_command import DONE, TERMINATED, Command, count_option, warn
 from everwhen.cli_progress import watched
@@ -48,9 +48,6 @@ def _run(options: argparse.Namespace) -> int:
     with _terminated(), compiled(options, need_files=True) as found:
         asked = level(options, found.program.consistency)
         _check_bounds(found, options.allow_unbounded)
-        said: dict[str, Any] = {"emit": asked.emit}
-        if options.engine == "local":
-            said = {"consistency": asked, "losses": _say_losses}
         with watched(options.out) as watch:
             _engine(options.engine)(
                 found.node,
@@ -60,7 +57,8 @@ def _run(options: argparse.Namespace) -> int:
                 open=options.open,
                 checkpoint=options.checkpoint,
                 progress=watch,
-                **said,
+                consistency=asked,
+                losses=_say_losses,
             )
     return DONE
 
@@ -89,8 +87,6 @@ def level(options: argparse.Namespace, clause: AskedConsistency | None) -> Consi
         waits = base.block if block is None else length_of(block, "--block", options.tick)
         keeps = base.remember if remember is None else length_of(remember, "--remember", options.tick)
         found = replace(consistency(waits, keeps, emit=emit), repair=remember is not None)
-    if options.engine == "spark":
-        found.require_plain("on Spark")
     return found
 
 

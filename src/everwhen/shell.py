@@ -176,7 +176,7 @@ class Shell:
             self.say(str(outcome))
             return
         query = self.session.query(outcome.name)
-        self.answers[query.name] = Answer(query.schema, self.session.emit)
+        self.answers[query.name] = Answer(query.schema, query.consistency.emit)
         self.latest = query.name
         self._failed.discard(query.name)
         since = "" if query.valid_from == NEVER else f"; its answer is right from {show(query.valid_from)} on"

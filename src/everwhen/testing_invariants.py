@@ -58,6 +58,7 @@ class _Seen:
     tau: int = NEVER
     promise: int = NEVER
     perfect: bool = True
+    lanes: int = 0
     keys: dict[int, Jumps] = field(default_factory=dict)
     said: Function = field(default_factory=lambda: _nothing())
     sides: tuple[Function, Function] = field(default_factory=lambda: (_nothing(), _nothing()))
@@ -77,6 +78,7 @@ class Invariants:
             seen = self._seen.setdefault(at, _Seen())
             sweep = _sweep(placed.operator)
             if sweep is not None:
+                seen.lanes = seen.lanes or sweep._ints
                 # the lanes of a change are known to the sweep alone, so it is watched at its door
                 setattr(sweep, "step", partial(_taken, seen, sweep, sweep.step))  # noqa: B010
 
@@ -129,23 +131,23 @@ def _sweep(operator: Operator) -> Sweep | None:
 # --- input --------------------------------------------------------------------------------------------------------
 
 
-def _taken(seen: _Seen, sweep: Sweep, step: Callable[..., Pieces], *given: Any) -> Pieces:
-    """A step of a sweep, and a plain copy of what it was given."""
+def _taken(seen: _Seen, sweep: Sweep, step: Callable[..., Pieces], *given: Any, **named: Any) -> Pieces:
+    """A step of a sweep, and a plain copy of what it was given: the lanes that it has always had, the first counts."""
     ids, lo, hi, values = given[:4]
     keys, starts, ends = ids.tolist(), lo.tolist(), hi.tolist()
-    deltas = values[:, : sweep._ints].tolist()
-    pieces = step(*given)
+    deltas = values[:, : seen.lanes].tolist()
+    pieces = step(*given, **named)
     for key, vs, ve, delta in zip(keys, starts, ends, deltas, strict=True):
         jumps = seen.keys.setdefault(key, {})
         for t, sign in ((vs, 1), (ve, -1)):
             if t != INF:
-                jumps[t] = [a + sign * b for a, b in zip(jumps.get(t, [0] * len(delta)), delta, strict=True)]
+                jumps[t] = [a + sign * b for a, b in zip(jumps.get(t, [0] * len(delta)), delta, strict=False)]
     return pieces
 
 
 def _lanes_at(jumps: Jumps, t: int) -> Lanes:
     found = [delta for at, delta in jumps.items() if at <= t]
-    return tuple(map(sum, zip(*found, strict=True))) if found else ()
+    return tuple(map(sum, zip(*found, strict=False))) if found else ()
 
 
 # --- the sweep ----------------------------------------------------------------------------------------------------
@@ -155,6 +157,8 @@ def _check_sweep(sweep: Sweep, seen: _Seen) -> dict[int, list[Edge]]:
     """Check all keys; returns their edges."""
     sweep.state_size()  # settles what was left for the next visit
     m, ints = sweep.cti, sweep._ints
+    if ints != seen.lanes:  # lanes for what nulls need are added when the first one comes; the first lane stays
+        seen.lanes = 1
     ids = sweep.keys.ids()
     records, offsets = sweep._runs.gather(ids)
     runs = {
@@ -190,8 +194,8 @@ def _check_edges(edges: list[Edge], jumps: Jumps, m: int, sweep: Sweep, seen: _S
     assert times == sorted(set(times)), f"invariant POS: edges out of order, {times}"
     assert sum(t <= m for t in times) == (times[0] <= m), f"invariant POS: edges before the promise {show(m)} are left"
     for t, lanes in edges:
-        expected = _lanes_at(jumps, max(t, m) if t == times[0] else t) or (0,) * len(lanes)
-        assert lanes == expected, f"invariant POS: the edge at {show(t)} has {lanes}, the input gives {expected}"
+        expected = _lanes_at(jumps, max(t, m) if t == times[0] else t)[: seen.lanes] or (0,) * seen.lanes
+        assert lanes[: seen.lanes] == expected, f"invariant POS: the edge at {show(t)} has {lanes}, the input gives {expected}"
     for t, delta in jumps.items():
         if t > m and any(delta) and t not in times:
             name = "POS" if t <= seen.tau else "ECQ"

@@ -60,6 +60,22 @@ def test_check_tells_what_a_stream_is(capsys: Capture, file: Path) -> None:
     assert "closed up to  9" in out and "closed        no" in out
 
 
+@pytest.mark.parametrize(
+    ("match", "problem"),
+    [
+        ({"itm": 1}, "names the attribute 'itm', which no row has"),
+        ({"price": {"ge": "x"}}, "in the pattern of 'price': the text \"x\" is not of type double"),
+        ({"item": {"ge": 5, "lt": 5}}, 'the range {"ge":5,"lt":5} of \'item\' holds no value'),
+    ],
+)
+def test_a_bad_pattern_has_its_file_and_line(capsys: Capture, tmp_path: Path, match: Any, problem: str) -> None:
+    path = write(tmp_path / "bad.jsonl", [*STREAM, {"op": "punct", "match": match}])
+    for command in ("check", "history"):
+        status, out, err = run(capsys, command, path)
+        assert (status, out) == (3, "")
+        assert err.startswith(f"everwhen: {path}:6: ") and problem in err and err.endswith(")\n")
+
+
 def test_check_names_the_line_of_an_invalid_stream(capsys: Capture, tmp_path: Path) -> None:
     path = write(tmp_path / "late.jsonl", [*STREAM, {"vs": 2, "row": {"item": 1, "price": 0.5}}])
     status, out, err = run(capsys, "check", path)

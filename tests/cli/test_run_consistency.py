@@ -130,12 +130,6 @@ def test_wrong_bounds_are_status_2(desk: Desk, options: list[str], said: str) ->
     assert (status, out) == (2, []) and said in err
 
 
-@pytest.mark.parametrize("options", [["--consistency", "weak"], ["--remember", "5 s"], ["--block", "5 s"]])
-def test_spark_refuses_what_it_cannot_do_yet(desk: Desk, options: list[str]) -> None:
-    status, out, err = desk.run(*options, engine="spark")
-    assert (status, out) == (2, []) and "is not available yet on Spark" in err and "--engine local" in err
-
-
 def test_external_ctis_from_a_file(desk: Desk) -> None:
     elements = [
         {"op": "adjust", "vs": 0, "ve": 9, "vnew": 4, "row": {"item": 7}},

@@ -15,8 +15,8 @@ import everwhen as ew
 from everwhen.connectors.scenarios import MACHINES, SCENARIOS, STOCKS, WEB, Account, Scenario, compare, follow
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-SMALL = {"machine_maintenance": 3_000, "web_statistics": 6_000, "stock_corrections": 8_000}
-EVENTS = {"machines": 3_000, "web": 6_000, "stocks": 8_000}
+SMALL = {"machine_maintenance": 3_000, "web_statistics": 6_000, "stock_corrections": 4_000}
+EVENTS = {"machines": 3_000, "web": 6_000, "stocks": 13_000}
 EVERY = pytest.mark.parametrize("name", SCENARIOS)
 
 

@@ -15,6 +15,7 @@ from everwhen.model.punctuation import Nothing, OneOf, Promise, Range
 from everwhen.model.scalars import python_values
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME
+from everwhen.model.value_spans import spans_of
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 
@@ -70,7 +71,8 @@ def promises(draw: st.DrawFn, schema: Schema) -> Punct:
         forms = [st.just(Nothing()), st.lists(st.none() | values, max_size=3).map(lambda found: OneOf(tuple(found)))]
         if field.type in RANGED:
             bounds = st.dictionaries(st.sampled_from(["ge", "gt", "le", "lt"]), values, min_size=1)
-            forms.append(bounds.map(lambda found: Range(**found)))
+            ranges = bounds.map(lambda found: Range(**found))
+            forms.append(ranges.filter(lambda found, type_=field.type: not spans_of(found, type_).empty))
         if draw(st.booleans()):
             match[field.name] = draw(st.one_of(forms))
     return Punct(Promise(match, draw(st.just(INF) | finite_times())))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from promise_strategies import DOMAINS, NAN, domain, patterns, payloads, promises, schemas
 
 from everwhen.errors import QueryError
 from everwhen.model.pattern_algebra import combine, simplified, subsumes
@@ -17,7 +18,6 @@ from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise
 from everwhen.model.schema import Schema
 from everwhen.model.value_order import order_of
 from everwhen.model.value_spans import spans_of
-from promise_strategies import DOMAINS, NAN, domain, patterns, payloads, promises, schemas
 
 
 @st.composite

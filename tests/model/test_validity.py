@@ -181,6 +181,28 @@ def test_what_is_valid(stream: list[Element]) -> None:
     assert [e for b in checked([batch_of(stream, XY)]) for e in b.elements()] == stream
 
 
+def test_not_a_number_keeps_its_promise() -> None:
+    schema = Schema.of([("x", pa.float64())])
+    for pattern in (OneOf((1.0, float("nan"))), Range(ge=5.0)):
+        report = check([punct(x=pattern), Insert(1, 5, {"x": float("nan")})], schema)
+        assert not report.grammatical and report.offences["grammatical"].line == 2
+    assert check([punct(x=Range(lt=5.0)), Insert(1, 5, {"x": float("nan")})], schema).valid
+
+
+def test_ranges_that_grow_are_kept_once_and_all_of_them_hold() -> None:
+    checker = Checker()
+    steps = [punct(x=Range(lt=i)) for i in range(200)]
+    apart = [punct(x=Range(ge=1000 + 2 * i, le=1000 + 2 * i)) for i in range(40)]
+    checker.take(batch_of([*steps, *apart, punct(x=Range(ge=1040, lt=1080)), insert(1, 5, 1001)], XY))
+    assert checker.report().valid and len(checker._patterns) == 26
+    checker.take(batch_of([insert(1, 5, 1079), insert(1, 5, 1000)], XY))
+    assert str(checker.offences["valid"].why).endswith("but punct x >= 1040 and x < 1080 came before")
+    for x in (199, 1000, 1078, 1079):
+        other = Checker()
+        other.take(batch_of([*steps, *apart, insert(1, 5, x)], XY))
+        assert other.report().valid == (x in (199, 1079))
+
+
 def test_after_an_offence_the_rest_is_judged_by_what_was_right() -> None:
     report = check([insert(1, 5), Cti(3), adjust(1, 5, 2), adjust(1, 5, 4), insert(3, 4)], XY)
     assert report.offences["valid"].line == 3

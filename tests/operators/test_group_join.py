@@ -15,9 +15,10 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.kinds import type_of
 from everwhen.api import Stream
 from everwhen.errors import EvaluationError
-from everwhen.model.element import Cti, Insert
+from everwhen.model.element import Cti, Insert, Punct
 from everwhen.model.elements import batch_of
 from everwhen.model.history import History
+from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.time import INF
 from everwhen.operators.base import Emit
 from everwhen.operators.group_join import GroupJoinOperator
@@ -209,3 +210,18 @@ def test_state_goes_when_both_sides_have_passed_it() -> None:
     assert operator.state_size().rows == 1
     runtime.push({"S": batch_of([Cti(4)], SCHEMA)})
     assert operator.state_size().rows == 0
+
+
+def test_a_promise_of_both_sides_about_a_key_frees_its_group_and_goes_on() -> None:
+    chronons = ew.source("T", COLUMNS, chronons=True, keys="k")
+    runtime = LocalRuntime(best(S.lifetime(length=4)).join(chronons, on="k"))
+    operator = next(e.operator for e in runtime._plan.operators if isinstance(e.operator, GroupJoinOperator))
+    closed = Punct(Promise.constants({"k": "a"}))
+    rows = [Insert(0, 9, {"k": k, "x": 1}) for k in ("a", "b")]
+    runtime.push({"S": batch_of(rows, SCHEMA), "T": batch_of([Insert(2, 3, {"k": "a", "x": 0})], SCHEMA)})
+    assert not [e for e in runtime.push({"S": batch_of([closed], SCHEMA)})["out"].elements() if isinstance(e, Punct)]
+    assert operator.state_size().rows == 3  # an instant of a may still come
+    said = [e for e in runtime.push({"T": batch_of([closed], SCHEMA)})["out"].elements() if isinstance(e, Punct)]
+    assert any(dict(e.promise.match) == dict(closed.promise.match) for e in said)
+    assert operator.state_size().rows == 1  # the row of b
+    assert operator.standing([Frontier(), Frontier()]) is None

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import everwhen as ew
 from everwhen.model.element import Adjust, Cti, Insert
 from everwhen.model.elements import batch_of
+from everwhen.operators.base import EVERYTHING
+from everwhen.operators.join import JoinOperator
 from everwhen.operators.sweep import Sweep
 from everwhen.runtime.local import LocalRuntime
 from everwhen.testing_invariants import Invariants
@@ -85,7 +87,7 @@ def edges_of(runtime: LocalRuntime, key: int = 0) -> np.ndarray:
 
 
 def lose_the_last_edge(runtime: LocalRuntime) -> None:
-    sweep_of(runtime)._runs.place[0, 1] -= 1
+    sweep_of(runtime)._runs.place[1, 1] -= 1  # of b, which ends at 15
 
 
 def count_one_more(runtime: LocalRuntime) -> None:
@@ -105,8 +107,8 @@ def forget_tau(runtime: LocalRuntime) -> None:
     sweep = sweep_of(runtime)
     step = sweep.step
 
-    def stepped(*given: object) -> object:
-        pieces = step(*given)  # type: ignore[arg-type]
+    def stepped(*given: object, **named: object) -> object:
+        pieces = step(*given, **named)  # type: ignore[arg-type]
         sweep.tau -= 1
         return pieces
 
@@ -116,13 +118,14 @@ def forget_tau(runtime: LocalRuntime) -> None:
 def say_the_future(runtime: LocalRuntime) -> None:
     """The state is right, but more has been said of it than the policy allows."""
     sweep = sweep_of(runtime)
-    sweep.policy, policy = ew.operators.base.EVERYTHING, sweep.policy  # type: ignore[attr-defined]
+    sweep.policy, policy = EVERYTHING, sweep.policy
     runtime.push({"S": batch_of([Insert(9, 14, B)], SCHEMA)})
     sweep.policy = policy
 
 
 def go_back_in_time(runtime: LocalRuntime) -> None:
     runtime._intakes["S"].guard.tau = 4
+    runtime.push({"S": batch_of([Insert(5, 6, B)], SCHEMA)})
 
 
 @pytest.mark.parametrize(
@@ -161,7 +164,7 @@ def test_a_lost_partner_is_found() -> None:
     check = Invariants()
     runtime = LocalRuntime(S.join(T, on="k"), check=check)
     runtime.push({"S": batch_of([Insert(1, 6, A), Insert(3, 12, A)], SCHEMA), "T": batch_of([Insert(2, 9, A)], SCHEMA)})
-    side = runtime._plan.operators[-1].operator._kept[0]  # type: ignore[attr-defined]
-    side.log[1, 1] = 10
+    join = next(each.operator for each in runtime._plan.operators if isinstance(each.operator, JoinOperator))
+    join._kept[0].log[1, 1] = 10
     with pytest.raises(AssertionError, match="side 0 of the join"):
         runtime.push({"T": batch_of([Insert(4, 5, B)], SCHEMA)})

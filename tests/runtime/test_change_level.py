@@ -23,7 +23,7 @@ from everwhen.testing import assert_same_history, assert_valid, reorder
 from everwhen.testing_strategies import histories
 
 sys.path.append(str(Path(__file__).parents[1] / "operators"))
-from differential import PLANS, SCHEMA, Plan, Said, Trial, epochs, sources, streams_of  # noqa: E402 (its folder)
+from differential import PLANS, SCHEMA, Plan, Said, Trial, epochs, sources, streams_of
 
 S = ew.source("S", SCHEMA)
 EMITS = [emit.value for emit in Emit]
@@ -81,7 +81,9 @@ def test_any_plan_is_moved_to_any_policy(plan: Plan, data: st.DataObject) -> Non
 
 
 @settings(max_examples=60, deadline=None)
-@given(histories(SCHEMA, max_events=9), st.randoms(use_true_random=False), st.sampled_from(["final", "ended", "current"]))
+@given(
+    histories(SCHEMA, max_events=9), st.randoms(use_true_random=False), st.sampled_from(["final", "ended", "current"])
+)
 def test_a_laxer_policy_says_what_is_missing(history: History, rng: random.Random, first: str) -> None:
     """What has been said after a change to `all` is what one has said that always did."""
     elements = reorder(history, rng, disorder=rng.choice([0, 3, None]), ctis=0.3)

@@ -116,7 +116,7 @@ def test_what_nobody_needs_is_freed() -> None:
     session.stop("sums")
     assert session.metadata() == {} and session.inputs == ()
     assert session.state_size().rows == 0
-    assert session._network.lowering._placed == {}
+    assert session._network.operators == {} == session._network.sources
 
 
 def test_stopping_one_leaves_the_others_untouched() -> None:

@@ -128,7 +128,7 @@ def run(emit: str, base: Sequence[ew.Stream], later: Sequence[ew.Stream], given:
         if going and rng.random() < 0.15:
             trial.stop(rng.choice(going))
         if rng.random() < 0.2:
-            trial.session._network.lowering.pool.collect(force=True)
+            trial.session._network.pool.collect(force=True)
         trial.push(epoch)
     trial.close()
     return trial

@@ -269,13 +269,16 @@ def test_unbounded_state_is_refused_unless_it_is_allowed() -> None:
     assert outcome.kind == "started" and outcome.warnings
 
 
-def test_consistency_must_be_the_sessions() -> None:
+def test_queries_have_levels_of_their_own() -> None:
     session = SqlSession(emit="final")
-    session.execute("CREATE STREAM S (x INT); SELECT x FROM S CONSISTENCY STRONG")
-    with pytest.raises(SqlError, match="all queries of a session say what is final; for MIDDLE start one"):
-        session.execute("SELECT x FROM S CONSISTENCY MIDDLE")
-    with pytest.raises(SqlError, match="not available yet"):
-        session.execute("SELECT x FROM S CONSISTENCY WEAK")
+    session.execute("CREATE STREAM S (x INT)")
+    for clause in ("", "STRONG", "MIDDLE", "WEAK", "(BLOCK 2, REMEMBER 5)"):
+        session.execute(f"SELECT x FROM S {'CONSISTENCY' * bool(clause)} {clause}")
+    found = [query.consistency for query in session.queries()]
+    assert [level.emit.value for level in found] == ["final", "final", "current", "current", "current"]
+    assert [(level.block, level.remember) for level in found[3:]] == [(0, 0), (2, 5)]
+    with pytest.raises(SqlError, match="line 1, column 17: to block for 5 ticks and remember 2"):
+        session.execute("SELECT x FROM S CONSISTENCY (BLOCK 5, REMEMBER 2)")
 
 
 def test_start_takes_one_query(session: SqlSession) -> None:

@@ -56,8 +56,8 @@ def read_once(join: n.Join) -> GroupsRead | None:
 
 def _pays(found: GroupsRead) -> bool:
     groups, reads = found.groups, properties(found.reads)
-    if set(found.keys) != set(groups.keys):  # else an instant reads several groups
-        return False
+    if sorted(found.keys) != sorted(groups.keys) or len(set(found.read_keys)) < len(found.read_keys):
+        return False  # an instant reads several groups, or part of them
     if not reads.chronon or not any(key <= set(found.read_keys) for key in reads.history_keys):
         return False
     length = properties(groups.input).lifetime

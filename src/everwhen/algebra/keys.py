@@ -123,7 +123,7 @@ def beside(first: Keys, second: Keys, joined: Key, names: Mapping[str, str]) -> 
     return frozenset(a | {names[column] for column in b - joined} for a in first for b in second)
 
 
-def met_once(keys: Keys, once: Keys, on: Sequence[str], partner_on: Sequence[str]) -> Keys:
+def met(keys: Keys, once: Keys, on: Sequence[str], partner_on: Sequence[str]) -> Keys:
     """Keys over all of time of rows that are left where an instant meets them.
 
     `keys` are the rows' keys per instant, `once` the instants' keys over all of time.  Rows that agree on the columns

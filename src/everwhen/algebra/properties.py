@@ -25,18 +25,7 @@ from typing import Final
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expr import Column
-from everwhen.algebra.keys import (
-    Equalities,
-    Key,
-    Keys,
-    beside,
-    forced,
-    met_once,
-    minimal,
-    reduced,
-    renamed,
-    renamed_one,
-)  # fmt: skip
+from everwhen.algebra.keys import Equalities, Key, Keys, beside, forced, met, minimal, reduced, renamed, renamed_one
 from everwhen.model.time import INF, show
 
 _NONE: Final[Keys] = frozenset()
@@ -261,7 +250,7 @@ def _join(node: n.Join) -> Properties:
     match node.kind:
         case "semi":
             if right.chronon:
-                mine |= met_once(left.keys, right.history_keys, node.left_keys, node.right_keys)
+                mine |= met(left.keys, right.history_keys, node.left_keys, node.right_keys)
             return Properties(
                 insert_only=insert_only,
                 chronon=left.chronon or right.chronon,

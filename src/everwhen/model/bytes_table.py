@@ -18,6 +18,8 @@ from everwhen.model.words import LITTLE, load, store
 _SEED: Final = np.uint64(0x243F6A8885A308D3)
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _LAST: Final = np.uint64(0xBF58476D1CE4E5B9)
+_NEAR: Final = 1 << 14
+"""A table of so many slots is near enough: memory need not be asked for ahead."""
 _SHORT: Final = 16
 """Bytes of a string that stand in its entry."""
 
@@ -41,9 +43,14 @@ def _mixed(h, word):
 
 
 @njit(cache=True, inline="always")
-def _hash(data, a, b):
+def _hash(data, a, b, w0, w1):
+    """The hash of a string whose first words are known."""
     h = _SEED ^ np.uint64(b - a)
-    for j in range(a, b, 8):
+    if b > a:
+        h = _mixed(h, w0)
+    if b - a > 8:
+        h = _mixed(h, w1)
+    for j in range(a + 16, b, 8):
         h = _mixed(h, _word(data, j, b))
     h *= _LAST
     return h ^ (h >> np.uint64(32))
@@ -57,11 +64,14 @@ def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes
     """
     mask = np.uint64(len(slots) - 1)
     used = starts[count]
-    hashes = np.empty(n, np.uint64)
+    ahead = len(slots) > _NEAR
+    hashes = np.empty(n if ahead else 0, np.uint64)
+    for i in range(len(hashes)):
+        a = np.int64(offsets[first + i])
+        b = np.int64(offsets[first + i + 1])
+        hashes[i] = _hash(data, a, b, _word(data, a, b), _word(data, a + 8, b) if b - a > 8 else np.uint64(0))
     for i in range(n):
-        hashes[i] = _hash(data, np.int64(offsets[first + i]), np.int64(offsets[first + i + 1]))
-    for i in range(n):
-        if i + 24 < n:
+        if ahead and i + 24 < n:
             prefetch(slots, np.int64(hashes[i + 24] & mask))
             prefetch(entries, slots[hashes[i + 12] & mask])
         a = np.int64(offsets[first + i])
@@ -69,7 +79,7 @@ def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes
         size = np.uint64(b - a)
         w0 = _word(data, a, b)
         w1 = _word(data, a + 8, b) if b - a > 8 else np.uint64(0)
-        h = hashes[i]
+        h = hashes[i] if ahead else _hash(data, a, b, w0, w1)
         at = h & mask
         while True:
             code = slots[at]
@@ -102,42 +112,6 @@ def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes
             at = (at + np.uint64(1)) & mask
         codes[i] = code
     return count
-
-
-@njit(cache=True)
-def _find(offsets, first, n, data, slots, entries, starts, arena, codes):
-    """Codes of rows `first`…, -1 for strings that are not there."""
-    mask = np.uint64(len(slots) - 1)
-    hashes = np.empty(n, np.uint64)
-    for i in range(n):
-        hashes[i] = _hash(data, offsets[first + i], offsets[first + i + 1])
-    for i in range(n):
-        if i + 24 < n:
-            prefetch(slots, np.int64(hashes[i + 24] & mask))
-            likely = slots[hashes[i + 16] & mask]
-            prefetch(entries, likely)
-            prefetch(starts, likely)
-            prefetch(arena, starts[max(slots[hashes[i + 8] & mask], 0)])
-        a = offsets[first + i]
-        b = offsets[first + i + 1]
-        h = hashes[i]
-        at = h & mask
-        code = slots[at]
-        while code >= 0:
-            # The hash tells nearly all strings apart; only equal ones are compared in full.
-            if entries[code, 3] == h and entries[code, 2] == np.uint64(b - a) and entries[code, 0] == _word(data, a, b):
-                same = b - a <= 8 or entries[code, 1] == _word(data, a + 8, b)
-                if same and b - a > 16:
-                    s = starts[code] - a
-                    for j in range(a + 16, b):
-                        if arena[s + j] != data[j]:
-                            same = False
-                            break
-                if same:
-                    break
-            at = (at + np.uint64(1)) & mask
-            code = slots[at]
-        codes[i] = code
 
 
 @njit(cache=True)
@@ -210,16 +184,6 @@ class BytesTable:
         if self.count > known:
             self._longest = max(self._longest, int(self._entries[known : self.count, 2].max()))
         return codes
-
-    def find(self, offsets: np.ndarray, first: int, n: int, data: np.ndarray) -> np.ndarray:
-        """Codes of `n` strings, -1 for those that are not there."""
-        codes = np.empty(n, np.int64)
-        _find(offsets, first, n, data, self._slots, self._entries, self._starts, self._arena, codes)
-        return codes
-
-    @property
-    def nbytes(self) -> int:
-        return self._slots.nbytes + self._entries.nbytes + self._starts.nbytes + self._arena.nbytes
 
     def decode(self, codes: np.ndarray, type_: pa.DataType, validity: pa.Buffer | None, more: int = 0) -> pa.Array:
         """Strings of codes as an Arrow array of a string or binary type with 32-bit offsets, then `more` empty ones."""

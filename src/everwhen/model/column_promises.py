@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from everwhen.model.column_constants import RankConstants, constants_for
 from everwhen.model.interval_set import NO_PIECES, IntervalSet
 from everwhen.model.point_table import PointTable
 from everwhen.model.promise_kernels import neighbours
 from everwhen.model.punctuation import AttributePattern, OneOf, Range
 from everwhen.model.scalars import python_values
 from everwhen.model.time import NEVER
-from everwhen.model.value_codes import ByteCodes, NestedCodes, Ruler
+from everwhen.model.value_codes import Ruler
 from everwhen.model.value_order import Kind, order_of
 from everwhen.model.value_spans import Run, range_of
 
@@ -36,26 +37,17 @@ class ColumnPromises:
     def __init__(self, type_: pa.DataType) -> None:
         self.order = order_of(type_)
         self.null = NEVER
-        self._ranked = self.order.kind is Kind.RANK
-        self._points = PointTable(1)
-        self._codes = NestedCodes(self.order) if self.order.kind is Kind.OPAQUE else ByteCodes(self.order)
-        self._times = np.empty(0, np.int64)  # of the codes
+        self._constants = constants_for(self.order)
         self._ranges = IntervalSet()
         self._ruler = Ruler(self.order) if self.order.kind is Kind.BYTES else None
         self._credit = 0
 
     def __len__(self) -> int:
-        return self._constants + len(self._ranges) + (self.null != NEVER)
-
-    @property
-    def _constants(self) -> int:
-        return len(self._points) if self._ranked else int(np.count_nonzero(self._times != NEVER))
+        return len(self._constants) + len(self._ranges) + (self.null != NEVER)
 
     @property
     def nbytes(self) -> int:
-        ruler = 0 if self._ruler is None else self._ruler.nbytes
-        numbered = 0 if self._ranked else self._codes.nbytes + self._times.nbytes
-        return self._points.nbytes + self._ranges.nbytes + numbered + ruler
+        return self._constants.nbytes + self._ranges.nbytes + (0 if self._ruler is None else self._ruler.nbytes)
 
     def add_constants(self, column: pa.Array, times: np.ndarray) -> None:
         if column.null_count:
@@ -64,12 +56,10 @@ class ColumnPromises:
             column, times = column.drop_null(), times[~missing]
         if not len(column):
             return
-        if self._ranked:
-            self._add_ranks(self.order.ranks(column), times)
+        if isinstance(self._constants, RankConstants):
+            self._add_ranks(self._constants.table, self.order.ranks(column), times)
         else:
-            codes = self._codes.encode(column)
-            self._reserve(int(codes.max()) + 1)
-            np.maximum.at(self._times, codes, times)
+            self._constants.add(column, times)
         self._credit += len(times)
 
     def add_runs(self, runs: Sequence[Run], times: np.ndarray) -> None:
@@ -88,14 +78,14 @@ class ColumnPromises:
 
     def add_pieces(self, pieces: np.ndarray) -> None:
         """Ranges as closed intervals of ranks (or of positions of the ruler)."""
-        if self._ranked:
+        if isinstance(self._constants, RankConstants):
             single = pieces[:, 0] == pieces[:, 1]
             if single.any():
-                self._add_ranks(pieces[single, 0], pieces[single, 2])
+                self._add_ranks(self._constants.table, pieces[single, 0], pieces[single, 2])
                 pieces = pieces[~single]
         self._ranges.add(pieces)
         self._credit += len(pieces)
-        if 2 * self._credit >= max(self._constants, _IN_A_ROW):
+        if 2 * self._credit >= max(len(self._constants), _IN_A_ROW):
             self._sweep(NEVER)
         self._drop_unused_cuts()
 
@@ -109,21 +99,11 @@ class ColumnPromises:
 
     def at(self, column: pa.Array) -> np.ndarray:
         """What is promised for each value; what stands where a value is missing does not matter."""
-        if self._ranked:
-            ranks = np.ascontiguousarray(self.order.ranks(column))
-            if not len(self._points):
-                return self._ranges.at(ranks)
-            found = self._points.find(ranks.reshape(-1, 1))
-            self._ranges.raise_to(ranks, found)
-            return found
-        if len(self._times):
-            codes = self._codes.find(column)
-            # The place after the last code is NEVER, and -1 names it.
-            found = self._times[codes]
-        else:
-            found = np.full(len(column), NEVER, np.int64)
-        if len(self._ranges) and self._ruler is not None:
-            self._ranges.raise_to(self._ruler.positions(column), found)
+        if not len(self._constants):
+            return self._in_ranges(column)
+        found = self._constants.at(column)
+        if len(self._ranges):
+            self._ranges.raise_to(self._positions(column), found)
         return found
 
     def least(self, run: Run) -> int:
@@ -133,9 +113,8 @@ class ColumnPromises:
             return self._ranges.least(*self._ruler.interval(run))
         lo, hi = run[0], self.order.hi if run[1] is None else run[1] - 1
         t = self._ranges.least(lo, hi)
-        if hi - lo < _IN_A_ROW * 4:
-            ranks = np.arange(hi - lo + 1, dtype=np.int64) + lo
-            t = max(t, int(np.maximum(self._points.find(ranks.reshape(-1, 1)), self._ranges.at(ranks)).min()))
+        if hi - lo < _IN_A_ROW * 4:  # so few may stand in the table
+            t = max(t, int(self.at(self.order.column(np.arange(hi - lo + 1, dtype=np.int64) + lo)).min()))
         return t
 
     def forget(self, c: int) -> None:
@@ -144,7 +123,7 @@ class ColumnPromises:
             self.null = NEVER
         self._ranges.forget(c)
         self._credit += 1
-        if 2 * self._credit >= self._constants:
+        if 2 * self._credit >= len(self._constants):
             self._sweep(c)
 
     def meet(self, other: ColumnPromises) -> ColumnPromises:
@@ -189,11 +168,7 @@ class ColumnPromises:
 
     def constants(self) -> tuple[pa.Array, np.ndarray]:
         """All constants and their times, null aside."""
-        if self._ranked:
-            rows, times = self._points.entries()
-            return self.order.column(np.ascontiguousarray(rows[:, 0])), times
-        held = np.flatnonzero(self._times != NEVER)
-        return self._codes.column(held), self._times[held]
+        return self._constants.entries()
 
     def runs(self) -> tuple[list[Run], np.ndarray]:
         """All ranges, in order."""
@@ -231,7 +206,7 @@ class ColumnPromises:
         self.add_constants(state["values"], state["times"])
         self.add_runs(state["runs"], state["until"])
 
-    def _add_ranks(self, ranks: np.ndarray, times: np.ndarray) -> None:
+    def _add_ranks(self, table: PointTable, ranks: np.ndarray, times: np.ndarray) -> None:
         """Constants with ranks: what stands in a row with others goes to the intervals."""
         if len(ranks) > 1:
             order = np.lexsort((times, ranks))
@@ -250,9 +225,9 @@ class ColumnPromises:
         starts, stops, until = ranks[first], ranks[first + sizes - 1], times[first]
         short = sizes < _IN_A_ROW
         alone = np.repeat(short, sizes)
-        self._points.add(np.ascontiguousarray(ranks[alone].reshape(-1, 1)), times[alone])
+        table.add(np.ascontiguousarray(ranks[alone].reshape(-1, 1)), times[alone])
         left, right = np.empty(len(first), np.int64), np.empty(len(first), np.int64)
-        neighbours(self._points.cells, starts, stops, until, _IN_A_ROW, left, right)
+        neighbours(table.cells, starts, stops, until, _IN_A_ROW, left, right)
         lows, highs = starts - left, stops + right
         whole = highs - lows >= _IN_A_ROW - 1
         if len(self._ranges):
@@ -264,7 +239,7 @@ class ColumnPromises:
             # What stood beside is in the table, and so is a short row itself; a long one never was.
             moved = [(lows, starts, whole), (stops + 1, highs + 1, whole), (starts, stops + 1, whole & short)]
             for begin, end, which in moved:
-                self._points.remove(_each(begin[which], end[which]).reshape(-1, 1))
+                table.remove(_each(begin[which], end[which]).reshape(-1, 1))
 
     def _sorted(self, values: pa.Array) -> np.ndarray:
         """The positions of values in their order."""
@@ -277,33 +252,22 @@ class ColumnPromises:
                 return np.arange(len(values))
 
     def _in_ranges(self, column: pa.Array) -> np.ndarray:
-        at = self.order.ranks(column) if self._ruler is None else self._ruler.positions(column)
-        return self._ranges.at(np.ascontiguousarray(at))
+        if not len(self._ranges):
+            return np.full(len(column), NEVER, np.int64)
+        return self._ranges.at(self._positions(column))
 
-    def _reserve(self, count: int) -> None:
-        if count >= len(self._times):
-            grown = np.full(max(2 * count, 16), NEVER, np.int64)
-            grown[: len(self._times)] = self._times
-            self._times = grown
+    def _positions(self, column: pa.Array) -> np.ndarray:
+        if self._ruler is not None:
+            return self._ruler.positions(column)
+        return np.ascontiguousarray(self.order.ranks(column))
 
     def _sweep(self, c: int) -> None:
         """Drops constants that say no more than `c`, or than the range that they lie in."""
         self._credit = 0
-        if self._ranked:
-            rows, times = self._points.entries()
-            kept = times > np.maximum(self._ranges.at(np.ascontiguousarray(rows[:, 0])), c)
-            if not kept.all():
-                self._points.replace(rows[kept], times[kept])
-            return
-        codes = np.flatnonzero(self._times > c)
-        if len(codes) and len(self._ranges):
-            codes = codes[self._times[codes] > self._in_ranges(self._codes.column(codes))]
-        if len(codes) < int((self._times != NEVER).sum()):
-            times = self._times[codes]
-            self._codes.keep(codes)
-            self._times = np.empty(0, np.int64)
-            self._reserve(len(codes))
-            self._times[: len(codes)] = times
+        values, times = self.constants()
+        kept = times > np.maximum(self._in_ranges(values), c)
+        if not kept.all():
+            self._constants.retain(kept)
 
     def _move(self, moves: tuple[np.ndarray, np.ndarray] | None) -> None:
         if moves is not None:

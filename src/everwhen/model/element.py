@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from everwhen.model.patterns import show_promise
 from everwhen.model.punctuation import Promise
 from everwhen.model.time import show
 
@@ -70,7 +71,7 @@ class Punct:
     promise: Promise
 
     def __str__(self) -> str:
-        return f"punct {dict(self.promise.match)} {show(self.promise.t)}"
+        return show_promise(self.promise)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise
 from everwhen.model.scalars import Unfit, describe, from_python, json_values, python_values, read_values
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, show
+from everwhen.model.value_spans import spans_of
 
 _BOUNDS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 _FORMS: Final = 'write a constant, {"in": [...]}, any of "ge", "gt", "le", "lt", or {"none": true}'
@@ -34,23 +35,31 @@ def _read_pattern(name: str, pattern: Any, schema: Schema) -> AttributePattern:
         raise Unfit(f'"match" names the attribute {name!r}, which no row has', f"there is {schema}")
     type_ = schema.field(name).type
     if not isinstance(pattern, dict):
-        return OneOf((_constant(name, pattern, type_),))
+        return OneOf(tuple(_constants(name, [pattern], type_)))
     keys = set(pattern)
     if keys == {"in"} and isinstance(pattern["in"], list):
-        return OneOf(tuple(_constant(name, value, type_) for value in pattern["in"]))
+        return OneOf(tuple(_constants(name, pattern["in"], type_)))
     if keys and keys <= _BOUNDS.keys():
         for bound, value in pattern.items():
             if value is None:
                 raise Unfit(f'the bound "{bound}" of {name!r} is null', "leave a bound out that is not there")
-        return Range(**{bound: _constant(name, value, type_) for bound, value in pattern.items()})
+        range_ = Range(**dict(zip(pattern, _constants(name, list(pattern.values()), type_), strict=True)))
+        if pa.types.is_nested(type_):
+            raise Unfit(f"a range over {name!r}, whose type {type_} has no order", 'list the values with {"in": [...]}')
+        if spans_of(range_, type_, name).empty:
+            problem = f"the range {describe(pattern).removeprefix('the object ')} of {name!r} holds no value"
+            raise Unfit(problem, 'the lower bound comes before the upper one; {"none": true} is the empty pattern')
+        return range_
     if keys == {"none"} and pattern["none"] is True:
         return Nothing()
     raise Unfit(f"{describe(pattern)} is no pattern for {name!r}", _FORMS)
 
 
-def _constant(name: str, value: Any, type_: pa.DataType) -> Any:
+def _constants(name: str, values: list[Any], type_: pa.DataType) -> list[Any]:
+    if len(values) == 1 and type(values[0]) is int and pa.types.is_int64(type_) and -(2**63) <= values[0] < 2**63:
+        return values  # the commonest one, without the way through Arrow
     try:
-        return python_values(read_values([value], type_))[0]
+        return python_values(read_values(values, type_))
     except Unfit as bad:
         raise Unfit(f"in the pattern of {name!r}: {bad.problem}", bad.remedy) from None
 

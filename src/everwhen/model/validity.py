@@ -25,7 +25,9 @@ from everwhen.errors import InputError
 from everwhen.model.element import Punct
 from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch
 from everwhen.model.history import Elements, Event, batch_element, batches_of, canonical_rows
+from everwhen.model.pattern_algebra import subsumes
 from everwhen.model.patterns import show_promise
+from everwhen.model.pool import freeze
 from everwhen.model.punctuation import OneOf, Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER, show
@@ -33,6 +35,8 @@ from everwhen.model.wellformed import lifetime_problem, well_formed
 
 _PURGE: Final = 100_000
 """So many events and patterns are kept at least before a look is taken at which are still needed."""
+_RECENT: Final = 16
+"""So many of the last ranges are asked whether a new one says all that they say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,14 +252,17 @@ class _Patterns:
         for name, pattern in promise.match.items():
             if isinstance(pattern, OneOf):
                 of_name = self._by_constant.setdefault(name, {})
-                for value in set(pattern.values):
+                for value in set(map(freeze, pattern.values)):
                     of_name.setdefault(value, []).append(promise)
                 return
-        self._others.append(promise)
+        # Ranges that grow cover those before them; only the last ones are asked, so that adding stays cheap.
+        recent = [other for other in self._others[-_RECENT:] if not subsumes(promise, other)]
+        self._size -= min(len(self._others), _RECENT) - len(recent)
+        self._others[-_RECENT:] = [*recent, promise]
 
     def against(self, row: Mapping[str, Any], sync: int) -> Promise | None:
         """A promise that a change of the row at `sync` breaks; an attribute that the row lacks is null."""
-        found = [of_name.get(row.get(name), ()) for name, of_name in self._by_constant.items()]
+        found = [of_name.get(freeze(row.get(name)), ()) for name, of_name in self._by_constant.items()]
         for promise in chain(*found, self._others):
             if sync < promise.t and all(pattern.matches(row.get(name)) for name, pattern in promise.match.items()):
                 return promise

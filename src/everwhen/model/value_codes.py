@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from everwhen.model.bytes_table import BytesTable
+from everwhen.model.bytes_times import BytesTimes
 from everwhen.model.pool import freeze
 from everwhen.model.promise_kernels import positions
 from everwhen.model.scalars import python_values
@@ -71,21 +71,25 @@ class ByteCodes:
 
     def __init__(self, order: ValueOrder) -> None:
         self._order = order
-        self._table = BytesTable()
+        self._table = BytesTimes()
 
     def encode(self, column: pa.Array) -> np.ndarray:
         offsets, first, data = self._order.spans(column)
-        return self._table.encode(offsets, first, len(column), data)
+        return self._table.number(offsets, first, len(column), data)
 
     def find(self, column: pa.Array) -> np.ndarray:
         offsets, first, data = self._order.spans(column)
-        return self._table.find(offsets, first, len(column), data)
+        return np.maximum(self._table.find(offsets, first, len(column), data), -1)
 
     def column(self, codes: np.ndarray) -> pa.Array:
-        return self._order.column_of_bytes(self._table.decode(codes, pa.binary(), None))
+        return self._order.column_of_bytes(self._table.entries()[0].take(pa.array(codes)))
 
     def keep(self, codes: np.ndarray) -> None:
-        self._table.keep(codes)
+        kept = self._table.entries()[0].take(pa.array(codes))
+        self._table = BytesTimes()
+        bounds, data = kept.buffers()[1:]
+        if bounds is not None and data is not None:
+            self._table.number(np.frombuffer(bounds, np.int64), kept.offset, len(kept), np.frombuffer(data, np.uint8))
 
     @property
     def nbytes(self) -> int:

@@ -60,14 +60,19 @@ class Align:
         which, passing = np.arange(len(arrived.op)), None
         if not arrived.adjusts:
             due = arrived.vs <= limit
-            if due.all():
+            n = int(np.count_nonzero(due))
+            if n == len(due):
                 return arrived
-            if due.any():
+            if n:
+                now: slice | np.ndarray = due
+                if due[:n].all():  # as in a stream in order: no need to copy
+                    now, which = slice(0, n), which[n:]
+                else:
+                    which = np.flatnonzero(~due)
                 passing = Guarded(
-                    self.codec, arrived.op[due], arrived.vs[due], arrived.ve[due], arrived.vnew[due],
-                    arrived.rows[due], 0,
+                    self.codec, arrived.op[now], arrived.vs[now], arrived.ve[now], arrived.vnew[now],
+                    arrived.rows[now], 0,
                 )  # fmt: skip
-                which = np.flatnonzero(~due)
         if self._entries.make_room(len(which)):
             self._order()
         searched = arrived.adjusts > 0

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.errors import InputError
+from everwhen.model.changes import Changes, no_changes
 from everwhen.model.elements import ADJUST, INSERT
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
@@ -133,6 +134,10 @@ class EpochGuard:
     def _error(self, problem: str, columns: tuple[pa.Array, ...], at: int, remedy: str) -> InputError:
         row = {name: column[at].as_py() for name, column in zip(self.codec.schema.names, columns, strict=True)}
         return InputError(f"{problem}; row {row}", source=self.name, remedy=remedy)
+
+    def standing(self) -> Changes:
+        """The events that may still be named; none of a source that is never corrected."""
+        return no_changes(self.codec) if self.insert_only else self._log.events()
 
     def state_size(self) -> StateSize:
         return self._log.state_size()

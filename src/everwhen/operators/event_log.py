@@ -54,33 +54,35 @@ class EventLog:
         n = len(op)
         if self._count + n - self._oldest > len(self._log):
             self._tidy(n)
-        killed, logged = np.empty(n, np.int64), np.empty(n, np.uint8)
         marks = np.zeros(1 << (16 * adjusts).bit_length(), np.uint8)
+        todo = kernel.named(op, vs, ve, rows, until, marks)
+        killed, logged = np.empty(len(todo), np.int64), np.empty(len(todo), np.uint8)
         before = self._count
         self._count, wrong = kernel.apply(
-            op, vs, ve, vnew, rows, until, self._heads, self._log, self._oldest, before, killed, logged, marks
+            op, vs, ve, vnew, rows, until, marks, todo, self._heads, self._log, self._oldest, before, killed, logged
         )
-        self._last = (op, vs, ve, vnew, rows, before, killed, logged) if wrong < 0 else None
+        self._last = (op, vs, ve, vnew, rows, before, todo, killed, logged) if wrong < 0 else None
         return int(wrong)
 
     def undo(self) -> None:
         """Take back what the last `apply` took."""
         if self._last is not None:
-            op, vs, ve, vnew, rows, before, killed, logged = self._last
-            kernel.undo(op, vs, ve, vnew, rows, self._heads, self._log, self._count, killed, logged)
+            op, vs, ve, vnew, rows, before, todo, killed, logged = self._last
+            kernel.undo(op, vs, ve, vnew, rows, self._heads, self._log, self._count, todo, killed, logged)
             self._count, self._last = before, None
 
     def close(self, promises: Iterable[Promise]) -> None:
-        """Events of rows that are promised beyond their end can no longer be named; they go with the next tidying."""
+        """Events whose rows are promised can no longer be named; they go with the next tidying."""
+        self._last = None
         self._over.add(promises)
 
     def _drop_promised(self) -> None:
-        if len(self._over) and self._count > self._oldest:
+        """Drop events that ended before what is promised of their rows."""
+        if len(self._over):
             at = np.arange(self._oldest, self._count) & (len(self._log) - 1)
-            until = promised(self._over, self.codec, self._log[at, kernel.ROW :])
-            over = (self._log[at, kernel.VE] < until) | (until == INF)
-            self._log[at[over], kernel.VE] = NEVER
-        self._over = PromiseSet(self.codec.schema)
+            ends, until = self._log[at, kernel.VE], promised(self._over, self.codec, self._log[at, kernel.ROW :])
+            self._log[at[(ends < until) | (until == INF)], kernel.VE] = NEVER
+            self._over = PromiseSet(self.codec.schema)
 
     def forget(self, cti: int) -> None:
         """Events that ended before `cti` can no longer be named."""

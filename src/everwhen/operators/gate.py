@@ -43,7 +43,8 @@ class Gate:
         """What goes on when the largest start is `tau` and everything before `promise` has come."""
         whole = netted(concat(self._waiting, changes)) if len(changes) else self._waiting
         if not len(whole):
-            return whole
+            self._waiting = no_changes(self.codec)
+            return self._waiting
         taken = whole.weight < 0
         lo, hi = whole.lo, whole.hi
         match self.emit:

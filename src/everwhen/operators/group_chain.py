@@ -94,9 +94,10 @@ class GroupChain:
             if missing >= 0:
                 raise EverwhenError("the output takes back what it never said: please report this as a defect")
         if taken < n:
-            self._reserve(group[taken:])
+            keys, offsets = kernel.stretches(group[taken:])
+            said.reserve(needed(said.place, keys, offsets)[0])
             said.end = kernel.keep(
-                group[taken:], lo[taken:], hi[taken:], said.place, said.pool, said.free, said.end, self.cti, promise
+                keys, offsets, lo[taken:], hi[taken:], said.place, said.pool, said.free, said.end, self.cti, promise
             )
         self._since += n
         self._tidy()

@@ -11,31 +11,33 @@ asks each group for a single instant.
 Correct for any B of single instants; it pays where few of them read the same group, which `plan/group_join.py` decides.
 Only aggregates with exact lanes: counts, sums and averages of integers, min and max of 64-bit values.
 
-In `final` an instant is read when promises have passed it.  Else it is read at once, as a join's pairs are said at
-once, and what was said is corrected when a change touches the group.  Kept are the rows of A, and the instants with
-what was said of them, until `ve ≤ c` on both sides: a late row of A may ask for the whole group again.
+An instant is read at once, as a join's pairs are said at once; what was said is corrected when a change touches its
+group.  Kept are the rows of A, and the instants with what was said of them, until `ve ≤ c` on both sides, since a late
+row of A may ask for the whole group again; a promise that both sides have made about a key counts like a CTI for it,
+and is passed on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from everwhen.algebra.aggregates import Aggregation
-from everwhen.model.changes import Changes, concat, no_changes
-from everwhen.model.punctuation import Frontier
+from everwhen.algebra.nodes import Join
+from everwhen.model.changes import Changes, no_changes
+from everwhen.model.promise_projection import Projection
+from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import BITS, RowCodec
-from everwhen.model.time import INF
-from everwhen.operators.base import Emit, Output, Policy, StateSize, lowest
+from everwhen.operators.base import Output, StateSize, lowest
 from everwhen.operators.join import CHUNK, JoinOperator, beside
 from everwhen.operators.kernels import group_join as kernel
 from everwhen.operators.kernels import join as join_kernel
 from everwhen.operators.kernels.join import HI, KEY, LO, ROW, WEIGHT
 from everwhen.operators.lanes import LanePlan
+from everwhen.operators.promised import Meeting, concerned, renamed, settled
 from everwhen.operators.side import JoinSide
 
 _GROUPS, _READS = 0, 1
@@ -68,13 +70,14 @@ class GroupJoinOperator(JoinOperator):
         keys: Sequence[str],
         row_keys: Sequence[str],
         read_keys: Sequence[str],
-        policy: Policy,
         *,
         null_safe: bool = False,
         groups_first: bool = True,
     ) -> None:
         """`groups` codes a group's row, whose first columns are `keys`; `row_keys` and `read_keys` are joined."""
-        super().__init__(rows, reads, codec, row_keys, read_keys, null_safe=null_safe)
+        both = RowCodec(Join.pair_names(rows.schema, reads.schema), rows.pool)
+        super().__init__(rows, reads, both, row_keys, read_keys, null_safe=null_safe)
+        self.codec = codec
         names = list(dict.fromkeys(name for each in aggregations for name in each.columns))
         arguments = RowCodec(rows.schema.select(names), rows.pool)
         self._plan = plan = LanePlan(aggregations, arguments)
@@ -89,31 +92,38 @@ class GroupJoinOperator(JoinOperator):
         self._kept = (JoinSide(rows), JoinSide(reads, behind=1 + len(how)))
         self._groups, self._groups_first = groups, groups_first
         self._group_key_at = [list(row_keys).index(key) for key in keys]
-        self._emit = policy.emit
-        self._waiting = no_changes(reads)
+        keyed = [{name: [str(at)] for at, name in enumerate(names)} for names in (row_keys, read_keys)]
+        self._about_keys = Projection(rows.schema, keyed[0]), Projection(reads.schema, keyed[1])
+        self._meeting = Meeting(self._key_codec.schema)
+        first = (0, len(groups.schema)) if groups_first else (len(reads.schema), 0)
+        at = [keys.index(name) for name in row_keys], [reads.schema.index(name) for name in read_keys]
+        self._said_as = [
+            {str(i): codec.schema.names[f + j] for i, j in enumerate(some)} for f, some in zip(first, at, strict=True)
+        ]
+        self._forgot = False  # whether a promise about a key has freed what time had not
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
-        batch, asked = inputs
-        promise = lowest(frontiers)
-        asked = self._due(concat(self._waiting, asked), promise)
-        self._make_room((batch, asked))
-        (batch, ids), (asked, asked_ids) = self._keyed(_GROUPS, batch), self._keyed(_READS, asked)
+        self._make_room(inputs)
+        (batch, ids), (asked, asked_ids) = (self._keyed(port, each) for port, each in enumerate(inputs))
         if self._plan.integer_sums and len(batch):
             self._plan.measure(self._sides[_GROUPS].select(batch.rows, self._argument_at, self._arguments))
         changes = self._said([*self._revised(batch, ids), *self._read(asked, asked_ids)])
+        frontier, about_keys = self._progress(frontiers)
         for side in self._kept:
-            if promise > side.cti:
-                side.expire(promise)
-        return Output(changes, Frontier(promise))
+            if frontier.time > side.cti:
+                side.expire(frontier.time)
+            if about_keys:
+                self._forgot |= side.expire_keys(*concerned(about_keys, self._key_codec, self._keys))
+        return Output(changes, frontier)
 
-    def _due(self, asked: Changes, promise: int) -> Changes:
-        """The instants to read now; the others wait."""
-        now = asked.lo < (promise if self._emit is Emit.FINAL else INF)
-        if now.all():
-            self._waiting = no_changes(asked.codec)
-            return asked
-        self._waiting = asked.take(~now)
-        return asked.take(now)
+    def _progress(self, frontiers: Sequence[Frontier]) -> tuple[Frontier, list[Promise]]:
+        """What the answer promises, and what both sides newly promise about keys."""
+        if not (len(self._meeting) or any(frontier.promises for frontier in frontiers)):
+            return Frontier(lowest(frontiers)), []
+        known = [settled(f.time, p.take(f.promises)) for f, p in zip(frontiers, self._about_keys, strict=True)]
+        both = self._meeting.take(known)
+        said = [promise for names in self._said_as for promise in renamed(both, names)]
+        return settled(lowest(known), said), both
 
     def _revised(self, batch: Changes, ids: np.ndarray) -> list[_Answers]:
         """Add rows to their groups; what changes by that for the instants that have read them: what is taken back and
@@ -206,27 +216,32 @@ class GroupJoinOperator(JoinOperator):
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         """What was said of the instants that are kept."""
+        if self._forgot:
+            return None
         reads = self._kept[_READS]
         log = reads.log[reads.alive()]
         answers = _Answers(log[:, : self._mark], log[:, WEIGHT], log[:, self._mark + 1 :])
         return lowest(frontiers), self._said([answers])
 
     def state_size(self) -> StateSize:
-        return super().state_size() + StateSize(len(self._waiting), self._waiting.rows.nbytes)
-
-    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
-        return [*super().coded(), (self._waiting.rows, self._sides[_READS].pooled)]
+        about_keys = self._meeting.nbytes + sum(each.nbytes for each in self._about_keys)
+        return super().state_size() + StateSize(0, about_keys)
 
     def snapshot(self) -> dict[str, Any]:
-        waiting = self._waiting
-        segments = np.stack([waiting.lo, waiting.hi, waiting.weight], axis=1)
-        rows = waiting.codec.decode(waiting.rows)
         return {
-            **super().snapshot(), "waiting": segments, "waiting_rows": rows, "largest": dict(self._plan.integer_sums)
-        }  # fmt: skip
+            **super().snapshot(),
+            "largest": dict(self._plan.integer_sums),
+            "meeting": self._meeting.snapshot(),
+            "about_keys": [each.snapshot() for each in self._about_keys],
+            "forgot": self._forgot,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         self._plan.integer_sums.update(state["largest"])
+        self._meeting.restore(state["meeting"])
+        for each, part in zip(self._about_keys, state["about_keys"], strict=True):
+            each.restore(part)
+        self._forgot = state["forgot"]
         rows, reads = self._kept
         batch, ids = self._keyed(_GROUPS, rows.restored(state["side0"]))
         rows.reserve(len(batch))
@@ -234,8 +249,6 @@ class GroupJoinOperator(JoinOperator):
         asked, ids = self._keyed(_READS, reads.restored(state["side1"]))
         reads.reserve(len(asked))
         self._read(asked, ids)
-        codec, (lo, hi, weight) = self._sides[_READS], (column.copy() for column in state["waiting"].T)
-        self._waiting = Changes(codec, lo, hi, weight, codec.encode(state["waiting_rows"], len(lo)))
 
 
 def countable(plan: LanePlan) -> bool:

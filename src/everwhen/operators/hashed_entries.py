@@ -1,8 +1,8 @@
 """Entries found by (start, end, row): the memory of Finalize and Align.
 
 An insert is a few writes.  What is gone stays until as much again has been added, then the rest is written anew, so the
-cost per entry is constant; memory is at most twice what is kept.  Entries are hashed when somebody comes to look for one:
-as long as nothing is adjusted, they are only written down.
+cost per entry is constant; memory is at most twice what is kept.  Entries are hashed when somebody comes to look for
+one: as long as nothing is adjusted, they are only written down.
 """
 
 from __future__ import annotations

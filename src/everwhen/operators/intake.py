@@ -142,6 +142,11 @@ class Intake:
         self.finalize.remember = ticks
         return self.finalize.force()
 
+    def hurry(self, cti: int) -> tuple[GivenUp, ...]:
+        """Take everything before `cti` for promised, though the source has not said so."""
+        assert self.finalize is not None, "only Finalize can do without what is late then"
+        return self.finalize.force(cti)
+
     def block(self) -> None:
         """Let elements wait from now on.  What has gone on stays as it is."""
         if self.align is None:

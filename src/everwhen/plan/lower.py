@@ -316,7 +316,7 @@ class Lowering:
     def _join(self, node: n.Join, policy: Policy) -> Port:
         found = read_once(node)
         if found is not None and (id(found.groups), "segments", False) not in self._placed:
-            return self._group_join(node, found, policy)
+            return self._group_join(node, found)
         left, right = self.lower(node.left, "segments"), self.lower(node.right, "segments")
         if node.kind == "semi":
             return self._semi(node, left, right)
@@ -338,13 +338,13 @@ class Lowering:
         operator = JoinOperator(*codecs, node.left_keys, node.right_keys, node.residual, node.null_safe)
         return self.place(f"join ({operator.area})", operator, left, right)
 
-    def _group_join(self, node: n.Join, found: GroupsRead, policy: Policy) -> Port:
+    def _group_join(self, node: n.Join, found: GroupsRead) -> Port:
         """Groups that are read at single instants, each once."""
         groups, reads = found.groups, found.reads
         rows, asked = self.codec(groups.input.schema), self.codec(reads.schema)
         said, pairs = self.codec(groups.schema), self.codec(node.pair_schema)
         operator = GroupJoinOperator(
-            rows, asked, said, pairs, groups.aggregations, groups.keys, found.keys, found.read_keys, policy,
+            rows, asked, said, pairs, groups.aggregations, groups.keys, found.keys, found.read_keys,
             null_safe=node.null_safe, groups_first=found.groups_first,
         )  # fmt: skip
         ports = self.lower(groups.input, "segments"), self._instants("chronons", reads, asked)

@@ -96,6 +96,8 @@ def instants(node: n.Node) -> bool:
             return instants(left) and instants(right)
         case n.Join(left, right, kind="inner"):  # the instants that two lifetimes have in common
             return instants(left) or instants(right)
+        case n.Join(left, right, keys, partner_keys, None, kind="semi"):  # partners that are unique are met as they are
+            return instants(left) or (instants(right) and bool(keys) and properties(right).unique_on(partner_keys))
         case n.Join(left, kind="semi"):
             return instants(left)
     return False
@@ -119,11 +121,15 @@ def left_open(node: n.Node) -> bool:
 
 
 def whole(node: n.Node) -> bool:
-    """Whether the lifetimes of the answer follow from those of the inputs, so that they are said whole at once."""
+    """Whether the answer is made of the inputs' events one by one, so that `ended` says them whole, as they come.
+
+    Not so a join, though its lifetimes follow from the inputs': it has state, and where there is state an ordered
+    stream, retractions included, leads to no corrections.
+    """
     match node:
-        case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RowsWindow() | n.Coalesce():
+        case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RowsWindow() | n.Coalesce() | n.Join():
             return False
-        case n.RelationToStream(_, "istream" | "dstream") | n.Join(kind="anti" | "left" | "right" | "full"):
+        case n.RelationToStream(_, "istream" | "dstream"):
             return False
         case n.RelationToStream(input) | n.Split(input, 1) if not properties(input).chronon:
             return False
@@ -151,7 +157,7 @@ def clipped_by(node: n.Node) -> frozenset[str] | None:
             return frozenset(node.schema.names)
         case n.RelationToStream(input) | n.Split(input, 1) if not properties(input).chronon:
             return frozenset(node.schema.names)
-        case n.RowsWindow() | n.Coalesce() | n.Join(kind="left" | "right" | "full") if all(map(whole, node.inputs)):
+        case n.RowsWindow() | n.Coalesce() if all(map(whole, node.inputs)):
             return frozenset(node.schema.names)
     return None
 

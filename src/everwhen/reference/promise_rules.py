@@ -9,8 +9,8 @@ node by node, and `promised` gives `F(x)` for a row, the largest time that is pr
 * map, grouping and windows of rows pass on what binds kept columns only, columns of the key, of the partition;
 * union and the set operations combine a promise of each input, with the smaller time;
 * an inner join passes on a promise of one side if no row of that side is kept that matches it and is alive before its
-  time; a row is kept while it ends after what the other side has promised for its key (`kept`).  Both sides' times
-  combine as well, so that CTIs give their minimum;
+  time; a row is kept while it ends after what the other side has promised for its key (`kept`).  CTIs give their
+  minimum, as everywhere: that one of them could go on alone while its side is empty is not asked;
 * semi-, anti- and outer joins are what they are composed of.
 
 The rules look at promises one by one.  Several may say more together (they may cover a column that is dropped): an
@@ -70,7 +70,7 @@ def promises(node: n.Node, given: Given, histories: Histories, horizon: int) -> 
 def strongest(said: Iterable[Said]) -> list[Said]:
     """The promises without those that another one includes: `q` says nothing beside `p` if what both say is `q`."""
     found: list[Said] = []
-    for each in sorted(dict.fromkeys(said), key=lambda each: -each.t):
+    for each in sorted(dict.fromkeys(said), key=lambda each: (-each.t, len(_binds(each.pattern)))):
         if not any(combine(each.pattern, other.pattern) == each.pattern for other in found):
             found.append(each)
     return found
@@ -180,7 +180,8 @@ def _join(node: n.Join, left: list[Said], right: list[Said], rows: Callable[[n.N
 def _unblocked(node: n.Join, mine: list[Said], theirs: list[Said], rows: Callable[[n.Node], list[Event]]) -> list[Said]:
     """The left side's promises that no kept left row matches while it is alive before their time."""
     waiting = kept(node, rows(node.left), theirs)
-    return [each for each in mine if not any(vs < each.t and match(row, each.pattern) for vs, _, row in waiting)]
+    about_some = [each for each in mine if _binds(each.pattern)]
+    return [each for each in about_some if not any(vs < each.t and match(row, each.pattern) for vs, _, row in waiting)]
 
 
 def mirrored(node: n.Join) -> n.Join:

@@ -64,14 +64,6 @@ class Consistency:
         """Whether Align does; who says only what is final needs no order before."""
         return self.block > 0 and self.emit is not Emit.FINAL
 
-    def require_plain(self, where: str) -> None:
-        """Refuse a level that waits or forgets, where nothing can."""
-        if self.finalizes or self.aligns:
-            raise QueryError(
-                f"the consistency {self.name!r} is not available yet {where}; there are strong and middle, and in "
-                "process (--engine local, everwhen.run) all levels"
-            )
-
     def emitting(self, emit: Emit) -> Consistency:
         """Another emission policy.  Who blocks for ever does so by saying only what is final: to say more is to wait
         for nothing."""

@@ -61,7 +61,7 @@ class Outflow:
         elif isinstance(self.chain, GroupChain):
             pieces = standing(self.port)
             assert pieces is not None, "an operator that knows groups knows what it has said"
-            self.chain = by_rows(self.chain, self.chain.said(pieces), last)
+            self.chain = by_rows(self.chain, self.chain.said(pieces) if len(pieces) else pieces, last)
         else:
             self.chain.takes_all(last)
         if self.gate is None:

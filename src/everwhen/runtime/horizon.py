@@ -29,3 +29,9 @@ class Horizon:
             while self._seen and self._seen[0][0] <= now - within:
                 self._overdue = self._seen.popleft()[1]
         return max(NEVER if latest == NEVER or block == INF else latest - block, self._overdue)
+
+    def snapshot(self) -> tuple[list[tuple[float, int]], int]:
+        return list(self._seen), self._overdue
+
+    def restore(self, state: tuple[list[tuple[float, int]], int]) -> None:
+        self._seen, self._overdue = deque(state[0]), state[1]

@@ -1,8 +1,8 @@
 """Sources at levels: several consumers of one source, each with its own B and M.
 
 A query at a level reads its sources through an intake of that level, so in the graph of a session a source stands once
-per level, under a name that says so, and plans at different levels have different sources.  Plans at the same level have
-the same, and share their operators as ever.  What is said when (`emit`) is no part of it: it is a matter of operators.
+per level, under a name that says so, and plans at different levels have different sources.  Plans at one level have the
+same, and share their operators as ever.  What is said when (`emit`) is no part of it: it is a matter of operators.
 
     level below operators with state    name
     none (strong, middle)               Bid

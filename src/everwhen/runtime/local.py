@@ -44,6 +44,7 @@ from everwhen.plan.physical import Form, Port
 from everwhen.runtime.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.runtime.graph import Graph, StepCheck
 from everwhen.runtime.horizon import Horizon
+from everwhen.runtime.idleness import Idleness
 
 Query = Stream | Node
 
@@ -76,7 +77,9 @@ class LocalRuntime:
     """Queries over shared inputs, run step by step; call `push` any number of times, then `close` once.
 
     `emit`: what is said when, if not as `consistency` says.  `given_up` is called with what Finalize gives up and the
-    input's name.  `check` looks at every step of every operator (`everwhen.testing_invariants`).
+    input's name.  After `idle` seconds without an element an input no longer holds the others back; what it says
+    later, behind them, is given up (`idleness.py`).  `check` looks at every step of every operator
+    (`everwhen.testing_invariants`).
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class LocalRuntime:
         *,
         consistency: Consistency = MIDDLE,
         given_up: Callable[[str, GivenUp], None] | None = None,
+        idle: float | None = None,
         check: StepCheck | None = None,
     ) -> None:
         named = queries if isinstance(queries, Mapping) else {"out": queries}
@@ -105,7 +109,7 @@ class LocalRuntime:
             name: Intake(
                 Guard(name, plan.codecs[name], source.insert_only, source.chronons),
                 consistency.remember,
-                finalizes=consistency.finalizes and name in self._bounded,
+                finalizes=(consistency.finalizes or idle is not None) and name in self._bounded,
                 aligns=consistency.aligns and name in self._bounded,
             )
             for name, source in plan.sources.items()
@@ -113,6 +117,7 @@ class LocalRuntime:
         self._side = given_up
         self._latest: deque[tuple[str, GivenUp]] = deque()
         self._horizon = Horizon(clock)
+        self._idleness = Idleness(clock, idle, self._bounded)
         self._graph = Graph(plan, check)
         self._clock = clock
         self._since = clock()
@@ -142,6 +147,7 @@ class LocalRuntime:
             for intake in checked:
                 intake.undo()
             raise
+        self._idleness.heard(name for name, batch in batches.items() if len(batch))
         return self._epoch()
 
     def close(self) -> dict[str, ElementBatch]:
@@ -168,6 +174,8 @@ class LocalRuntime:
             if said is not None:
                 arrived[name] = said
             self._note(name, given_up)
+        for name, reached in self._idleness.forced(self.progress).items():
+            self._note(name, self._intakes[name].hurry(reached))
         aligned = {name: intake for name, intake in self._intakes.items() if intake.align is not None}
         if aligned:
             # elements of one input may be late for those of another, so there is one horizon for all

@@ -52,6 +52,7 @@ def run(
     batch: int = 10_000,
     open: bool = False,
     given_up: Callable[[str, GivenUp], None] | None = None,
+    idle: float | None = None,
 ) -> Iterator[Element]:
     """The elements of the query's answer, as they come.
 
@@ -59,7 +60,8 @@ def run(
     round-robin, `batch` elements of each in turn, or in the order of their arrival numbers (`arrival.py`).  The end of
     an input means CTI(∞) on it, unless `open`: then the output is what a query that is still running would have said
     by now.  Without `consistency` it is what the query's own text asks for, else MIDDLE.  `given_up` is called with
-    what a level that forgets had to give up: the input's name, the elements and the reasons.
+    what a level that forgets had to give up: the input's name, the elements and the reasons.  After `idle` seconds
+    of the clock without an element an input no longer holds the others back.
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"x": "int64"})
@@ -72,7 +74,7 @@ def run(
     cti 9
     cti ∞
     """
-    for out in run_batches(query, inputs, consistency, emit=emit, batch=batch, open=open, given_up=given_up):
+    for out in run_batches(query, inputs, consistency, emit=emit, batch=batch, open=open, given_up=given_up, idle=idle):
         yield from out.elements()
 
 
@@ -85,11 +87,12 @@ def run_batches(
     batch: int = 10_000,
     open: bool = False,
     given_up: Callable[[str, GivenUp], None] | None = None,
+    idle: float | None = None,
 ) -> Iterator[ElementBatch]:
     """As `run`, in columnar batches, one per epoch."""
     if batch < 1:
         raise QueryError(f"a batch holds at least one element, not {batch}")
-    runtime = LocalRuntime(query, emit, consistency=chosen(query, consistency), given_up=given_up)
+    runtime = LocalRuntime(query, emit, consistency=chosen(query, consistency), given_up=given_up, idle=idle)
     missing = set(runtime.inputs) - set(inputs)
     if missing:
         raise QueryError(

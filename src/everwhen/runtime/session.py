@@ -474,4 +474,3 @@ class Session:
                 self._start(entry, *session_state.built(query))
         session_state.restore(self._network, self._catalogue.entries, state)
         self.epoch, self._moves = state["epoch"], state["moves"]
-

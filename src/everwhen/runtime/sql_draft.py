@@ -1,8 +1,8 @@
 """A draft: what a text would change in an SQL session, found without changing anything.
 
 All that a text can do wrong by itself is found here, statement by statement, each against the catalogue that the ones
-before it leave: syntax, names, types, what still depends on a stream that is to go, state that nothing bounds, an
-emission that the session does not have.  Every refusal is an `SqlError` with its place.
+before it leave: syntax, names, types, what still depends on a stream that is to go, state that nothing bounds, levels
+that are none.  Every refusal is an `SqlError` with its place.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from everwhen.language import syntax as s
 from everwhen.language.catalog import Catalog, Entry
 from everwhen.language.parse import parse
 from everwhen.language.program import AskedConsistency, ask, declare
-from everwhen.operators.base import Emit
 from everwhen.plan.sanity import require_bounded
 from everwhen.rewrite.driver import Applied, rewrite_all
 from everwhen.rewrite.prune_columns import PRUNE_COLUMNS
 from everwhen.rewrite.push_filter import PUSH_FILTER
 from everwhen.rewrite.rules import SHARING_RULES
+from everwhen.runtime.consistency import LEVELS, Consistency, consistency
 
 _CHEAP: Final = (Source, Filter, Map, TimeWindow)
 _CHEAP_RULES: Final = tuple(rule for rule in SHARING_RULES if rule not in (PUSH_FILTER, PRUNE_COLUMNS))
 """For plans of such steps only: a filter stays last, where many of them are looked up at once (`bank.py`); to push it
 below a window would save little, and give each its own window."""
-_LEVELS: Final = {"strong": Emit.FINAL, "middle": Emit.CURRENT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,7 @@ class Start:
     plan: Planned
     sink: EpochSink | None
     span: s.Span
+    level: Consistency
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Draft:
     taken: frozenset[str]
     number: int
     tick: str
-    emit: Emit
+    level: Consistency
     optimize: bool
     allow_unbounded: bool
     starts: list[Start] = field(default_factory=list)
@@ -164,8 +164,9 @@ class Draft:
 
     def _ask(self, statement: s.Ask, name: str | None, sink: EpochSink | None, explaining: bool) -> None:
         answer, self.catalog = ask(statement, self.text, self.catalog, self.tick)
+        level = self.level
         if statement.consistency is not None and answer.consistency is not None:
-            self._require_emission(answer.consistency, statement.consistency.span)
+            level = self._level(answer.consistency, statement.consistency.span)
         plan = self._planned(answer.node)
         try:
             warnings = require_bounded(plan.node, self.allow_unbounded or explaining)
@@ -174,7 +175,7 @@ class Draft:
         if name is None:
             name = next(each for each in self._names() if each not in self.taken and self.catalog.stream(each) is None)
         text = self._text(statement.span)
-        self.starts.append(Start(name, text, tuple(sorted(answer.reads)), plan, sink, statement.span))
+        self.starts.append(Start(name, text, tuple(sorted(answer.reads)), plan, sink, statement.span, level))
         self.outcomes.append(Outcome("started", "query", name, text, tuple(map(str, warnings))))
         self.last = "the query", plan
 
@@ -183,15 +184,14 @@ class Draft:
             self.number += 1
             yield f"q{self.number}"
 
-    def _require_emission(self, asked: AskedConsistency, span: s.Span) -> None:
-        if asked.level is None or asked.level not in _LEVELS:
-            raise self._error("there are the levels STRONG and MIDDLE; bounds and WEAK are not available yet", span)
-        if _LEVELS[asked.level] is not self.emit:
-            raise self._error(
-                f"all queries of a session say what is {self.emit.value}; for {asked.level.upper()} start one that "
-                f"emits what is {_LEVELS[asked.level].value}",
-                span,
-            )
+    def _level(self, asked: AskedConsistency, span: s.Span) -> Consistency:
+        """The level that a clause asks for."""
+        if asked.level is not None:
+            return LEVELS[asked.level]
+        try:
+            return consistency(asked.block, asked.remember)
+        except QueryError as error:
+            raise self._error(str(error), span) from None
 
     # -- plans --------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,8 @@
 
 A derived stream is one part of the graph, for all who read it: it is rewritten once, by itself, it runs as long as
 somebody reads it, and rewriting a query leaves it as it is.  Queries are rewritten by the rules that keep apart what
-others can share, against all that runs.  What a session says when (`emit`) holds for all its queries.
+others can share, against all that runs.  A query runs at the level that its CONSISTENCY clause asks for, else at the
+session's, beside others at other levels; `change` moves it to another one while it runs.
 
 This is not where data comes from: `push` takes it.  A relation that is known whole (constant, temporal) is forgotten
 when its last reader stops, so that it can be handed in again.
@@ -46,9 +47,10 @@ from everwhen.language.program import Functions
 from everwhen.model.elements import ElementBatch
 from everwhen.model.schema import Schema
 from everwhen.operators.base import Emit, StateSize
+from everwhen.operators.finalize import Reason
 from everwhen.plan.explain import explain_text
 from everwhen.runtime.catalogue import State
-from everwhen.runtime.consistency import emit_named
+from everwhen.runtime.consistency import MIDDLE, Consistency, Duration
 from everwhen.runtime.local import OperatorMetadata
 from everwhen.runtime.session import Session
 from everwhen.runtime.sql_draft import Draft, Outcome, Planned, Start
@@ -74,6 +76,7 @@ class SqlQuery:
     reads: tuple[str, ...]
     sources: tuple[str, ...]
     error: str
+    consistency: Consistency = MIDDLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +114,14 @@ class _Asked:
 class SqlSession:
     """Execute texts, push batches, stop queries, in any order; `close` once.
 
-    `emit`: what is said when, for all queries.  `tick`: what one tick of time means.  `functions`: Python functions and
-    aggregates that texts may call.  `optimize`: whether plans are rewritten.  `allow_unbounded`: run queries whose
-    state nothing bounds.  `catalog`: what is declared already.  `found` is asked for streams that nobody declared.
+    `emit`, `consistency`: the level of queries that do not say otherwise.  `tick`: what one tick of time means.
+    `functions`: Python functions and aggregates that texts may call.  `optimize`: whether plans are rewritten.
+    `allow_unbounded`: run queries whose state nothing bounds.  `catalog`: what is declared already.  `found` is asked for streams that nobody declared.
     """
 
     def __init__(
         self,
-        emit: str | Emit = Emit.CURRENT,
+        emit: str | Emit | None = None,
         tick: str = "1ms",
         functions: Functions | None = None,
         optimize: bool = True,
@@ -126,14 +129,16 @@ class SqlSession:
         catalog: Catalog | None = None,
         found: Found | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        *,
+        consistency: Consistency = MIDDLE,
     ) -> None:
-        self.emit = emit if isinstance(emit, Emit) else emit_named(emit)
+        self.consistency = consistency.changed(emit=emit)
         known = catalog or Catalog()
         self._catalog = Catalog(known.entries, {**known.functions, **(functions or {})}, found or known.found)
         self._tick = tick
         self._optimize = optimize
         self._allow_unbounded = allow_unbounded
-        self._session = Session(self.emit, clock=clock)
+        self._session = Session(clock=clock, consistency=self.consistency)
         self._derived: dict[str, Planned] = {}
         self._asked: dict[str, _Asked] = {}
         self._number = 0
@@ -176,6 +181,22 @@ class SqlSession:
         self._retire(name)
         self._forget_relations()
 
+    def change(
+        self,
+        name: str,
+        block: Duration | None = None,
+        remember: Duration | None = None,
+        *,
+        emit: str | Emit | None = None,
+    ) -> None:
+        """Move a running query to another level; see `Session.change`."""
+        self._known(name)
+        self._session.change(name, block, remember, self._tick, emit=emit)
+
+    def given_up(self, name: str) -> dict[str, dict[Reason, int]]:
+        """How many elements of each source were given up for a running query, by reason."""
+        return self._session.given_up(name) if self._known(name).ended is None else {}
+
     def remove(self, name: str) -> None:
         """Take a query out of the catalogue, stopped if it was running."""
         if self._known(name).ended is None:
@@ -201,7 +222,7 @@ class SqlSession:
             taken=frozenset(self._asked),
             number=self._number,
             tick=self._tick,
-            emit=self.emit,
+            level=self.consistency,
             optimize=self._optimize,
             allow_unbounded=self._allow_unbounded,
         )
@@ -227,7 +248,7 @@ class SqlSession:
 
     def _register(self, start: Start, draft: Draft) -> Callable[[], None]:
         try:
-            self._session.register(start.name, start.plan.node, start.sink)
+            self._session.register(start.name, start.plan.node, start.sink, start.level)
         except Exception as error:  # also of a function of the user's, called on what stands
             why = "" if isinstance(error, QueryError) else "the query fails on what there is already: "
             raise SqlError(f"{why}{error}", draft.text, start.span.start, start.span.end) from error
@@ -313,7 +334,7 @@ class SqlSession:
             return asked.ended
         info = self._session.query(name)
         times = info.state, info.since, info.valid_from
-        return SqlQuery(name, asked.text, info.schema, *times, asked.reads, info.reads, info.error)
+        return SqlQuery(name, asked.text, info.schema, *times, asked.reads, info.reads, info.error, info.consistency)
 
     def streams(self) -> list[StreamInfo]:
         """The catalogue, in the order of its declarations."""
@@ -366,4 +387,5 @@ class SqlSession:
     def _explained(self, title: str, plan: Planned) -> str:
         rules = [(applied.name, applied.reason) for applied in plan.applied]
         rewritten = plan.node if self._optimize else None
-        return explain_text(title, plan.written, rewritten, rules, emit=self.emit)
+        level = self.query(title).consistency if title in self._asked else self.consistency
+        return explain_text(title, plan.written, rewritten, rules, emit=level.emit)

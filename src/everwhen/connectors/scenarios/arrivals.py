@@ -49,15 +49,17 @@ class Arrivals:
 
     def and_also(self, *others: Arrivals) -> Arrivals:
         parts = (self, *others)
-        arrays = (np.concatenate([getattr(p, name) for p in parts]) for name in ("at", "op", "vs", "ve", "vnew"))
+        at, op, vs, ve, vnew = (
+            np.concatenate([getattr(p, name) for p in parts]) for name in ("at", "op", "vs", "ve", "vnew")
+        )
         columns = tuple(np.concatenate(each) for each in zip(*(p.columns for p in parts), strict=True))
-        return Arrivals(self.schema, *arrays, columns)
+        return Arrivals(self.schema, at, op, vs, ve, vnew, columns)
 
     def in_order(self) -> Arrivals:
         """By arrival; what arrives at one moment stays as it stands."""
         order = np.argsort(self.at, kind="stable")
-        arrays = (getattr(self, name)[order] for name in ("at", "op", "vs", "ve", "vnew"))
-        return Arrivals(self.schema, *arrays, tuple(column[order] for column in self.columns))
+        at, op, vs, ve, vnew = (getattr(self, name)[order] for name in ("at", "op", "vs", "ve", "vnew"))
+        return Arrivals(self.schema, at, op, vs, ve, vnew, tuple(column[order] for column in self.columns))
 
     @property
     def sync(self) -> np.ndarray:

@@ -107,12 +107,14 @@ def lifetimes(lo, hi, most):
 @njit(cache=True, inline="always")
 def _add(to, to_f, i, values, values_f, j, sign, ni):
     """Add lanes, or take them away."""
+    if ni == 2 and to.shape[1] == 2:  # the usual case, without loops
+        to[i, 0] += sign * values[j, 0]
+        to[i, 1] += sign * values[j, 1]
+        return
     for c in range(ni):
         to[i, c] += sign * values[j, c]
     for c in range(ni, to.shape[1], 2):
-        to_f[i, c], to_f[i, c + 1] = added(
-            to_f[i, c], to_f[i, c + 1], sign * values_f[j, c], sign * values_f[j, c + 1]
-        )
+        to_f[i, c], to_f[i, c + 1] = added(to_f[i, c], to_f[i, c + 1], sign * values_f[j, c], sign * values_f[j, c + 1])
 
 
 @njit(cache=True)

@@ -33,18 +33,30 @@ def _hash(vs, ve, row):
     return h ^ (h >> np.uint64(32))
 
 
+@njit(cache=True, inline="always")
+def _mark(vs, ve, rows, i):
+    """A cheap hash: for asking whether an adjust may name an event."""
+    c = np.uint64(0x9E3779B97F4A7C15)
+    h = np.uint64(vs) * c + np.uint64(ve)
+    for j in range(rows.shape[1]):
+        c += np.uint64(0x61C8864680B583EA)
+        h += np.uint64(rows[i, j]) * c
+    return h >> np.uint64(24)
+
+
 @njit(cache=True)
-def undo(op, vs, ve, vnew, rows, heads, log, count, killed, logged):
+def undo(op, vs, ve, vnew, rows, heads, log, count, todo, killed, logged):
     """Take the elements out again that `apply` took, the last first."""
     mask = np.uint64(len(heads) - 1)
     ring = len(log) - 1
-    for i in range(len(op) - 1, -1, -1):
-        if logged[i]:
+    for x in range(len(todo) - 1, -1, -1):
+        i = todo[x]
+        if logged[x]:
             count -= 1
             end = ve[i] if op[i] == 0 else vnew[i]
             heads[_hash(vs[i], end, rows[i]) & mask] = log[count & ring, BEFORE]
-        if killed[i] >= 0:
-            log[killed[i] & ring, VE] = ve[i]
+        if killed[x] >= 0:
+            log[killed[x] & ring, VE] = ve[i]
 
 
 @njit(cache=True, inline="always")
@@ -58,47 +70,65 @@ def _named(log, at, vs, ve, rows, i):
 
 
 @njit(cache=True)
-def apply(op, vs, ve, vnew, rows, until, heads, log, oldest, count, killed, logged, marks):
-    """Append inserts and move adjusted events.  Returns the new count and the first adjust without its event (-1:
-    none).
+def named(op, vs, ve, rows, until, marks):
+    """The elements that the log must know: adjusts, and inserts that one may name.
 
-    On such an error everything is as it was before.  What ends before `until` is forgotten right after this batch, so
-    it is logged only if an adjust of the batch may name it: `marks` has a place for each hash of those, all zero at
-    first.  `killed` and `logged` have an entry per element; `undo` reads them.
+    What ends before `until` is forgotten right after this batch, so it counts only if an adjust of the batch may name
+    it: `marks` gets a mark for each of those; it is all zero at first.
     """
     n = len(op)
+    mark = np.uint64(len(marks) - 1)
+    for i in range(n):
+        if op[i] != 0:
+            marks[_mark(vs[i], ve[i], rows, i) & mark] = 1
+    todo = np.empty(n, np.int64)
+    count = 0
+    for i in range(n):
+        todo[count] = i
+        count += (op[i] != 0) | (ve[i] >= until) | (marks[_mark(vs[i], ve[i], rows, i) & mark] != 0)
+    return todo[:count]
+
+
+@njit(cache=True)
+def apply(op, vs, ve, vnew, rows, until, marks, todo, heads, log, oldest, count, killed, logged):
+    """Append inserts and move adjusted events: the elements `todo`.  Returns the new count and the first adjust without
+    its event (-1: none).
+
+    On such an error everything is as it was before.  `killed` and `logged` have an entry for each of `todo`; `undo`
+    reads them.
+    """
+    n = len(todo)
     mask = np.uint64(len(heads) - 1)
     mark = np.uint64(len(marks) - 1)
     ring = len(log) - 1
     first = count
     wrong = np.int64(-1)
     hashes = np.empty(n, np.uint64)
-    for i in range(n):
-        hashes[i] = _hash(vs[i], ve[i], rows[i])
-        if op[i] != 0:
-            marks[hashes[i] & mark] = 1
-    for i in range(n):
-        if i + 16 < n and ve[i + 16] >= until:
-            prefetch(heads, np.int64(hashes[i + 16] & mask))
-        killed[i] = -1
-        logged[i] = 0
+    for x in range(n):
+        i = todo[x]
+        hashes[x] = _hash(vs[i], ve[i], rows[i])
+        prefetch(heads, np.int64(hashes[x] & mask))
+    for x in range(n):
+        i = todo[x]
+        killed[x] = -1
+        logged[x] = 0
         end = ve[i]
-        h = hashes[i]
+        h = hashes[x]
         if op[i] != 0:
             at = heads[h & mask]
             while at >= oldest and not _named(log, at & ring, vs[i], ve[i], rows, i):
                 at = log[at & ring, BEFORE]
             if at < oldest:
                 wrong = i
+                undo(op, vs, ve, vnew, rows, heads, log, count, todo[:x], killed, logged)
+                count = first
                 break
             log[at & ring, VE] = _GONE
-            killed[i] = at
+            killed[x] = at
             end = vnew[i]
-            if end <= vs[i]:
+            if end <= vs[i] or (end < until and marks[_mark(vs[i], end, rows, i) & mark] == 0):
                 continue
             h = _hash(vs[i], end, rows[i])
-        if end < until and marks[h & mark] == 0:
-            continue
         at = count & ring
         log[at, BEFORE] = heads[h & mask]
         log[at, VS] = vs[i]
@@ -106,11 +136,8 @@ def apply(op, vs, ve, vnew, rows, until, heads, log, oldest, count, killed, logg
         for j in range(rows.shape[1]):
             log[at, ROW + j] = rows[i, j]
         heads[h & mask] = count
-        logged[i] = 1
+        logged[x] = 1
         count += 1
-    if wrong >= 0:
-        undo(op[:wrong], vs, ve, vnew, rows, heads, log, count, killed, logged)
-        count = first
     return count, wrong
 
 

@@ -150,17 +150,21 @@ def _replace(place, pool, free, end, k, to, at, rest, kept):
 
 
 @njit(cache=True)
-def keep(group, lo, hi, place, pool, free, end, cti, promise):
-    """Remember segments that are said and do not end by the promise.  They stand as for `take_back`."""
-    n = len(group)
-    i = 0
-    while i < n:
-        _ahead(group, place, pool, i)
-        k = group[i]
-        lasting = 0
-        while i < n and group[i] == k:
-            lasting += hi[i] > promise
+def keep(keys, offsets, lo, hi, place, pool, free, end, cti, promise):
+    """Remember segments that are said and do not end by the promise; those of a group, in the order of time, stand
+    between offsets."""
+    for v in range(len(keys)):
+        if v + 16 < len(keys):
+            prefetch(place, keys[v + 16])
+            ahead = keys[v + 8]
+            prefetch(pool, place[ahead, START])
+            prefetch(pool, place[ahead, START] + place[ahead, LENGTH])
+        k = keys[v]
+        i = offsets[v]
+        stop = offsets[v + 1]
+        while i < stop and hi[i] <= promise:  # those that last are the last
             i += 1
+        lasting = stop - i
         if lasting == 0:
             continue
         _drop_ended(place, pool, k, cti)
@@ -169,7 +173,7 @@ def keep(group, lo, hi, place, pool, free, end, cti, promise):
         x = s + place[k, LENGTH] - 1
         place[k, LENGTH] += lasting
         to = x + lasting
-        j = i - 1  # those that last are the last
+        j = stop - 1
         while to > x:
             if x >= s and pool[x, VS] > lo[j]:
                 copy_row(pool, to, pool, x, 2)

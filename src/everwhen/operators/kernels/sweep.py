@@ -162,6 +162,39 @@ def _merge(old, i, i1, j, j1, et, ed, er, ni, na, pool, w, prune, delta):
 
 
 @njit(cache=True)
+def _merge_two(old, i, i1, j, j1, et, ed, pool, w, prune):
+    """The same for two integer lanes and nothing else, the usual case: a count and a sum."""
+    d0 = d1 = np.int64(0)
+    c0 = before0 = old[i, 1]
+    c1 = before1 = old[i, 2]
+    i += 1
+    w += 1
+    t_old = old[i, 0] if i < i1 else _INF
+    t_new = et[j] if j < j1 else _INF
+    while t_old < _INF or t_new < _INF:
+        t = min(t_old, t_new)
+        if t_old == t:
+            c0 = old[i, 1]
+            c1 = old[i, 2]
+            i += 1
+            t_old = old[i, 0] if i < i1 else _INF
+        if t_new == t:
+            d0 += ed[j, 0]
+            d1 += ed[j, 1]
+            j += 1
+            t_new = et[j] if j < j1 else _INF
+        v0 = c0 + d0
+        v1 = c1 + d1
+        pool[w, 0] = t
+        pool[w, 1] = v0
+        pool[w, 2] = v1
+        w += 0 if prune and v0 == before0 and v1 == before1 else 1
+        before0 = v0
+        before1 = v1
+    return w
+
+
+@njit(cache=True)
 def _add_floats(delta, ed, j, ni, na):
     """Add the float lanes of an edge to a running sum."""
     to = delta.view(np.float64)
@@ -321,6 +354,7 @@ def visit(
     o0 = 0
     o1 = 0
     touched = len(offsets) > 0
+    two = ni == 2 and width == 3
     for v in range(len(keys)):
         _ahead(keys, place, pool, due, v)
         k = keys[v]
@@ -358,7 +392,10 @@ def visit(
                 s = place[k, START]
                 at = _after(pool, s, n, start - 1) - 1  # an edge at the same time is written anew
                 i = o0 + at - s - x
-                w = _merge(old, i, o1, offsets[v], offsets[v + 1], et, ed, er, ni, na, pool, at, prune, delta)
+                if two:
+                    w = _merge_two(old, i, o1, offsets[v], offsets[v + 1], et, ed, pool, at, prune)
+                else:
+                    w = _merge(old, i, o1, offsets[v], offsets[v + 1], et, ed, er, ni, na, pool, at, prune, delta)
                 place[k, LENGTH] = w - s
             if parts == 1:
                 old_at[v] = o0

@@ -229,7 +229,11 @@ class KeyTable:
 
     def find(self, rows: np.ndarray) -> np.ndarray:
         """The ids of rows, -1 for unknown ones."""
-        assert self._direct is None, "a directly addressed table is not searched"
+        if self._direct is not None:
+            last = len(self._direct) - 1
+            at = np.where(rows[:, 0] == 0, rows[:, 1], last)
+            known = (at < last) | (rows[:, 0] != 0)
+            return np.where(known, self._direct[np.minimum(at, last)], -1)
         ids = np.empty(len(rows), np.int64)
         _find(self._slots, self.codes, self._hashes, rows, ids)
         return ids
@@ -395,6 +399,8 @@ class Regions:
 
 @njit(cache=True)
 def _due(due, block, bounds, n_blocks):
+    if len(bounds) == 3:
+        return _due_of_three(due, block, bounds[0], bounds[1], bounds[2], n_blocks)
     out = np.empty(64, np.int64)
     n = 0
     reasons = len(bounds)
@@ -406,6 +412,7 @@ def _due(due, block, bounds, n_blocks):
                 some = True
         if not some:
             continue
+        out = _with_room(out, n)
         low[:] = _INF
         for k in range(b * BLOCK, (b + 1) * BLOCK):
             found = False
@@ -415,15 +422,45 @@ def _due(due, block, bounds, n_blocks):
                     found = True
                 if t < low[r]:
                     low[r] = t
-            if found:
-                if n == len(out):
-                    more = np.empty(2 * n, np.int64)
-                    more[:n] = out
-                    out = more
-                out[n] = k
-                n += 1
+            out[n] = k
+            n += found
         block[b] = low
     return out[:n]
+
+
+@njit(cache=True)
+def _due_of_three(due, block, first, second, third, n_blocks):
+    """The same for three reasons: without branches, because which ids are due can't be foretold."""
+    out = np.empty(64, np.int64)
+    n = 0
+    for b in range(n_blocks):
+        if block[b, 0] >= first and block[b, 1] >= second and block[b, 2] >= third:
+            continue
+        out = _with_room(out, n)
+        low0 = low1 = low2 = _INF
+        for k in range(b * BLOCK, (b + 1) * BLOCK):
+            t0 = due[k, 0]
+            t1 = due[k, 1]
+            t2 = due[k, 2]
+            low0 = min(low0, t0)
+            low1 = min(low1, t1)
+            low2 = min(low2, t2)
+            out[n] = k
+            n += (t0 < first) | (t1 < second) | (t2 < third)
+        block[b, 0] = low0
+        block[b, 1] = low1
+        block[b, 2] = low2
+    return out[:n]
+
+
+@njit(cache=True)
+def _with_room(out, n):
+    """The array, or a longer copy, with room for the ids of a block behind the first `n`."""
+    if n + BLOCK < len(out):
+        return out
+    more = np.empty(2 * (n + BLOCK), np.int64)
+    more[:n] = out[:n]
+    return more
 
 
 @njit(cache=True)

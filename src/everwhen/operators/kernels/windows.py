@@ -6,6 +6,12 @@ import numpy as np
 from numba import njit
 
 
+@njit(cache=True, inline="always")
+def _rounded_up(t, slide):
+    """The next instant at or after `t` that is one before a multiple of the slide."""
+    return -((-1 - t) // slide) * slide - 1
+
+
 @njit(cache=True)
 def windowed(lo, hi, size, slide, inf):
     """Each lifetime `size - 1` longer, then both ends rounded up to the next instant that is one before a multiple of
@@ -20,6 +26,9 @@ def windowed(lo, hi, size, slide, inf):
     left = 0
     longest = np.int64(0)
     last = np.int64(0)
+    # the last rounded start and end: most lifetimes are rounded to the same ones, and a division is dear
+    up_a = _rounded_up(lo[0], slide) if n > 0 else np.int64(0)
+    up_b = up_a
     for i in range(n):
         a = lo[i]
         b = hi[i]
@@ -29,9 +38,13 @@ def windowed(lo, hi, size, slide, inf):
         if b != inf:
             last = max(last, b)
         if slide > 1:
-            a = -((-1 - a) // slide) * slide - 1
+            if a > up_a or a <= up_a - slide:
+                up_a = _rounded_up(a, slide)
+            a = up_a
             if b != inf:
-                b = -((-1 - b) // slide) * slide - 1
+                if b > up_b or b <= up_b - slide:
+                    up_b = _rounded_up(b, slide)
+                b = up_b
         starts[i] = a
         ends[i] = b
         left += a < b

@@ -25,18 +25,21 @@ from everwhen import errors
 from everwhen.connectors.sinks.base import EpochSink
 from everwhen.connectors.sinks.changelog import ChangelogSink
 from everwhen.errors import EverwhenError, InputError, SinkError, StateError
-from everwhen.model.elements import ADJUST, CTI, ElementBatch, empty_elements
+from everwhen.model.elements import ADJUST, CTI, ElementBatch, empty_elements, joined
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import StagePlan
+from everwhen.runtime.consistency import MIDDLE, Consistency
+from everwhen.runtime.spark.admitted import Admitted, IntakeStage
 from everwhen.runtime.spark.feeds import Cutoff, bucketed, fed_rows
-from everwhen.runtime.spark.journal import Journal, Known
+from everwhen.runtime.spark.intake import IntakeTask, level_of, level_to_plain
+from everwhen.runtime.spark.journal import Decided, Journal, Known
 from everwhen.runtime.spark.late import LateRows
 from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, slots
 from everwhen.runtime.spark.one_pass import OnePass
 from everwhen.runtime.spark.progress import WRONG, explanation
-from everwhen.runtime.spark.rows import whole
+from everwhen.runtime.spark.rows import taken, whole
 from everwhen.runtime.spark.source import ResolvedSource
 from everwhen.runtime.spark.task import StageTask
 
@@ -65,6 +68,8 @@ class EpochReport:
     idle: frozenset[str]
     holding: tuple[str, ...]
     late: Mapping[str, int]
+    given_up: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """How many elements the level has given up since the beginning, by source and reason."""
     buckets: Sequence[Mapping[str, Any]] = field(repr=False, default=())
 
     @property
@@ -86,6 +91,8 @@ class EpochRunner:
     buckets: int
     snapshot_every: int
     late: LateRows
+    level: Consistency = MIDDLE
+    intake: IntakeStage | None = None
     clock: Callable[[], float] = time.time
     patience: Sequence[float] = _PATIENCE
     reports: list[EpochReport] = field(default_factory=list)
@@ -114,29 +121,58 @@ class EpochRunner:
         frame.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
         known = self.journal.known(epoch - 1)
         now = self.clock()
-        idle = self.journal.begun(epoch, self._idle(known, now))
+        asked = Decided(self._idle(known, now), now, level_to_plain(self.level))
+        decided = self.journal.begun(epoch, asked)
+        idle, level = decided.idle, level_of(decided.level)
+        admitted = self._admitted(frame, epoch, decided, level)
+        if admitted is not None:
+            frame = admitted.frame
         cutoff = Cutoff(tuple(known.sources.get(source.name, NEVER) for source in self.plan.sources))
-        lazy, held = self.job(frame, epoch, idle, cutoff)
+        lazy, held = self.job(frame, epoch, idle, cutoff, level.emit)
+        held += [] if admitted is None else [admitted.held]
         try:
             table = lazy.toArrow()
+            if admitted is not None and self.intake is not None:
+                self.intake.keep(admitted.held, epoch)
         finally:
             for kept in held:
                 kept.unpersist()
         try:
-            notes, results = self._read(table)
+            notes, results = self._read(table, level.emit)
         except InputError as error:
             if WRONG in str(error):
                 raise InputError(explanation(frame, self.plan) or str(error)) from None
             raise
         after = self._after(known, notes, now)
-        late = self.late.keep(frame, self.plan, self.sources, cutoff, epoch, notes)
+        late = self.late.keep(frame, self.plan, self.behind, cutoff, epoch, notes)
         for name, rows in _left_out(self.plan, notes).items():
             late[name] = late.get(name, 0) + rows
         self.journal.done(epoch, after)
         rows_out = sum(note["rows_out"] for note in notes if note["stage"] == len(self.plan.stages))
         for name, sink in self.sinks.items():
             self._commit(name, sink, epoch, results[name], _parts(notes, name), known, after)
-        self._report(epoch, time.perf_counter() - started, notes, rows_out, after, idle, late)
+        lost = {} if admitted is None else admitted.note["given_up"]
+        self._report(epoch, time.perf_counter() - started, notes, rows_out, after, idle, late, lost)
+
+    def _admitted(self, frame: DataFrame, epoch: int, decided: Decided, level: Consistency) -> Admitted | None:
+        """What the level lets through of an epoch, if it holds anything back."""
+        if self.intake is None:
+            return None
+        stage = self.intake
+        tags = {name: tag for name, tag in stage.tags.items() if name in stage.bounded}
+        task = IntakeTask(
+            self.query, self.run, self.journal.state_root, stage.drawn(), tags, stage.first, level, epoch, stage.layout,
+            decided.idle, decided.now, self.snapshot_every,
+        )  # fmt: skip
+        found = stage.admitted(frame, task)
+        if "error" in found.note:
+            raise _error(found.note["error"])
+        return found
+
+    @cached_property
+    def behind(self) -> Mapping[str, ResolvedSource]:
+        """The sources as the feeds read them."""
+        return self.sources if self.intake is None else self.intake.behind
 
     def _check_order(self, epoch: int) -> None:
         """The first epoch of a run is the last one that was done, or the one after."""
@@ -150,15 +186,15 @@ class EpochRunner:
 
     @cached_property
     def _one_pass(self) -> OnePass | None:
-        if not OnePass.fits(self.plan, self.sources):
+        if not OnePass.fits(self.plan, self.behind):
             return None
         layout = Layout.of(stream.schema for stream in self.plan.stages[0].inputs)
-        return OnePass(self.plan, self.sources, layout, self.buckets)
+        return OnePass(self.plan, self.behind, layout, self.buckets)
 
     # -- the job ------------------------------------------------------------------------------------------------
 
     def job(
-        self, frame: DataFrame, epoch: int, idle: frozenset[str], cutoff: Cutoff
+        self, frame: DataFrame, epoch: int, idle: frozenset[str], cutoff: Cutoff, emit: Emit | None = None
     ) -> tuple[DataFrame, list[DataFrame]]:
         """The epoch as one lazy frame: the answers of the last stage and the notes of all; and what it holds in
         memory."""
@@ -178,7 +214,7 @@ class EpochRunner:
                 frames.append(fed.rows)
                 held.append(fed.held)
             else:
-                rows = fed_rows(frame, stage, self.plan, into, self.sources, cutoff, self.buckets)
+                rows = fed_rows(frame, stage, self.plan, into, self.behind, cutoff, self.buckets)
                 frames += [rows] if rows is not None else []
             whole = frames[0]
             for more in frames[1:]:
@@ -196,9 +232,10 @@ class EpochRunner:
                 into,
                 layouts[at + 1],
                 idle,
-                frozenset(name for name, source in self.sources.items() if source.source.late != "error"),
+                frozenset(name for name, source in self.behind.items() if source.source.late != "error"),
                 self.snapshot_every,
                 parts,
+                emit,
             )
             flowing = whole.repartitionById(self.buckets, "bucket").mapInArrow(task, layouts[at + 1].spark)
         assert flowing is not None
@@ -206,7 +243,7 @@ class EpochRunner:
 
     # -- what came out ------------------------------------------------------------------------------------------
 
-    def _read(self, table: pa.Table) -> tuple[list[dict[str, Any]], dict[str, ElementBatch]]:
+    def _read(self, table: pa.Table, emit: Emit) -> tuple[list[dict[str, Any]], dict[str, ElementBatch]]:
         table = table.combine_chunks()
         tags = table.column("tag").to_numpy()
         texts = table.filter(pa.array(tags <= NOTE)).select(["tag", "note"]).to_pylist()
@@ -219,19 +256,19 @@ class EpochRunner:
         results = {}
         for at, (name, schema) in enumerate(self.schemas.items()):
             part = table.filter(pa.array(tags == at))
-            results[name] = self._batch(part, schema)
+            results[name] = self._batch(part, schema, emit)
         return notes, results
 
-    def _batch(self, part: pa.Table, schema: Schema) -> ElementBatch:
+    def _batch(self, part: pa.Table, schema: Schema, emit: Emit) -> ElementBatch:
         if not part.num_rows:
             return empty_elements(schema)
         vs, ve, vnew, op = (part.column(name).to_numpy() for name in "abcw")
         columns = [whole(part.column(slot).cast(type_)) for slot, type_ in slots(schema)]
         batch = ElementBatch(schema, op.astype(np.uint8), vs, ve, vnew, tuple(columns))
-        if self.emit is not Emit.FINAL:
+        if emit is not Emit.FINAL:
             return batch
         sync = np.where(op == ADJUST, np.minimum(ve, vnew), vs)
-        return _taken(batch, np.argsort(sync, kind="stable"))
+        return taken(batch, np.argsort(sync, kind="stable"))
 
     def _after(self, known: Known, notes: Sequence[Mapping[str, Any]], now: float) -> Known:
         sources = dict(known.sources)
@@ -279,7 +316,7 @@ class EpochRunner:
                 if isinstance(sink, ChangelogSink):
                     sink.commit_parts(epoch, parts, tail)
                 else:
-                    sink.commit(epoch, _concat(batch, tail))
+                    sink.commit(epoch, joined(batch, tail))
                 return
             except Exception as bad:
                 if pause is None:
@@ -299,6 +336,7 @@ class EpochRunner:
         after: Known,
         idle: frozenset[str],
         late: Mapping[str, int],
+        given_up: Mapping[str, Mapping[str, int]],
     ) -> None:
         fed: dict[str, int] = {}
         for note in notes:
@@ -319,6 +357,7 @@ class EpochRunner:
             idle,
             holding,
             late,
+            given_up,
             notes,
         )
         self.reports.append(report)
@@ -357,19 +396,3 @@ def _cti(schema: Schema, promise: int) -> ElementBatch:
     t = np.array([promise], np.int64)
     columns = tuple(pa.nulls(1, type_) for type_ in schema.types)
     return ElementBatch(schema, np.array([CTI], np.uint8), t, t, np.zeros(1, np.int64), columns)
-
-
-def _concat(first: ElementBatch, second: ElementBatch) -> ElementBatch:
-    if not len(second):
-        return first
-    op, vs, ve, vnew = (
-        np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("op", "vs", "ve", "vnew")
-    )
-    columns = tuple(pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True))
-    return ElementBatch(first.schema, op, vs, ve, vnew, columns)
-
-
-def _taken(batch: ElementBatch, order: np.ndarray) -> ElementBatch:
-    picked = pa.array(order)
-    columns = tuple(column.take(picked) for column in batch.columns)
-    return ElementBatch(batch.schema, batch.op[order], batch.vs[order], batch.ve[order], batch.vnew[order], columns)

@@ -52,7 +52,7 @@ def unioned(plan: StagePlan, elements: Mapping[str, DataFrame], sources: Mapping
         name = stream.feed.source.name
         resolved = sources[name]
         rows = elements[name]
-        columns = _payload(stream.feed.source, resolved)
+        columns = payload_columns(stream.feed.source, resolved)
         keep, columns = _evaluated(stream.feed.node, columns)
         given = dict(zip([slot for slot, _ in slots(_fed(stream))], columns.values(), strict=True))
         branches.append(
@@ -73,7 +73,7 @@ def unioned(plan: StagePlan, elements: Mapping[str, DataFrame], sources: Mapping
     return reduce(DataFrame.unionByName, branches)
 
 
-def _payload(source: n.Source, resolved: ResolvedSource) -> dict[str, Column]:
+def payload_columns(source: n.Source, resolved: ResolvedSource) -> dict[str, Column]:
     """Where the columns that the query reads stand in the normalised frame."""
     found = {}
     for field in source.schema.fields:

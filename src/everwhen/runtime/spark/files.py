@@ -1,11 +1,12 @@
 """A query over files, on Spark: the same epochs as in process, and the answer in a file that is whole or not there.
 
-    files ─▶ arrival ─▶ guard ─▶ <work>/epochs/<input>/<n>.parquet ─▶ one streaming read per input, a file per epoch
+    files ─▶ arrival ─▶ intake ─▶ <work>/epochs/<input>/<n>.parquet ─▶ one streaming read per input, a file per epoch
                                                                    ─▶ stages ─▶ <work>/answer ─▶ output
 
 The driver reads the inputs in the order of their arrival and checks every element as the runtime in process does; so a
 wrong element is named with its file and line before Spark is even started.  Each epoch becomes one file per input, with
 patterns left out, since they are checked here and nothing on Spark reads them.  Spark takes the files epoch by epoch.
+What a level lets wait or gives up is decided here too, in the order of arrival, so Spark sees what is left.
 
 **Guarantee.**  The answer is that of `run_files`, as a history, whatever the policy; on any error, and when it is
 interrupted, the output is as it was and nothing is left running.  With a checkpoint a run that was killed goes on: the
@@ -28,7 +29,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.expr import lit
 from everwhen.api import Stream
 from everwhen.connectors.sinks.base import EpochSink
 from everwhen.connectors.sinks.changelog import ChangelogSink, read_changelog
@@ -39,13 +39,17 @@ from everwhen.model.publish import whole_file
 from everwhen.model.schema import RESERVED, Schema
 from everwhen.model.time import INF
 from everwhen.operators.base import Emit
+from everwhen.operators.finalize import Reason
+from everwhen.plan.lower import lower
+from everwhen.runtime.admission import Admission
 from everwhen.runtime.answer import write_answer
 from everwhen.runtime.arrival import Arrival
 from everwhen.runtime.checkpoint import agree, locked
-from everwhen.runtime.consistency import MIDDLE, Consistency, emit_named
-from everwhen.runtime.files import Progress, Watch, identity, input_files
+from everwhen.runtime.consistency import MIDDLE, Consistency
+from everwhen.runtime.files import Losses, Progress, Watch, identity, input_files
 from everwhen.runtime.inputs import InputFile, read_input
-from everwhen.runtime.local import LocalRuntime, Query
+from everwhen.runtime.levels import WHOLE
+from everwhen.runtime.local import Query
 from everwhen.runtime.run import SMALL_PIECE
 from everwhen.runtime.spark.launch import apart, ended_on_failure, heard_by, kept_signals
 
@@ -73,22 +77,24 @@ def run_files_on_spark(
     checkpoint: str | None = None,
     progress: Watch | None = None,
     buckets: int | None = None,
+    losses: Callable[[Losses], None] | None = None,
 ) -> int:
     """As `run_files`, on the Spark session there is, or on a new one with all cores, which is stopped in the end."""
     watch: Watch = progress or (lambda _: None)
     node = query.node if isinstance(query, Stream) else query
-    consistency.require_plain("on Spark")
-    policy = consistency.emit if emit is None else emit if isinstance(emit, Emit) else emit_named(emit)
+    level = consistency.changed(emit=emit)
     sources = {one.name: one for one in n.walk(node) if isinstance(one, n.Source)}
     given = input_files(inputs, {name: source.schema for name, source in sources.items()}, batch)
     _check_types(sources)
     if checkpoint is None:
         with tempfile.TemporaryDirectory(prefix="everwhen-") as aside:
-            return _SparkWork(node, sources, given, policy, Path(aside), watch, buckets).run(batch, open, out)
+            work = _SparkWork(node, sources, given, level, Path(aside), watch, buckets)
+            return work.run(batch, open, out, losses)
     place = Path(checkpoint)
     with locked(place):
-        agree(place, identity(query, given, policy, batch, open, "spark"))
-        return _SparkWork(node, sources, given, policy, place.absolute(), watch, buckets).run(batch, open, out)
+        agree(place, identity(query, given, level.emit, batch, open, "spark", level))
+        work = _SparkWork(node, sources, given, level, place.absolute(), watch, buckets)
+        return work.run(batch, open, out, losses)
 
 
 def _check_types(sources: Mapping[str, n.Source]) -> None:
@@ -111,17 +117,19 @@ class _SparkWork:
         node: n.Node,
         sources: Mapping[str, n.Source],
         given: Mapping[str, InputFile],
-        emit: Emit,
+        level: Consistency,
         place: Path,
         watch: Watch,
         buckets: int | None,
     ) -> None:
-        self.node, self.sources, self.given, self.emit = node, sources, given, emit
+        self.node, self.sources, self.given, self.level = node, sources, given, level
         self.place, self.watch, self.buckets = place, watch, buckets
         self.folders = {name: place / "epochs" / f"{i:03d}" for i, name in enumerate(given)}
 
-    def run(self, batch: int, open: bool, out: str) -> int:
-        epochs, read = self._prepared(batch, open)
+    def run(self, batch: int, open: bool, out: str, losses: Callable[[Losses], None] | None) -> int:
+        epochs, read, lost = self._prepared(batch, open)
+        if losses is not None:
+            losses(lost)
         if epochs and not self._done():
             self._answered(epochs, read)
         said = read_changelog(self.place / "answer") if epochs else ()
@@ -132,39 +140,47 @@ class _SparkWork:
 
     # -- the epochs ---------------------------------------------------------------------------------------------
 
-    def _prepared(self, batch: int, open: bool) -> tuple[int, int]:
-        """The epochs as files: how many there are, and how many elements they hold."""
+    def _prepared(self, batch: int, open: bool) -> tuple[int, int, Losses]:
+        """The epochs as files: how many there are, how many elements were read for them, and what was given up."""
         mark = self.place / "epochs.json"
         if mark.exists():
             try:
                 found = json.loads(mark.read_text(encoding="utf-8"))
-                return int(found["epochs"]), int(found["elements"])
+                lost = {name: {Reason(r): n for r, n in each.items()} for name, each in found["given_up"].items()}
+                return int(found["epochs"]), int(found["elements"]), lost
             except (OSError, ValueError, KeyError, TypeError) as bad:
                 raise StateError(f"{mark} cannot be read: {bad}; remove the directory to start anew") from None
         shutil.rmtree(self.place / "epochs", ignore_errors=True)  # of a run that was killed on the way
         for folder in self.folders.values():
             folder.mkdir(parents=True)
-        # Nothing passes the filter, so all that this runtime does is to check the elements.
-        runtimes = {name: LocalRuntime(n.Filter(source, lit(False))) for name, source in self.sources.items()}
+        admission = Admission(self.sources, self._bounded(), self.level)
         pieces = {name: read_input(file, max(batch, SMALL_PIECE)) for name, file in self.given.items()}
         whole = [name for name, file in self.given.items() if file.known_whole]
         arrival = Arrival(pieces, batch, open, whole)
         count = 0
         for count, epoch in enumerate(arrival, 1):
-            closes = self.given if epoch.last else epoch.closes
-            for name, found in epoch.batches.items():
-                runtimes[name].push({name: found})
+            admitted = admission.push(epoch.batches, list(self.given) if epoch.last else epoch.closes)
             for name, folder in self.folders.items():
-                self._write(folder, count - 1, epoch.batches.get(name), name in closes, self.sources[name].schema)
+                self._write(folder, count - 1, admitted[name], self.sources[name].schema)
             self.watch(Progress("reading", sum(arrival.taken.values())))
         elements = sum(arrival.taken.values())
+        lost = admission.given_up
+        plain = {name: {reason.value: n for reason, n in each.items()} for name, each in lost.items()}
         with whole_file(mark) as part:
-            part.write_text(json.dumps({"epochs": count, "elements": elements}), encoding="utf-8")
-        return count, elements
+            text = json.dumps({"epochs": count, "elements": elements, "given_up": plain})
+            part.write_text(text, encoding="utf-8")
+        return count, elements, lost
 
-    def _write(self, folder: Path, epoch: int, batch: ElementBatch | None, closes: bool, schema: Schema) -> None:
+    def _bounded(self) -> frozenset[str]:
+        """The sources that wait or are forgotten, if the level does so: those below operators with state."""
+        if not (self.level.finalizes or self.level.aligns):
+            return frozenset()
+        stateful = lower({"out": self.node}, self.level.emit).stateful_sources()
+        return frozenset(name for name in stateful if self.sources[name].kind not in WHOLE)
+
+    def _write(self, folder: Path, epoch: int, batch: ElementBatch, schema: Schema) -> None:
         path = folder / f"{epoch:09d}.parquet"
-        pq.write_table(_table(batch, closes, schema), path)
+        pq.write_table(_table(batch, schema), path)
         os.utime(path, (_FIRST_MOMENT + epoch, _FIRST_MOMENT + epoch))
 
     # -- Spark --------------------------------------------------------------------------------------------------
@@ -198,7 +214,7 @@ class _SparkWork:
             sink=_Answer(str(self.place / "answer")),
             checkpoint=self.place / "spark",
             trigger="available",
-            emit=self.emit,
+            emit=self.level.emit,
             buckets=self._width(spark),
         )
 
@@ -236,28 +252,21 @@ class _SparkWork:
                     self.watch(Progress(words, read, said, dict(report.progress)))
 
 
-def _table(batch: ElementBatch | None, closes: bool, schema: Schema) -> pa.Table:
+def _table(batch: ElementBatch, schema: Schema) -> pa.Table:
     """The elements of an epoch as Spark reads them; columns have names of our own, since Spark knows no upper case."""
-    data: list[pa.Table] = []
     arrow = pa.schema(
         [("op", pa.int8()), ("vs", pa.int64()), ("ve", pa.int64()), ("vnew", pa.int64())]
         + [(f"c{i}", type_) for i, type_ in enumerate(schema.types)]
     )
-    if batch is not None:
-        kept = batch.op <= CTI
-        op = batch.op
-        times = (
-            pa.array(op.astype(np.int8)),
-            pa.array(batch.vs, mask=batch.vs == INF),
-            pa.array(batch.ve, mask=(batch.ve == INF) | (op == CTI)),
-            pa.array(batch.vnew, mask=(batch.vnew == INF) | (op != ADJUST)),
-        )
-        plain = (c.dictionary_decode() if isinstance(c, pa.DictionaryArray) else c for c in batch.columns)
-        data.append(pa.Table.from_arrays([*times, *plain], schema=arrow).filter(pa.array(kept)))
-    if closes:
-        nulls = [pa.nulls(1, field.type) for field in arrow]
-        data.append(pa.Table.from_arrays([pa.array([CTI], pa.int8()), *nulls[1:]], schema=arrow))
-    return pa.concat_tables(data) if data else arrow.empty_table()
+    op = batch.op
+    times = (
+        pa.array(op.astype(np.int8)),
+        pa.array(batch.vs, mask=batch.vs == INF),
+        pa.array(batch.ve, mask=(batch.ve == INF) | (op == CTI)),
+        pa.array(batch.vnew, mask=(batch.vnew == INF) | (op != ADJUST)),
+    )
+    plain = (c.dictionary_decode() if isinstance(c, pa.DictionaryArray) else c for c in batch.columns)
+    return pa.Table.from_arrays([*times, *plain], schema=arrow)
 
 
 class _Answer(EpochSink):

@@ -9,9 +9,11 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from everwhen.errors import EverwhenError
+from everwhen.errors import EverwhenError, QueryError
+from everwhen.operators.base import Emit
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.stages import StagePlan
+from everwhen.runtime.consistency import Consistency, Duration
 from everwhen.runtime.spark.epoch import EpochReport, EpochRunner
 from everwhen.runtime.spark.store import BucketState, inspect
 
@@ -80,6 +82,45 @@ class Handle:
     def late_rows(self, source: str) -> str:
         """The folder of Parquet files with a source's rows that came too late."""
         return self._runner.late.place(source)
+
+    @property
+    def consistency(self) -> Consistency:
+        """The level of the next epoch."""
+        return self._runner.level
+
+    def change(
+        self,
+        block: Duration | None = None,
+        remember: Duration | None = None,
+        tick: str = "1ms",
+        *,
+        emit: str | Emit | None = None,
+    ) -> None:
+        """Move the query to another level from the next epoch on; that epoch notes it, and started again the query goes
+        on with it.
+
+        What has been said and promised stands.  To wait or forget the query must have been started at a level that
+        does, if only with `remember="inf"`: else its rows do not go through the stage that could.
+        """
+        level = self._runner.level.changed(block, remember, emit, tick)
+        if self._runner.intake is None and (level.finalizes or level.aligns):
+            raise QueryError(
+                "this query was started at a level that neither waits nor forgets, so it cannot begin to while it "
+                "runs; start it with consistency(remember='inf'), and it can be moved anywhere"
+            )
+        self._runner.level = level
+
+    @property
+    def given_up(self) -> Mapping[str, Mapping[str, int]]:
+        """How many elements the level has given up, by source and reason."""
+        report = self.progress
+        return {} if report is None else report.given_up
+
+    def given_up_rows(self, source: str) -> str:
+        """The folder of Parquet files with a source's elements that the level gave up, and the reasons."""
+        if self._runner.intake is None:
+            raise QueryError("this query's level gives nothing up")
+        return self._runner.intake.place(source)
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query ends, or for so many seconds; whether it has ended.  If it failed, its error is

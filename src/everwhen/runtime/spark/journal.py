@@ -1,7 +1,7 @@
 """What the driver has decided and learnt, epoch by epoch, so that an epoch that is run again is the same epoch.
 
     <checkpoint>/everwhen/query.json           what is run: the id of its state, its plan, its buckets
-    <checkpoint>/everwhen/epochs/<n>.begun     what was decided by the clock before epoch n: which sources are idle
+    <checkpoint>/everwhen/epochs/<n>.begun     what was decided before epoch n: the time, idle sources, the level
     <checkpoint>/everwhen/epochs/<n>.done      what was known after it: promises of sources and queries, last rows seen
 
 `begun` is published once, `done` before any sink takes the epoch.  So an epoch that has begun and is not done has left
@@ -33,6 +33,15 @@ class Known:
     sources: Mapping[str, int] = field(default_factory=dict)
     queries: Mapping[str, int] = field(default_factory=dict)
     seen: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What is decided before an epoch: the sources that are idle, the time of the clock, and the level."""
+
+    idle: frozenset[str]
+    now: float
+    level: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -76,14 +85,23 @@ class Journal:
             raise QueryError(_difference(before, identity, self.place))
         return str(found["id"])
 
-    def begun(self, epoch: int, idle: frozenset[str]) -> frozenset[str]:
-        """The sources that are idle in an epoch: as decided now, or when it was first run."""
+    def begun(self, epoch: int, decided: Decided) -> Decided:
+        """What holds for an epoch: as decided now, or when it was first run."""
         name = f"epochs/{epoch:012d}.begun"
+        text = {"idle": sorted(decided.idle), "now": decided.now, "level": decided.level}
         with self._explained(name, "write what was decided for the epoch"):
-            first = self._folder.create(name, [json.dumps({"idle": sorted(idle)}).encode()])
+            first = self._folder.create(name, [json.dumps(text).encode()])
             if not first and not self.has(epoch):
                 self._withdraw(epoch)
-        return frozenset(self._read(name, "idle")["idle"])
+        found = self._read(name, "idle", "now", "level")
+        return Decided(frozenset(found["idle"]), found["now"], found["level"])
+
+    def level(self) -> Mapping[str, Any] | None:
+        """The level that was decided for the newest epoch that has begun; None if none has."""
+        with self._explained("epochs", "list the epochs"):
+            names = [entry.name for entry in self._folder.within("epochs").entries()]
+        begun = max((name for name in names if name.endswith(".begun")), default=None)
+        return None if begun is None else dict(self._read(f"epochs/{begun}", "level")["level"])
 
     def _withdraw(self, epoch: int) -> None:
         """Take back what the tasks of an epoch have published that was not done: all of it, or its buckets would

@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.model.changes import Changes, no_changes
-from everwhen.model.elements import ElementBatch
+from everwhen.model.changes import Changes, concat, no_changes
+from everwhen.model.elements import ElementBatch, joined
 from everwhen.model.punctuation import Frontier
 from everwhen.model.time import NEVER
 from everwhen.operators.base import Emit, Output, StateSize
@@ -23,7 +23,7 @@ from everwhen.operators.epoch_guard import EpochGuard
 from everwhen.operators.guard import Guarded
 from everwhen.operators.linear import rounded_up_time
 from everwhen.plan.lower import lower
-from everwhen.plan.physical import Form
+from everwhen.plan.physical import Form, Port
 from everwhen.plan.stages import Stage, StreamIn
 from everwhen.runtime.graph import Graph
 
@@ -43,13 +43,14 @@ class Rows:
 class EpochInput:
     """What a bucket gets in an epoch.  `sources`: (largest start, CTI) each; `idle`: those that have been silent for
     too long to hold the others back; `handed`: the lowest promise of the buckets that hand a stream over; `tau`: the
-    largest start that they know of."""
+    largest start that they know of; `emit`: the policy from this epoch on, if not that of the one before."""
 
     rows: Mapping[str, Rows] = field(default_factory=dict)
     sources: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     idle: frozenset[str] = frozenset()
     handed: Mapping[str, int] = field(default_factory=dict)
     tau: int = NEVER
+    emit: Emit | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class StageKernel:
 
     def __init__(self, stage: Stage, emit: Emit, lenient: frozenset[str] = frozenset()) -> None:
         self.stage = stage
+        self.emit = emit
         self.plan = lower(stage.queries, emit, handed=stage.handed, facing=stage.facing)
         self.graph = Graph(self.plan)
         self.tau = NEVER
@@ -103,11 +105,27 @@ class StageKernel:
             wanted = [form for name, form in self.graph.forms if name == stream.name]
             if wanted:
                 self._take(stream, given.rows.get(stream.name), wanted, inputs)
-        results = self.graph.step(inputs, self.tau)
-        handed = self.graph.handed(inputs)
+        first, brought = self._moved(given.emit)
+        results = {name: joined(first[name], said) for name, said in self.graph.step(inputs, self.tau).items()}
+        handed = {
+            name: Output(concat(brought[name], output.changes), output.frontier) if name in brought else output
+            for name, output in self.graph.handed(inputs).items()
+        }
         progress = {flow.name: flow.chain.cti for flow in self.graph.outflows}
         left_out = {name: guard.left_out - before[name] for name, guard in self.guards.items()}
         return EpochOutput(results, handed, progress, self.tau, left_out)
+
+    def _moved(self, emit: Emit | None) -> tuple[dict[str, ElementBatch], dict[str, Changes]]:
+        """Follow another emission policy: what is said and handed on because of it."""
+        if emit is None or emit is self.emit:
+            return self.graph.silence(), {}
+        self.emit = emit
+        return self.graph.emitting(emit, self._standing)
+
+    def _standing(self, port: Port) -> Changes | None:
+        guard = self.guards.get(port.source or "")
+        codec = self.plan.codecs[port.source or ""]
+        return no_changes(codec) if guard is None else guard.standing()
 
     def collect(self) -> None:
         """Let go of values that nothing holds; after this the outputs of the last step cannot be read any more."""
@@ -153,6 +171,7 @@ class StageKernel:
             "promised": dict(self.promised),
             "guards": {name: guard.snapshot() for name, guard in self.guards.items()},
             "graph": self.graph.snapshot(),
+            "emit": self.emit.value,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -161,3 +180,4 @@ class StageKernel:
         for name, guard in self.guards.items():
             guard.restore(state["guards"][name])
         self.graph.restore(state["graph"])
+        self.emit = Emit(state["emit"])

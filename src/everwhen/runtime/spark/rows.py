@@ -60,6 +60,13 @@ def without_promise(batch: ElementBatch) -> ElementBatch:
     return batch.slice(0, n - 1) if n and batch.op[n - 1] == CTI else batch
 
 
+def taken(batch: ElementBatch, order: np.ndarray) -> ElementBatch:
+    """The elements at positions."""
+    picked = pa.array(order)
+    columns = tuple(column.take(picked) for column in batch.columns)
+    return ElementBatch(batch.schema, batch.op[order], batch.vs[order], batch.ve[order], batch.vnew[order], columns)
+
+
 def whole(column: pa.ChunkedArray) -> pa.Array:
     """A column in one piece."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -20,16 +20,21 @@ from everwhen.connectors.sinks.changelog import ChangelogSink
 from everwhen.connectors.sinks.postgres import PostgresSink
 from everwhen.errors import QueryError, SinkError
 from everwhen.model.schema import Schema
+from everwhen.model.time import show
 from everwhen.operators.base import Emit
 from everwhen.plan.explain import explain_stages
+from everwhen.plan.lower import lower
 from everwhen.plan.narrow import narrow
 from everwhen.plan.stages import StagePlan, Trait, cut
-from everwhen.runtime.consistency import Consistency, emit_named
+from everwhen.runtime.consistency import Consistency
+from everwhen.runtime.levels import WHOLE
 from everwhen.runtime.run import chosen
+from everwhen.runtime.spark.admitted import IntakeStage
 from everwhen.runtime.spark.epoch import EpochRunner
 from everwhen.runtime.spark.expressions import spark_type, translate
 from everwhen.runtime.spark.feeds import unioned
 from everwhen.runtime.spark.handle import Handle
+from everwhen.runtime.spark.intake import level_of
 from everwhen.runtime.spark.journal import Identity, Journal
 from everwhen.runtime.spark.late import LateRows
 from everwhen.runtime.spark.source import ResolvedSource, SparkSource, normalise, resolve
@@ -74,7 +79,7 @@ def start(
     sinks = _sinks(sink, queries)
     resolved = resolved_sources(queries, inputs, sources or {})
     plan = staged(queries, resolved)
-    policy = emission(_level(query, consistency), emit)
+    level = _level(query, consistency).changed(emit=emit)
     session = next(iter(inputs.values())).sparkSession
     width = buckets if buckets is not None else session.sparkContext.defaultParallelism
     if width < 1:
@@ -83,10 +88,13 @@ def start(
         raise QueryError(f"start: a snapshot is taken every epoch at the most, not every {snapshot_every}")
     # Whatever can be wrong with query and frames is found before anything is written.
     elements = {input_name: normalise(inputs[input_name], resolved[input_name]) for input_name in resolved}
-    fed = unioned(plan, elements, resolved)
     place = _absolute(checkpoint)
+    intake = _intake(query, level, resolved, plan, f"{place}/everwhen/given_up")
+    fed = unioned(plan, elements, resolved) if intake is None else intake.raw(elements)
     journal = Journal(place)
-    identity = journal.open(Identity(explain_stages(plan), width, policy.value))
+    bounds = "" if intake is None else f", block {show(level.block)}, remember {show(level.remember)}"
+    identity = journal.open(Identity(explain_stages(plan), width, f"{level.emit.value}{bounds}"))
+    moved = journal.level()
     for query_name, node in queries.items():
         sinks[query_name].prepare(node.schema)
         _check_sink(query_name, sinks[query_name], journal)
@@ -97,10 +105,12 @@ def start(
         sinks,
         journal,
         identity,
-        policy,
+        level.emit,
         width,
         snapshot_every,
         LateRows(f"{place}/everwhen/late"),
+        level if moved is None else level_of(moved),
+        intake,
     )
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # the handle tells what went wrong
     writer = fed.writeStream.foreachBatch(runner)
@@ -115,8 +125,6 @@ def named(query: Query | Mapping[str, Query]) -> dict[str, Node]:
     found = query if isinstance(query, Mapping) else {"out": query}
     if not found:
         raise QueryError("there is no query to run")
-    for each in found.values():
-        chosen(each, None).require_plain("on Spark")
     return {name: narrow(q.node if isinstance(q, Stream) else q) for name, q in found.items()}
 
 
@@ -168,12 +176,32 @@ def _level(query: Query | Mapping[str, Query], asked: Consistency | None) -> Con
     return levels.pop()
 
 
-def emission(consistency: Consistency, emit: str | Emit | None) -> Emit:
-    """The emission policy that is asked for."""
-    consistency.require_plain("on Spark")
-    if emit is None:
-        return consistency.emit
-    return emit_named(emit.value if isinstance(emit, Emit) else emit)
+def _intake(
+    query: Query | Mapping[str, Query],
+    level: Consistency,
+    resolved: Mapping[str, ResolvedSource],
+    plan: StagePlan,
+    root: str,
+) -> IntakeStage | None:
+    """The intake stage of a level that waits or forgets, over the sources as they are declared."""
+    if not (level.finalizes or level.aligns):
+        return None
+    found = query if isinstance(query, Mapping) else {"out": query}
+    nodes = {name: q.node if isinstance(q, Stream) else q for name, q in found.items()}
+    sources = {each.name: each for each in walk(*nodes.values()) if isinstance(each, Source)}
+    stateful = lower(nodes, level.emit).stateful_sources()
+    bounded = frozenset(name for name in stateful if sources[name].kind not in WHOLE)
+    for name in sorted(bounded):
+        if resolved[name].source.late == "adjust":
+            raise QueryError(
+                f"source {name!r}: late='adjust' moves late rows, and the level {level.name!r} gives them up; choose "
+                "late='drop' or late='error'"
+            )
+    declared = {
+        name: replace(source, insert_only=source.insert_only or resolved[name].source.insert_only)
+        for name, source in sources.items()
+    }
+    return IntakeStage(declared, bounded, resolved, plan, level, root) if bounded else None
 
 
 def _sinks(sink: Sink | Mapping[str, Sink], queries: Mapping[str, Node]) -> dict[str, EpochSink]:

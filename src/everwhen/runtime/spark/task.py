@@ -74,6 +74,8 @@ class StageTask:
     lenient: frozenset[str] = frozenset()
     snapshot_every: int = 10
     parts: Mapping[str, ChangelogSink] = field(default_factory=dict)
+    present: Emit | None = None
+    """The emission policy of this epoch, if the query was moved to another one."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bucket = TaskContext.get().partitionId()  # type: ignore[union-attr]
@@ -98,7 +100,7 @@ class StageTask:
         started = time.perf_counter()
         store = BucketStore(self.root, self.stage.level, bucket)
         key = (self.query, self.stage.level, bucket)
-        meta: dict[str, Any] = {"idle": sorted(self.idle)}
+        meta: dict[str, Any] = {"idle": sorted(self.idle), "emit": (self.present or self.emit).value}
         while True:
             published = store.log(self.epoch)
             table, told = published if published is not None else (received, meta)
@@ -192,7 +194,7 @@ class StageTask:
                     late[self.sources[mark["w"]]] = self._late(mark)
         rows = stream_rows(table, tags, self.stage)
         silent = frozenset(name for name in meta.get("idle", ()) if not fed.get(name))
-        return _Given(EpochInput(rows, sources, silent, handed, tau), fed, late)
+        return _Given(EpochInput(rows, sources, silent, handed, tau, Emit(meta["emit"])), fed, late)
 
     def _late(self, mark: Mapping[str, Any]) -> int:
         source, count = self.sources[mark["w"]], int(mark["a"])

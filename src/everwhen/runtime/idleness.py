@@ -1,0 +1,42 @@
+"""Inputs that rest: after so many seconds without an element, an input no longer holds the others back.
+
+Its progress is then what all inputs that still speak have promised.  That is a promise which the input itself has not
+given, so Finalize stands on every input: what comes behind it later is dropped or cut, and counted, never lost in
+silence.  An input that has ended is no measure, and where everybody rests nobody holds anybody back.  The clock is
+handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from everwhen.errors import QueryError
+from everwhen.model.time import INF
+
+
+class Idleness:
+    """When each of the inputs spoke last.  Without `seconds` nobody ever rests."""
+
+    def __init__(self, clock: Callable[[], float], seconds: float | None, inputs: Iterable[str]) -> None:
+        if seconds is not None and not seconds > 0:
+            raise QueryError(f"an input cannot count as idle after {seconds} seconds: more than 0, or None for never")
+        self.seconds = seconds
+        self._clock = clock
+        self._spoke = dict.fromkeys(inputs, clock())
+
+    def heard(self, inputs: Iterable[str]) -> None:
+        """These inputs have spoken now."""
+        if self.seconds is not None:
+            self._spoke |= dict.fromkeys(self._spoke.keys() & set(inputs), self._clock())
+
+    def forced(self, promised: Mapping[str, int]) -> dict[str, int]:
+        """How far the inputs that rest have to be taken to have come, given what each has promised."""
+        if self.seconds is None:
+            return {}
+        since = self._clock() - self.seconds
+        resting = {name for name, at in self._spoke.items() if at <= since}
+        awake = [promised[name] for name in self._spoke if name not in resting and promised[name] < INF]
+        if not awake:
+            return {}
+        reached = min(awake)
+        return {name: reached for name in sorted(resting) if promised[name] < reached}

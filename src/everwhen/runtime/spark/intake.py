@@ -1,0 +1,256 @@
+"""The intake stage: Finalize and Align before everything else, where a level of consistency asks for them.
+
+    rows of all sources ─▶ one task, in the order of sync times ─▶ what is admitted and let through ─▶ feeds, stages …
+                                                                └▶ what is given up, by element and reason
+
+Within an epoch a DataFrame has no order, so an epoch is one instant: what it says of an event is put together to one
+element, elements are taken in the order of their sync times, and the epoch's promises hold from its end on.  Then the
+answer is that of the local runtime to the same epochs in that order.  Progress is a matter of the whole source, so one
+task takes all of it; levels that neither wait nor forget (strong, middle) have no such stage.
+
+Its state is kept like that of every other stage, as stage 0: the input of every epoch is published once, and a snapshot
+now and then, so an epoch that is run again gives the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.algebra.nodes import Source
+from everwhen.errors import EverwhenError, InputError
+from everwhen.model.element import Cti
+from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch, batch_of, joined
+from everwhen.model.time import NEVER
+from everwhen.operators.base import Emit
+from everwhen.operators.chain import EventChain
+from everwhen.operators.finalize import GivenUp, Reason
+from everwhen.operators.guard import Guarded
+from everwhen.runtime.admission import Admission
+from everwhen.runtime.consistency import Consistency
+from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, control, slots
+from everwhen.runtime.spark.rows import taken, typed, whole
+from everwhen.runtime.spark.store import BucketStore
+
+GIVEN_UP: Final = -100
+"""The tag of what the first source has given up; the next source has one less."""
+STAGE: Final = 0
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A source as the stage reads it: its declaration, the bound of its disorder, and whether late rows are dropped."""
+
+    source: Source
+    disorder: int | None = None
+    drops: bool = False
+
+
+def level_to_plain(level: Consistency) -> dict[str, Any]:
+    """A level as JSON."""
+    return {
+        "name": level.name, "block": level.block, "remember": level.remember, "emit": level.emit.value,
+        "repair": level.repair, "within": level.within,
+    }  # fmt: skip
+
+
+def level_of(plain: Mapping[str, Any]) -> Consistency:
+    return Consistency(**{**plain, "emit": Emit(plain["emit"])})
+
+
+class IntakeKernel:
+    """The state of the stage; call `step` once per epoch."""
+
+    def __init__(self, drawn: Mapping[str, Drawn], level: Consistency) -> None:
+        self.drawn = drawn
+        self.now = 0.0
+        self.lost: list[tuple[str, GivenUp]] = []
+        sources = {name: each.source for name, each in drawn.items()}
+        self.admission = Admission(
+            sources, frozenset(sources), level, lambda: self.now, lambda name, lost: self.lost.append((name, lost))
+        )
+        self.dropped: dict[str, int] = dict.fromkeys(drawn, 0)
+
+    def step(
+        self, rows: Mapping[str, ElementBatch], level: Consistency, idle: frozenset[str], now: float
+    ) -> dict[str, ElementBatch]:
+        """One epoch: what goes on, per source; `lost` has what was given up."""
+        self.lost, self.now = [], now
+        if level != self.admission.level:
+            self.admission.change(level)
+        batches = {name: self._instant(name, batch) for name, batch in rows.items()}
+        silent = {name for name in idle & set(self.drawn) if name not in rows}
+        awake = [intake.cti for name, intake in self.admission.intakes.items() if name not in silent]
+        for name in silent:  # one that has been silent for too long holds nobody back
+            batches[name] = self._promising(name, None, min(awake, default=NEVER))
+        return self.admission.push({name: batch for name, batch in batches.items() if len(batch)})
+
+    def _instant(self, name: str, batch: ElementBatch) -> ElementBatch:
+        """An epoch of a source as one instant: an element per event, in the order of sync times, then the promise."""
+        drawn, intake = self.drawn[name], self.admission.intakes[name]
+        ctis = batch.vs[batch.op == CTI]
+        promise = int(ctis.max()) if len(ctis) else NEVER
+        starts = batch.vs[batch.op == INSERT]
+        if drawn.disorder is not None and len(starts):
+            promise = max(promise, int(starts.max()) - drawn.disorder)
+        data = np.flatnonzero(batch.op <= ADJUST)
+        if drawn.drops:
+            sync = np.where(batch.op == ADJUST, np.minimum(batch.ve, batch.vnew), batch.vs)[data]
+            late = sync < intake.guard.cti
+            self.dropped[name] += int(late.sum())
+            if late.any():
+                gone = taken(batch, data[late])
+                codes = np.ones(len(gone), np.uint8)  # the number of LATE
+                self.lost.append((name, GivenUp(gone, codes)))
+            data = data[~late]
+        codec = intake.codec
+        kept = taken(batch, data)
+        coded = Guarded(
+            codec, kept.op, kept.vs, kept.ve, kept.vnew, codec.encode(kept.columns, len(kept)),
+            int((kept.op == ADJUST).sum()),
+        )  # fmt: skip
+        return self._promising(name, EventChain(codec).step(coded.events(), NEVER), promise)
+
+    def _promising(self, name: str, batch: ElementBatch | None, promise: int) -> ElementBatch:
+        intake = self.admission.intakes[name]
+        schema = intake.codec.schema
+        said = promise > intake.guard.cti
+        end = batch_of([Cti(promise)] if said else [], schema)
+        return end if batch is None else joined(batch, end) if said else batch
+
+    def snapshot(self) -> dict[str, Any]:
+        level = level_to_plain(self.admission.level)
+        return {"admission": self.admission.snapshot(), "dropped": dict(self.dropped), "level": level}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.admission.restore(state["admission"])
+        self.admission.level = level_of(state["level"])
+        self.dropped = dict(state["dropped"])
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many elements were given up since the beginning, by source and reason."""
+        found = {name: {r.value: n for r, n in counts.items()} for name, counts in self.admission.given_up.items()}
+        for name, count in self.dropped.items():
+            if count:
+                mine = found.setdefault(name, {})
+                mine[Reason.LATE.value] = mine.get(Reason.LATE.value, 0) + count
+        return found
+
+
+@dataclass
+class _Live:
+    run: str
+    epoch: int
+    kernel: IntakeKernel
+
+
+_LIVE: Final[dict[str, _Live]] = {}
+"""The kernels that this worker process holds, by query."""
+
+
+@dataclass(frozen=True)
+class IntakeTask:
+    """The function that `mapInArrow` runs, in one task; see `StageTask` for how it is exactly once in effect."""
+
+    query: str
+    run: str
+    root: str
+    drawn: Mapping[str, Drawn]
+    tags: Mapping[str, int]
+    first: Consistency
+    level: Consistency
+    epoch: int
+    layout: Layout
+    idle: frozenset[str] = frozenset()
+    now: float = 0.0
+    snapshot_every: int = 10
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        received = pa.Table.from_batches([typed(batch, self.layout) for batch in batches], self.layout.arrow)
+        try:
+            yield from self._run(received)
+        except EverwhenError as error:
+            text = json.dumps({"kind": type(error).__name__, "message": str(error), "stage": STAGE})
+            yield self.layout.controls([control(ERROR, 0, note=text)])
+
+    def _run(self, received: pa.Table) -> Iterator[pa.RecordBatch]:
+        store = BucketStore(self.root, STAGE, 0)
+        meta: dict[str, Any] = {"idle": sorted(self.idle), "now": self.now, "level": level_to_plain(self.level)}
+        while True:
+            published = store.log(self.epoch)
+            table, told = published if published is not None else (received, meta)
+            live = self._state(store)
+            passed = self._step(live.kernel, table, told)
+            size = live.kernel.admission.state_size()
+            meta |= {"state_rows": size.rows, "state_bytes": size.bytes}
+            if published is not None or store.publish_log(self.epoch, table, meta):
+                break
+        if self.epoch % self.snapshot_every == 0:
+            store.publish_snapshot(self.epoch, live.kernel.snapshot())
+            store.collect(self.epoch)
+        for name, batch in passed.items():
+            yield from self._rows(self.tags[name], batch, None)
+        for name, lost in live.kernel.lost:
+            reasons = pa.array([reason.value for reason in lost.reasons], pa.string())
+            yield from self._rows(GIVEN_UP - self.tags[name], lost.elements, reasons)
+        note = {
+            "given_up": live.kernel.counts(), "state_rows": size.rows, "state_bytes": size.bytes,
+            "damaged": store.damaged,
+        }  # fmt: skip
+        yield self.layout.controls([control(NOTE, 0, note=json.dumps(note))])
+        live.epoch = self.epoch
+        _LIVE[self.query] = live
+
+    def _state(self, store: BucketStore) -> _Live:
+        """The state after the epoch before: live in this worker, or loaded and caught up."""
+        live = _LIVE.pop(self.query, None)
+        if live is not None and live.run == self.run and live.epoch == self.epoch - 1:
+            return live
+        live = _Live(self.run, -1, IntakeKernel(self.drawn, self.first))
+        snapshot = store.newest_snapshot(self.epoch - 1)
+        if snapshot is not None:
+            live.epoch = snapshot[0]
+            live.kernel.restore(snapshot[1])
+        for epoch, table, meta in store.logs_between(live.epoch, self.epoch - 1):
+            self._step(live.kernel, table, meta)
+            live.epoch = epoch
+        return live
+
+    def _step(self, kernel: IntakeKernel, table: pa.Table, meta: Mapping[str, Any]) -> dict[str, ElementBatch]:
+        tags = table.column("tag").to_numpy()
+        rows: dict[str, ElementBatch] = {}
+        for name, tag in self.tags.items():
+            part = table.filter(pa.array(tags == tag))
+            if not part.num_rows:
+                continue
+            self._check(name, part)
+            schema = self.drawn[name].source.schema
+            vs, ve, vnew, op = (np.array(part.column(column).to_numpy(), np.int64) for column in "abcw")
+            columns = tuple(whole(part.column(slot)) for slot, _ in slots(schema))
+            rows[name] = ElementBatch(schema, op.astype(np.uint8), vs, ve, vnew, columns, source=name)
+        return kernel.step(rows, level_of(meta["level"]), frozenset(meta["idle"]), float(meta["now"]))
+
+    def _check(self, name: str, part: pa.Table) -> None:
+        notes = part.column("note")
+        if notes.null_count < len(notes):
+            at = int(np.flatnonzero(notes.is_valid().to_numpy())[0])
+            named = zip(("vs", "ve", "vnew"), "abc", strict=True)
+            times = ", ".join(f"{name}={part.column(column)[at].as_py()}" for name, column in named)
+            raise InputError(f"{notes[at].as_py()}; the row has {times}", source=name)
+
+    def _rows(self, tag: int, batch: ElementBatch, note: pa.Array | None) -> Iterator[pa.RecordBatch]:
+        if not len(batch):
+            return
+        numbers = [pa.array(column.astype(np.int64)) for column in (batch.vs, batch.ve, batch.vnew, batch.op)]
+        rows = self.layout.rows(tag, numbers, batch.schema, batch.columns)
+        at = rows.schema.get_field_index("bucket")
+        rows = rows.set_column(at, rows.schema.field(at), pa.array(np.zeros(len(batch), np.int32)))
+        if note is not None:
+            at = rows.schema.get_field_index("note")
+            rows = rows.set_column(at, rows.schema.field(at), note)
+        yield rows

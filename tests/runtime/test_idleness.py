@@ -1,0 +1,126 @@
+"""An input that rests holds nobody back: with a clock that is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import everwhen as ew
+from everwhen.errors import QueryError
+from everwhen.model.element import Adjust, Cti, Element, Insert
+from everwhen.model.elements import batch_of
+from everwhen.model.history import History
+from everwhen.operators.finalize import Reason
+from everwhen.reference import history as oracle
+from everwhen.runtime.local import LocalRuntime
+from everwhen.testing import assert_same_history, assert_valid
+
+COLUMNS = {"k": "string", "x": "int64"}
+S, T = ew.source("S", COLUMNS), ew.source("T", COLUMNS)
+SCHEMA = S.schema
+A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
+
+Say = Callable[..., list[str]]
+
+
+def talking(runtime: LocalRuntime, now: list[float], out: list[Element]) -> Say:
+    """Let some seconds pass, then push; what is said."""
+
+    def say(seconds: float, **epoch: list[Element]) -> list[str]:
+        now[0] += seconds
+        found = list(runtime.push({n: batch_of(e, SCHEMA) for n, e in epoch.items()})["out"].elements())
+        out.extend(found)
+        return [str(element) for element in found]
+
+    return say
+
+
+@pytest.fixture
+def now() -> list[float]:
+    return [100.0]
+
+
+@pytest.fixture
+def out() -> list[Element]:
+    return []
+
+
+def strong(query: ew.Stream, now: list[float], idle: float | None) -> LocalRuntime:
+    return LocalRuntime(query, clock=lambda: now[0], consistency=ew.STRONG, idle=idle)
+
+
+def test_output_comes_although_one_source_is_quiet(now: list[float], out: list[Element]) -> None:
+    runtime = strong(S.union(T).group_by("k").agg(n=ew.count()), now, 10.0)
+    say = talking(runtime, now, out)
+    assert say(0, S=[Insert(1, 4, A)], T=[Insert(2, 3, B), Cti(2)]) == []
+    assert say(5, S=[Cti(8)]) == ["insert [1, 2) k='a' n=1", "cti 2"]
+    assert say(4) == []
+    # ten seconds after T's last word, S alone says how far time has come
+    assert say(1) == ["insert [2, 4) k='a' n=1", "insert [2, 3) k='b' n=1", "cti 8"]
+    assert say(2, S=[Insert(9, 11, A), Cti(20)]) == ["insert [9, 11) k='a' n=1", "cti 20"]
+
+
+def test_without_it_everything_waits(now: list[float], out: list[Element]) -> None:
+    runtime = strong(S.union(T).distinct(), now, None)
+    say = talking(runtime, now, out)
+    assert say(0, S=[Insert(1, 4, A), Cti(50)], T=[Cti(2)]) == ["insert [1, 2) k='a' x=1", "cti 2"]
+    assert say(1e9) == []
+    assert all(intake.finalize is None for intake in runtime._intakes.values())
+
+
+def test_who_speaks_again_late_is_counted(now: list[float], out: list[Element]) -> None:
+    """What lies behind the others by then is dropped or cut, and can be read; the rest counts."""
+    query = S.union(T).group_by("k").agg(n=ew.count())
+    runtime = strong(query, now, 10.0)
+    say = talking(runtime, now, out)
+    say(0, S=[Insert(1, 30, A)], T=[Insert(2, 25, B)])
+    say(11, S=[Cti(10)])
+    late = [Insert(5, 7, B), Adjust(2, 25, 6, B), Insert(12, 14, B)]
+    say(1, T=late)
+    assert runtime.given_up == {"T": {Reason.LATE: 1, Reason.CUT: 1}}
+    assert [(name, str(e), r) for name, e, r in runtime.latest_given_up()] == [
+        ("T", "insert [5, 7) k='b' x=2", Reason.LATE),
+        ("T", "adjust [2, 25 -> 6) k='b' x=2", Reason.CUT),
+    ]
+    out += runtime.close()["out"].elements()
+    assert_valid(out)
+    assert not [element for element in out if isinstance(element, Adjust)]
+    admitted = {"S": [Insert(1, 30, A)], "T": [Insert(2, 10, B), Insert(12, 14, B)]}
+    assert_same_history(out, oracle(query.node, {name: History.of(e, SCHEMA) for name, e in admitted.items()}))
+
+
+def test_who_speaks_again_in_time_is_awake(now: list[float], out: list[Element]) -> None:
+    runtime = strong(S.union(T).distinct(), now, 10.0)
+    say = talking(runtime, now, out)
+    say(0, S=[Cti(5)], T=[Cti(1)])
+    assert runtime.progress == {"S": 5, "T": 1}
+    say(9, T=[Insert(7, 9, A)])
+    say(5, S=[Cti(6)])
+    assert runtime.progress == {"S": 6, "T": 1}  # five seconds ago T spoke
+    say(5)
+    assert runtime.progress == {"S": 6, "T": 6}
+    assert runtime.given_up == {}
+
+
+def test_ended_inputs_and_resting_ones_are_no_measure(now: list[float], out: list[Element]) -> None:
+    runtime = strong(S.union(T).distinct(), now, 10.0)
+    say = talking(runtime, now, out)
+    say(0, S=[Cti(5)], T=[Insert(1, 3, A)])
+    runtime.close_input("S")
+    say(20)
+    assert runtime.progress["T"] < 5  # S has ended: that says nothing about T
+    assert say(0, T=[Insert(1, 2, B), Cti(3)]) == ["insert [1, 2) k='b' x=2", "insert [1, 3) k='a' x=1", "cti 3"]
+    assert runtime.given_up == {}
+
+
+def test_run_takes_it_too() -> None:
+    elements = [Insert(1, 4, A), Cti(9)]
+    query = S.union(T).distinct()
+    found = list(ew.run(query, {"S": elements, "T": elements}, ew.STRONG, idle=60.0))
+    assert_same_history(found, oracle(query.node, {n: History.of(elements, SCHEMA) for n in "ST"}))
+
+
+def test_a_time_that_is_none() -> None:
+    with pytest.raises(QueryError, match="idle after 0 seconds"):
+        LocalRuntime(S.distinct(), idle=0)

@@ -1,0 +1,200 @@
+"""Levels of consistency on Spark: oracle = local = Spark at points of the triangle, through restarts and moves."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from spark_epochs import read_epochs, write_epochs
+
+import everwhen as ew
+from everwhen.connectors.sinks.memory import MemorySink
+from everwhen.errors import InputError, QueryError
+from everwhen.model.element import Adjust, Cti, Element, Insert
+from everwhen.model.elements import ElementBatch, batch_of
+from everwhen.model.history import History
+from everwhen.model.parquet import read_elements
+from everwhen.model.schema import Schema
+from everwhen.model.time import INF
+from everwhen.reference import history as oracle
+from everwhen.reference.admission import finalized
+from everwhen.runtime.consistency import Consistency
+from everwhen.runtime.files import run_files
+from everwhen.runtime.local import LocalRuntime
+from everwhen.runtime.spark.files import run_files_on_spark
+from everwhen.runtime.spark.handle import Handle
+from everwhen.runtime.spark.start import start
+from everwhen.testing import assert_same_history, assert_valid
+
+SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
+S, T = ew.source("S", SCHEMA), ew.source("T", SCHEMA)
+SUMS = S.range(3).group_by("k").agg(n=ew.count(), m=ew.max("x"))
+PAIRS = S.join(T, on="k").group_by("k").agg(n=ew.count())
+EPOCHS = 5
+
+
+def epochs_of(seed: int) -> list[list[Element]]:
+    """Late rows, rows that are corrected in a later epoch, a promise now and then; each epoch in sync order."""
+    rng, cti = random.Random(seed), -9
+    found: list[list[Element]] = []
+    open_: list[Insert] = []
+    for at in range(EPOCHS):
+        epoch: list[Insert | Adjust] = []
+        for event in [e for e in open_ if rng.random() < 0.3]:
+            vnew = rng.choice([event.vs, event.vs + 1, event.ve + 4])
+            if vnew != event.ve and min(event.ve, vnew) >= cti:
+                open_.remove(event)
+                epoch.append(Adjust(event.vs, event.ve, vnew, event.row))
+        for _ in range(6):
+            vs = max(4 * at + rng.randrange(-7, 4), cti)
+            event = Insert(vs, vs + rng.randrange(1, 6), {"k": rng.choice("ab"), "x": rng.randrange(4)})
+            open_.append(event)
+            epoch.append(event)
+        epoch.sort(key=lambda e: (e.sync, isinstance(e, Adjust)))
+        if at == 2:
+            cti = 2
+        found.append([*epoch, *([Cti(cti)] if at == 2 else [])])
+    return found
+
+
+def written(folder: Path, epochs: Sequence[Sequence[Element]], first: int = 0) -> None:
+    rng = random.Random(first)
+    shuffled = [rng.sample(list(epoch), len(epoch)) for epoch in epochs]  # within an epoch Spark has no order
+    write_epochs(folder, [batch_of(epoch, SCHEMA) for epoch in shuffled], first)
+
+
+class Job:
+    """A query on Spark over folders of epochs, stopped and started at will."""
+
+    def __init__(self, spark: SparkSession, place: Path, query: ew.Stream, level: Consistency, buckets: int) -> None:
+        self.spark, self.place, self.query, self.level, self.buckets = spark, place, query, level, buckets
+        self.names = [name for name in "ST" if name in str(query)]
+        self.sink = MemorySink()
+
+    def run(self, **change: object) -> Handle:
+        frames = {name: read_epochs(self.spark, self.place / name, SCHEMA) for name in self.names}
+        handle = start(
+            self.query, frames, sink=self.sink, checkpoint=self.place / "checkpoint", trigger=None,
+            consistency=self.level, buckets=self.buckets, snapshot_every=2,
+        )  # fmt: skip
+        try:
+            if change:
+                handle.change(**change)  # type: ignore[arg-type]
+            handle.process_available()
+        finally:
+            handle.stop()
+        return handle
+
+
+def local(
+    query: ew.Stream, level: Consistency, epochs: Sequence[dict[str, ElementBatch]]
+) -> tuple[list[Element], dict]:
+    runtime = LocalRuntime(query, consistency=level)
+    out = [element for epoch in epochs for element in runtime.push(epoch)["out"].elements()]
+    return out, runtime.given_up
+
+
+@pytest.mark.parametrize(
+    ("block", "remember", "buckets", "joins"), [(0, 3, 2, False), (2, 3, 1, True), (3, INF, 2, True)]
+)
+def test_spark_answers_as_the_local_runtime_does(
+    spark: SparkSession, tmp_path: Path, block: int, remember: int, buckets: int, joins: bool
+) -> None:
+    query, level = (PAIRS if joins else SUMS), ew.consistency(block, remember)
+    job = Job(spark, tmp_path, query, level, buckets)
+    streams = {name: epochs_of(ord(name)) for name in job.names}
+    for name, epochs in streams.items():
+        written(tmp_path / name, epochs[:3])
+    job.run()
+    for name, epochs in streams.items():
+        written(tmp_path / name, epochs[3:], first=3)
+    handle = job.run()
+    said = [e for batch in job.sink.epochs.values() for e in batch.elements()]
+    pushes = [{name: batch_of(streams[name][at], SCHEMA) for name in job.names} for at in range(EPOCHS)]
+    expected, given_up = local(query, level, pushes)
+    assert_valid(said)
+    assert_same_history(said, expected)
+    assert max((e.t for e in said if isinstance(e, Cti)), default=None) == max(
+        (e.t for e in expected if isinstance(e, Cti)), default=None
+    )
+    counts = {name: {reason.value: n for reason, n in each.items()} for name, each in given_up.items()}
+    assert handle.given_up == counts
+    if remember < INF:
+        assert counts
+        name = next(iter(counts))
+        rows = pq.read_table(handle.given_up_rows(name)).to_pylist()
+        assert len(rows) == sum(counts[name].values()) and {row["reason"] for row in rows} == set(counts[name])
+        elements = [e for epoch in streams[name] for e in epoch]
+        at, reason = finalized(elements, remember).given_up[0]
+        first = elements[at]
+        assert isinstance(first, Insert | Adjust)
+        assert any((row["vs"], row["ve"], row["reason"]) == (first.vs, first.ve, reason) for row in rows)
+
+
+def test_a_running_query_is_moved(spark: SparkSession, tmp_path: Path) -> None:
+    """B, M and what is said when change between epochs; started again, it goes on where it was moved to."""
+    epochs = epochs_of(7)
+    job = Job(spark, tmp_path, SUMS, ew.consistency(remember="inf"), 2)
+    turns = [{}, {"emit": "final"}, {"block": 2, "remember": 4, "emit": "all"}, {"remember": 9, "emit": "current"}, {}]
+    for at, turn in enumerate(turns):
+        written(tmp_path / "S", [epochs[at]], first=at)
+        handle = job.run(**turn)
+    assert handle.consistency.remember == 9 and handle.consistency.emit.value == "current"
+    written(tmp_path / "S", [[Cti(INF)]], first=EPOCHS)
+    job.run()
+    said = [e for batch in job.sink.epochs.values() for e in batch.elements()]
+    assert_valid(said)
+    elements = [e for epoch in epochs for e in epoch]
+    changes = {sum(map(len, epochs[:2])): 4, sum(map(len, epochs[:3])): 9}
+    kept = [e for e in finalized(elements, INF, changes).elements if not isinstance(e, Cti)]
+    assert_same_history(said, oracle(SUMS.node, {"S": History.of(kept, SCHEMA)}))
+
+
+def test_a_plain_query_says_other_things_when_it_is_asked_to(spark: SparkSession, tmp_path: Path) -> None:
+    epochs = epochs_of(8)
+    job = Job(spark, tmp_path, SUMS, ew.MIDDLE, 2)
+    written(tmp_path / "S", epochs[:2])
+    job.run()
+    written(tmp_path / "S", [*epochs[2:], [Cti(INF)]], first=2)
+    job.run(emit="final")
+    said = [e for batch in job.sink.epochs.values() for e in batch.elements()]
+    assert_valid(said)
+    kept = [e for epoch in epochs for e in epoch if not isinstance(e, Cti)]
+    assert_same_history(said, oracle(SUMS.node, {"S": History.of(kept, SCHEMA)}))
+    with pytest.raises(QueryError, match="neither waits nor forgets"):
+        job.run(remember=5)
+
+
+def test_files_at_any_level(spark: SparkSession, tmp_path: Path) -> None:
+    """The intake of files is the driver's: the same elements are given up, in the order of arrival."""
+    rng = random.Random(3)
+    lines = []
+    for i in range(60):
+        vs = max(0, i + rng.randrange(-9, 3))
+        lines.append({"vs": vs, "ve": vs + 4, "row": {"k": rng.choice("ab"), "x": i % 5}})
+    file = tmp_path / "s.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for level in (ew.WEAK, ew.consistency(2, 5)):
+        found: dict[str, object] = {}
+        for name, engine in (("local", run_files), ("spark", run_files_on_spark)):
+            out = tmp_path / f"{name}.jsonl"
+            lost: list[object] = []
+            engine(SUMS, {"S": str(file)}, str(out), consistency=level, batch=25, losses=lost.append)
+            elements = [e for batch in read_elements(str(out)) for e in batch.elements()]
+            assert_valid(elements)
+            found[name] = elements, lost
+        assert_same_history(found["local"][0], found["spark"][0])  # type: ignore[index]
+        assert found["local"][1] == found["spark"][1] != [{}]  # type: ignore[index]
+
+
+def test_wrong_rows_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path, SUMS, ew.consistency(2, 5), 2)
+    written(tmp_path / "S", [[Insert(1, 3, {"k": "a", "x": 1}), Cti(3)], [Insert(2, 4, {"k": "a", "x": 1})]])
+    with pytest.raises(InputError, match="behind the CTI 3"):
+        job.run()
