@@ -17,13 +17,13 @@ import pyarrow as pa
 from everwhen.errors import InputError
 from everwhen.model.changes import Changes
 from everwhen.model.elements import ADJUST, CTI, EXTERNAL_CTI, INSERT, ElementBatch
-from everwhen.model.patterns import show_promise
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.operators.base import StateSize
 from everwhen.operators.event_log import EventLog
 from everwhen.operators.kernels.log import look, segments
+from everwhen.operators.punctuator import Punctuator
 from everwhen.operators.source_promises import SourcePromises
 
 NOT_ONE_TICK: Final = "the lifetime [{}, {}) on a source that is declared to live one tick (ORDERED BY, chronons=True)"
@@ -77,6 +77,7 @@ class Guard:
         chronons: bool = False,
         whole: bool = False,
         finalized: bool = False,
+        punctuator: Punctuator | None = None,
     ) -> None:
         self.name = name
         self.codec = codec
@@ -86,7 +87,7 @@ class Guard:
         self.finalized = finalized
         self.cti = NEVER
         self.tau = NEVER
-        self._promises = SourcePromises(codec.schema)
+        self._promises = SourcePromises(codec.schema, punctuator)
         self._log = EventLog(codec)
         self._before: tuple[int, int] = (NEVER, NEVER)
 
@@ -235,11 +236,7 @@ class Guard:
             )
         broken = self._promises.check(batch)
         if broken is not None:
-            at, promise = broken
-            raise self._error(
-                batch, at, f"an element that an earlier promise of the source has ruled out: {show_promise(promise)}",
-                "a punctuation says that no matching insert or adjust follows; correct the source",
-            )  # fmt: skip
+            raise self._error(batch, broken.at, broken.problem, broken.remedy)
 
     def _check_events(self, batch: ElementBatch, given: Guarded, cti: int, data: np.ndarray | None) -> None:
         """Every adjust finds its event."""

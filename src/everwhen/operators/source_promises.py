@@ -8,23 +8,28 @@ promises that the CTI has not overtaken, in compact form.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from everwhen.model.element import Punct
 from everwhen.model.elements import ADJUST, PUNCT, ElementBatch
+from everwhen.model.patterns import show_promise
 from everwhen.model.promise_set import PromiseSet
 from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
+from everwhen.operators.punctuator import Broken, Punctuator
 
 
 class SourcePromises:
     """One source's promises.  `check` a batch; then `settle` or forget about it."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, punctuator: Punctuator | None = None) -> None:
         self._schema = schema
+        self._punctuator = punctuator
         self._said = PromiseSet(schema)
         self._checked: list[Promise] = []
         self.fresh: tuple[Promise, ...] = ()
@@ -39,8 +44,22 @@ class SourcePromises:
                         return i, name
         return None
 
-    def check(self, batch: ElementBatch) -> tuple[int, Promise] | None:
-        """The first element that breaks a promise, and that promise."""
+    def check(self, batch: ElementBatch) -> Broken | None:
+        """The first element that breaks a promise that was made or that follows from what is declared."""
+        broken = self._check_said(batch)
+        if self._punctuator is None:
+            return broken
+        data = np.flatnonzero(batch.op <= ADJUST)
+        columns = {name: batch.columns[self._schema.index(name)] for name in self._punctuator.reads}
+        if len(data) < len(batch):
+            columns = {name: column.take(pa.array(data)) for name, column in columns.items()}
+        seen = self._punctuator.observe(columns, len(data))
+        self._checked += seen.promises
+        if seen.broken is None or (broken is not None and broken.at < data[seen.broken.at]):
+            return broken
+        return replace(seen.broken, at=int(data[seen.broken.at]))
+
+    def _check_said(self, batch: ElementBatch) -> Broken | None:
         said = [
             (i, p.promise) for i, p in sorted(batch.promises.items()) if isinstance(p, Punct) and batch.op[i] == PUNCT
         ]
@@ -66,7 +85,9 @@ class SourcePromises:
         if not broken.any():
             return None
         at = int(np.argmax(broken))
-        return at, self._breaks(batch, at, int(sync[at]), [promise for i, promise in said if i < at])
+        promise = self._breaks(batch, at, int(sync[at]), [promise for i, promise in said if i < at])
+        problem = f"an element that an earlier promise of the source has ruled out: {show_promise(promise)}"
+        return Broken(at, problem, "a promise says that no matching insert or adjust follows; correct the source")
 
     def _promised(self, promises: PromiseSet, batch: ElementBatch) -> np.ndarray:
         columns = {name: batch.columns[self._schema.index(name)] for name in promises.bound}
@@ -79,6 +100,8 @@ class SourcePromises:
 
     def settle(self, cti: int) -> None:
         """The checked batch stays."""
+        if self._punctuator is not None:
+            self._punctuator.settle()
         fresh = self._checked
         self._checked = []
         if fresh:
@@ -104,8 +127,12 @@ class SourcePromises:
         return self._said.nbytes
 
     def snapshot(self) -> Any:
-        return self._said.snapshot() if len(self._said) else None
+        said = self._said.snapshot() if len(self._said) else None
+        return said if self._punctuator is None else {"said": said, "punctuator": self._punctuator.snapshot()}
 
     def restore(self, state: Any) -> None:
+        if self._punctuator is not None and state is not None:
+            self._punctuator.restore(state["punctuator"])
+            state = state["said"]
         if state is not None:
             self._said.restore(state)

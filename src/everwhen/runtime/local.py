@@ -39,6 +39,7 @@ from everwhen.operators.base import Emit, Output, StateSize
 from everwhen.operators.finalize import GivenUp, Reason
 from everwhen.operators.guard import Guard, Guarded
 from everwhen.operators.intake import Intake
+from everwhen.operators.punctuator import source_punctuators
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import Form, Port
 from everwhen.runtime.consistency import MIDDLE, Consistency, Duration, emit_named
@@ -107,7 +108,13 @@ class LocalRuntime:
         }
         self._intakes = {
             name: Intake(
-                Guard(name, plan.codecs[name], source.insert_only, source.chronons),
+                Guard(
+                    name,
+                    plan.codecs[name],
+                    source.insert_only,
+                    source.chronons,
+                    punctuator=source_punctuators(source),
+                ),
                 consistency.remember,
                 finalizes=(consistency.finalizes or idle is not None) and name in self._bounded,
                 aligns=consistency.aligns and name in self._bounded,

@@ -15,6 +15,7 @@ from everwhen.model.punctuation import Frontier
 from everwhen.operators.base import Emit, Output
 from everwhen.operators.guard import Guard
 from everwhen.operators.intake import Intake
+from everwhen.operators.punctuator import source_punctuators
 from everwhen.plan.physical import Port
 from everwhen.runtime.emission import Place, brought_out, standing_at
 from everwhen.runtime.levels import Bounds
@@ -52,7 +53,10 @@ def fork(network: Network, old: Exit, new: Exit, levels: Levels) -> Outlet:
 def _open(network: Network, name: str, source: str, bounds: Bounds, other: Inflow) -> None:
     """Open a source that goes on as another one does, and then at its own level."""
     guard = other.intake.guard
-    intake = Intake(Guard(source, guard.codec, guard.insert_only, guard.chronons, guard.whole))
+    punctuator = source_punctuators(network.sources[name])
+    intake = Intake(
+        Guard(source, guard.codec, guard.insert_only, guard.chronons, guard.whole, punctuator=punctuator)
+    )
     intake.restore(other.intake.snapshot())
     if bounds.aligns:
         intake.block()

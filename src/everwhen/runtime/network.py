@@ -45,6 +45,7 @@ from everwhen.operators.chain import Chain, EventChain
 from everwhen.operators.guard import Guard, Guarded
 from everwhen.operators.hold import HoldOperator
 from everwhen.operators.intake import Intake
+from everwhen.operators.punctuator import source_punctuators
 from everwhen.plan.lower import Lowering
 from everwhen.plan.physical import PlacedOperator, Port
 from everwhen.runtime.emission import Outflow
@@ -232,7 +233,9 @@ class Network:
         declared = self.sources[name]
         codec = self._codec(name)
         whole = declared.kind in WHOLE  # finite: kept, so that whoever joins later knows all of it
-        guard = Guard(source, codec, declared.insert_only, declared.chronons, whole)
+        guard = Guard(
+            source, codec, declared.insert_only, declared.chronons, whole, punctuator=source_punctuators(declared)
+        )
         intake = Intake(guard, bounds.remember, bounds.finalizes, bounds.aligns)
         beside = [each for each in self.inflows.values() if each.source == source]
         if beside:  # the one that remembers most tells what stands
