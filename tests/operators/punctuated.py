@@ -46,7 +46,7 @@ INTEGERS, TEXTS = (-8, -7, 0, 1, 2, 3), ("", "a", "b", "ä", "z")
 
 def pattern(rng: random.Random, type_: pa.DataType, likely: Sequence[Any]) -> AttributePattern:
     """A constant, a list, or a range; with a null now and then."""
-    values = [*INTEGERS] if pa.types.is_integer(type_) else [*TEXTS]
+    values: list[Any] = [*INTEGERS] if pa.types.is_integer(type_) else [*TEXTS]
     likely = [*likely, *values, None]
     match rng.randrange(12):
         case 0 | 1 | 2 | 3 | 4:

@@ -55,9 +55,9 @@ BAD: dict[str, tuple[list[Element], int, str]] = {
     "an end too late": ([Insert(5, MAX_TIME + 1, A)], 1, "out of range"),
     "an adjust too late": ([Insert(5, 6, A), Adjust(5, 6, MAX_TIME + 1, A)], 2, "out of range"),
     "a CTI too late": ([Cti(MAX_TIME + 1)], 1, "the CTI .* is out of range"),
-    "a punctuation that is broken": ([punct(k="a"), Insert(5, 6, B), Insert(5, 6, A)], 3, "had ruled out"),
-    "a range that is broken": ([punct(x=Range(ge=1, lt=2)), Adjust(0, 7, 6, A)], 2, "had ruled out"),
-    "a null that was ruled out": ([punct(k=None), Insert(5, 6, {"k": None, "x": 1})], 2, "had ruled out"),
+    "a punctuation that is broken": ([punct(k="a"), Insert(5, 6, B), Insert(5, 6, A)], 3, "has ruled out"),
+    "a range that is broken": ([punct(x=Range(ge=1, lt=2)), Adjust(0, 7, 6, A)], 2, "has ruled out"),
+    "a null that was ruled out": ([punct(k=None), Insert(5, 6, {"k": None, "x": 1})], 2, "has ruled out"),
     "a punctuation on an unknown column": ([punct(q=1)], 1, "unknown attribute 'q'"),
 }
 
@@ -201,4 +201,4 @@ def test_what_is_legal_passes(name: str, size: int) -> None:
 def test_the_guard_forgets_punctuations_that_the_cti_overtook() -> None:
     runtime = LocalRuntime(S)
     runtime.push({"S": batch_of([punct(5, k="a"), punct(k="b"), Cti(6)], SCHEMA)})
-    assert [promise.t for promise in runtime._intakes["S"].guard.promises] == [INF]
+    assert [promise.t for promise in runtime._intakes["S"].guard.standing_promises] == [INF]

@@ -15,6 +15,7 @@ from everwhen.model.element import Adjust, Cti, Insert
 from everwhen.model.elements import batch_of
 from everwhen.operators.base import EVERYTHING
 from everwhen.operators.join import JoinOperator
+from everwhen.operators.kernels.runs import LENGTH, START
 from everwhen.operators.sweep import Sweep
 from everwhen.runtime.local import LocalRuntime
 from everwhen.testing_invariants import Invariants
@@ -82,12 +83,14 @@ def sweep_of(runtime: LocalRuntime) -> Sweep:
 def edges_of(runtime: LocalRuntime, key: int = 0) -> np.ndarray:
     """The edges of a key, as they stand in the pool: -∞ or the base, then 3, 6, 12."""
     runs = sweep_of(runtime)._runs
-    start, length = int(runs.place[key, 0]), int(runs.place[key, 1])
+    start, length = int(runs.place[key, START]), int(runs.place[key, LENGTH])
     return runs.pool[start : start + length]
 
 
 def lose_the_last_edge(runtime: LocalRuntime) -> None:
-    sweep_of(runtime)._runs.place[1, 1] -= 1  # of b, which ends at 15
+    sweep = sweep_of(runtime)
+    key = next(int(key) for key in sweep.keys.ids() if edges_of(runtime, int(key))[-1, 0] == 15)
+    sweep._runs.place[key, LENGTH] -= 1
 
 
 def count_one_more(runtime: LocalRuntime) -> None:

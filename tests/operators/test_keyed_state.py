@@ -13,7 +13,8 @@ import everwhen as ew
 from everwhen.model.element import Cti, Insert
 from everwhen.model.elements import batch_of
 from everwhen.model.time import INF
-from everwhen.operators.kernels.tables import Calendar, KeyTable, Regions
+from everwhen.operators.kernels.calendar import Calendar
+from everwhen.operators.kernels.tables import KeyTable, Regions
 from everwhen.runtime.local import LocalRuntime
 from operators.differential import SCHEMA, S
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.errors import InputError
-from everwhen.model.element import Adjust, Insert, Punct
+from everwhen.model.element import Adjust, Element, Insert, Punct
 from everwhen.model.elements import batch_of
 from everwhen.model.history import History
 from everwhen.model.punctuation import AttributePattern, OneOf, Promise, Range
@@ -82,7 +82,7 @@ def test_a_pattern_concerns_an_adjust_of_a_matching_row(vnew: int, fits: bool) -
     """It forbids what changes an instant before its time, by an insert or an adjust (semantics, 16): the event's start
     does not count."""
     row = {"k": "a", "x": 1}
-    stream = [Insert(0, 9, row), Punct(Promise({"x": Range(ge=1)}, 5)), Adjust(0, 9, vnew, row)]
+    stream: list[Element] = [Insert(0, 9, row), Punct(Promise({"x": Range(ge=1)}, 5)), Adjust(0, 9, vnew, row)]
     runtime = LocalRuntime(S.distinct(), emit="current")
     assert check(stream).grammatical == fits
     for element in stream[:2]:

@@ -109,8 +109,7 @@ def of_join(query: ew.Stream) -> Callable[[Seen], int]:
     """Rows of each side until the other has promised their key."""
 
     def count(seen: Seen) -> int:
-        node = query.node
-        assert isinstance(node, n.Join)
+        (node,) = (each for each in n.walk(query.node) if isinstance(each, n.Join))
         mine = kept(node, seen.events("S"), seen.inputs.known("T"))
         return len(mine) + len(kept(mirrored(node), seen.events("T"), seen.inputs.known("S")))
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from cedr_streams import COUNT_AND_SUM, Lifetime, S, lifetimes, ordered, shrinking
+from everwhen.algebra import nodes as n
 from everwhen.errors import InputError, QueryError
 from everwhen.model.element import Adjust, Cti, Element, Insert
 from everwhen.model.history import History
@@ -53,7 +54,17 @@ QUERIES = {
 EMITS = ("final", "ended", "current", "all")
 ONE = {"x": 1}
 
-any_query = pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+COMPOSED = {
+    "count of a count": S.group_by("x").agg(n=ew.count()).aggregate(m=ew.max("n"), t=ew.count()),
+    "window of a sum": S.aggregate(s=ew.sum("x")).range(3),
+    "count of distinct": S.select(y=ew.col("x") % 3).distinct().aggregate(n=ew.count()),
+    "changes of a count": S.aggregate(n=ew.count()).istream(),
+    "sum over hops": S.lifetime(hop=4, length=3).aggregate(n=ew.count(), s=ew.sum("x")),
+    "difference": S.where(ew.col("x") > 16).difference(S.where(ew.col("x") > 256)),
+    "self-join": S.join(S.where(ew.col("x") > 16).rename(x="y"), where=ew.col("x") < ew.col("y")),
+}
+EVERY = {**QUERIES, **COMPOSED}
+every_query = pytest.mark.parametrize("query", EVERY.values(), ids=EVERY)
 any_stream = given(drawn=lifetimes(), seed=st.integers(0, 2**32))
 
 
@@ -148,7 +159,7 @@ def test_up_to_is_a_valid_stream_with_the_same_past(drawn: list[Lifetime], seed:
 
 
 @pytest.mark.parametrize("emit", EMITS)
-@any_query
+@every_query
 @SOME
 @any_stream
 def test_lemma_5(query: ew.Stream, emit: str, drawn: list[Lifetime], seed: int) -> None:
@@ -173,7 +184,7 @@ def test_a_wrong_operator_is_neither_progressive_nor_consistent() -> None:
 
 
 @pytest.mark.parametrize("emit", EMITS)
-@any_query
+@every_query
 @SOME
 @any_stream
 def test_lemma_6(query: ew.Stream, emit: str, drawn: list[Lifetime], seed: int) -> None:
@@ -190,7 +201,7 @@ def test_lemma_6(query: ew.Stream, emit: str, drawn: list[Lifetime], seed: int) 
         assert preserves_order(operator, stream)
 
 
-@any_query
+@every_query
 @SOME
 @any_stream
 def test_theorem_7(query: ew.Stream, drawn: list[Lifetime], seed: int) -> None:
@@ -256,6 +267,24 @@ def test_theorem_11(drawn: list[Lifetime], seed: int) -> None:
     assert preserves_perfectness(ended, perfect)
     assert preserves_order(current, in_order)
     assert consistent(ended, definition, in_order) and consistent(current, definition, perfect)
+
+
+@pytest.mark.parametrize("query", COMPOSED.values(), ids=COMPOSED)
+@SOME
+@any_stream
+def test_theorems_8_and_11_for_compositions(query: ew.Stream, drawn: list[Lifetime], seed: int) -> None:
+    """A composition takes nothing back on perfect input in `ended`, and keeps the order if its last operator has one
+    group; `current` is never behind it, nor it behind `final`."""
+    perfect = ordered(drawn, random.Random(seed), 0.0)
+    final, ended, current = (physical(query, emit) for emit in ("final", "ended", "current"))
+    out = ended(perfect)
+    assert is_valid(out) and not [str(element) for element in out if isinstance(element, Adjust)]
+    if isinstance(query.node, n.Aggregate) and not query.node.keys:
+        assert preserves_perfectness(ended, perfect)
+    assert consistent(ended, logical(query), perfect)
+    prefix = perfect[: random.Random(seed).randint(0, len(perfect))]
+    assert latency_no_greater(ended, final, prefix)
+    assert latency_no_greater(current, ended, prefix)
 
 
 def test_definitions_of_operators_ask_for_one_input() -> None:

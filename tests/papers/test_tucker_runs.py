@@ -32,6 +32,8 @@ from everwhen.reference.punctuation import (
     unary,
 )
 
+Slices = list[list[Element]]
+
 
 def ones(values: Iterable[Any]) -> list[Element]:
     """The paper's elements are single values; ours are rows of one attribute."""
@@ -82,7 +84,7 @@ def test_table_1() -> None:
 
 def test_sdupelim_without_punctuation() -> None:
     """The table in 4.1."""
-    stream = [ones([1, 5]), ones([3]), [], ones([5, 6, 7])]
+    stream: Slices = [ones([1, 5]), ones([3]), [], ones([5, 6, 7])]
     assert lines(unary(its.dupelim(punctuated=False), stream), "step") == [
         ("step", ones([1, 5]), [], ones([1, 5]), ones([1, 5])),
         ("step", ones([3]), ones([1, 5]), ones([3]), ones([1, 5, 3])),
@@ -94,7 +96,7 @@ def test_sdupelim_without_punctuation() -> None:
 def test_sdupelim_with_punctuation() -> None:
     """The table in 4.2: the punctuation is said, and what it covers is forgotten."""
     p = punct(between(0, 4))
-    stream = [ones([1, 5]), ones([3]), [p], ones([5, 6, 7])]
+    stream: Slices = [ones([1, 5]), ones([3]), [p], ones([5, 6, 7])]
     assert grammatical(stream)
     assert lines(unary(its.dupelim(), stream), "step", "prop", "keep") == [
         ("step", ones([1, 5]), [], ones([1, 5]), ones([1, 5])),
@@ -148,7 +150,7 @@ def test_sort_with_2_to_4_then_0_to_3() -> None:
 
 def test_a_sort_reads_only_what_concerns_whole_values() -> None:
     """A punctuation that also binds the sensor leaves the hour open."""
-    stream = [[report(1, 0, 0, 60)], [punct(1, between(0, 9), ANY, ANY)], [hours(between(0, 1))]]
+    stream: Slices = [[report(1, 0, 0, 60)], [punct(1, between(0, 9), ANY, ANY)], [hours(between(0, 1))]]
     assert outputs(unary(its.sort(1, HOURS), stream)) == [[], [], [report(1, 0, 0, 60), hours(between(0, 1))]]
 
 
@@ -167,8 +169,8 @@ def test_group_by_says_an_hour_when_it_is_closed() -> None:
 
 def test_union_of_sensors_waits_for_all_of_them() -> None:
     """1.3 and 7.2.1: the hour is closed, and its reports forgotten, once every input has closed it."""
-    left = [[report(1, 0, 0, 60), report(1, 1, 0, 61)], [hours(0)], []]
-    right = [[report(2, 0, 0, 60), report(1, 0, 0, 60)], [], [hours(between(0, 1))]]
+    left: Slices = [[report(1, 0, 0, 60), report(1, 1, 0, 61)], [hours(0)], []]
+    right: Slices = [[report(2, 0, 0, 60), report(1, 0, 0, 60)], [], [hours(between(0, 1))]]
     stages = list(its.union(left, right))
     assert outputs(stages) == [
         [report(1, 0, 0, 60), report(1, 1, 0, 61)],
@@ -186,12 +188,12 @@ def test_union_of_sensors_waits_for_all_of_them() -> None:
 
 def test_projection_says_only_what_it_can() -> None:
     """<currtmp, hour>: a pattern on a dropped attribute would be lost, and with it the truth."""
-    stream = [[report(1, 0, 5, 60)], [hours(0), punct(1, between(0, 3), ANY, ANY), punct(ANY, [1, 2], ANY, 70)]]
+    stream: Slices = [[report(1, 0, 5, 60)], [hours(0), punct(1, between(0, 3), ANY, ANY), punct(ANY, [1, 2], ANY, 70)]]
     assert outputs(unary(its.project([3, 1]), stream)) == [[(60, 0)], [punct(ANY, 0), punct(70, [1, 2])]]
 
 
 def test_select_passes_punctuation_on() -> None:
-    stream = [[(1, 2), (3, 4)], [punct(1, ANY)]]
+    stream: Slices = [[(1, 2), (3, 4)], [punct(1, ANY)]]
     assert outputs(unary(its.select(lambda row: row[0] > 1), stream)) == [[(3, 4)], [punct(1, ANY)]]
 
 
@@ -212,8 +214,8 @@ def as_printed() -> StreamIterator:
 def test_sdiff_with_left_rows_after_the_right_punctuation() -> None:
     """Left 1 and 2, right 2; the right input closes 0 to 4; then come 3 and 2 on the left, and 3 once more."""
     closed, done = punct(between(0, 4)), punct(3)
-    left = [ones([1, 2]), [], ones([3, 2]), ones([3]), [done]]
-    right = [ones([2]), [closed], [], [], []]
+    left: Slices = [ones([1, 2]), [], ones([3, 2]), ones([3]), [done]]
+    right: Slices = [ones([2]), [closed], [], [], []]
     assert grammatical(left) and grammatical(right)
     stages = list(binary(its.difference(), left, right))
     assert outputs(stages) == [
@@ -247,7 +249,8 @@ def test_sdiff_with_left_rows_after_the_right_punctuation() -> None:
 def test_sdiff_as_printed_holds_a_sure_row_back() -> None:
     """After the left slice 3 is in every possible answer.  The paper's code passes it with the next right slice only,
     and keeps it until then although table 4 says that it need not."""
-    left, right = [[], ones([3])], [[punct(between(0, 4))], []]
+    left: Slices = [[], ones([3])]
+    right: Slices = [[punct(between(0, 4))], []]
     assert outputs(binary(its.difference(), left, right)) == [[], [], ones([3]), []]
     assert outputs(binary(as_printed(), left, right)) == [[], [], [], ones([3])]
     assert [stage.state.rows[0] for stage in binary(its.difference(), left, right)] == [[], [], [], []]
@@ -267,8 +270,8 @@ ITEM, BID = 2, 3  # <itemid, seller>, <itemid, increase, buyer>
 def test_the_auction_of_section_1_3() -> None:
     """Items are unique, so a punctuation follows each; bids on an item are closed later.  The join keeps open auctions
     only, and the sum of an item's increases comes out when it is closed on both sides."""
-    sellers = [[(1001, "ann"), punct(1001, ANY)], [(1002, "bob"), punct(1002, ANY)], [], []]
-    bids = [
+    sellers: Slices = [[(1001, "ann"), punct(1001, ANY)], [(1002, "bob"), punct(1002, ANY)], [], []]
+    bids: Slices = [
         [(1001, 5, "cay")],
         [(1002, 1, "cay"), (1001, 2, "dan")],
         [punct(1001, ANY, ANY)],

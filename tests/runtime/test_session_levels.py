@@ -14,7 +14,7 @@ from everwhen.errors import InputError, QueryError
 from everwhen.model.element import Adjust, Cti, Element, Insert
 from everwhen.model.elements import ElementBatch, batch_of
 from everwhen.model.history import History
-from everwhen.model.time import INF, NEVER
+from everwhen.model.time import INF
 from everwhen.operators.finalize import Reason
 from everwhen.reference import history as oracle
 from everwhen.reference.admission import finalized
@@ -44,23 +44,15 @@ QUERIES = {
 }
 
 
-def epochs_of(
-    data: st.DataObject, rng: random.Random
-) -> tuple[dict[str, list[Element]], list[dict[str, ElementBatch]]]:
-    streams = {
-        name: reorder(
-            data.draw(histories(SCHEMA, max_events=6)),
-            rng,
-            disorder=rng.choice([0, 3, None]),
-            ctis=rng.choice([0, 0.3]),
-        )
-        for name in "ST"
-    }
+def epochs_of(drawn: Mapping[str, History], rng: random.Random) -> list[dict[str, ElementBatch]]:
+    """Two streams with some disorder, cut at random."""
+    late, ctis = rng.choice([0, 3, None]), rng.choice([0, 0.3])
+    streams = {name: reorder(history, rng, disorder=late, ctis=ctis) for name, history in drawn.items()}
     parts = {name: batches(elements, SCHEMA, rng) for name, elements in streams.items()}
     found: list[dict[str, ElementBatch]] = []
     while any(parts.values()):
         found.append({name: part.pop(0) for name, part in parts.items() if part and rng.random() < 0.8})
-    return streams, found
+    return found
 
 
 def heard(batch: ElementBatch) -> list[str]:
@@ -90,10 +82,10 @@ class Beside:
             assert_same_history(here, there)
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.data(), st.randoms(use_true_random=False))
-def test_each_query_hears_what_it_would_hear_alone(data: st.DataObject, rng: random.Random) -> None:
-    _, epochs = epochs_of(data, rng)
+@settings(max_examples=5, deadline=None)
+@given(histories(SCHEMA, max_events=6), histories(SCHEMA, max_events=6), st.randoms(use_true_random=False))
+def test_each_query_hears_what_it_would_hear_alone(s: History, t: History, rng: random.Random) -> None:
+    epochs = epochs_of({"S": s, "T": t}, rng)
     beside = Beside(rng)
     for epoch in epochs:
         found = beside.session.push(epoch)
@@ -128,7 +120,7 @@ def test_what_a_level_allows_is_shared() -> None:
     assert sorted(session._network.inflows) == ["S"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(histories(SCHEMA, max_events=8), st.randoms(use_true_random=False))
 def test_a_level_joins_later(history: History, rng: random.Random) -> None:
     """From `valid_from` on the answer is that to all that was admitted before, and to what the level admits then."""
@@ -140,7 +132,11 @@ def test_a_level_joins_later(history: History, rng: random.Random) -> None:
     session.register("first", query, consistency=first)
     for element in elements[:turn]:
         session.push({"S": batch_of([element], SCHEMA)})
-    late = session.register("late", query, consistency=rng.choice([ew.MIDDLE, ew.STRONG, ew.consistency(2, 20)]))
+    try:
+        late = session.register("late", query, consistency=rng.choice([ew.MIDDLE, ew.STRONG, ew.consistency(2, 20)]))
+    except QueryError as refused:
+        assert "has no end" in str(refused)
+        return
     out = [e for x in elements[turn:] for e in session.push({"S": batch_of([x], SCHEMA)})["late"].elements()]
     out += session.close()["late"].elements()
     assert_valid(out)
@@ -151,7 +147,7 @@ def test_a_level_joins_later(history: History, rng: random.Random) -> None:
         assert said.at(t) == answer.at(t), f"at {t}, valid from {since}"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(histories(SCHEMA, max_events=10), st.randoms(use_true_random=False))
 def test_moved_beside_others(history: History, rng: random.Random) -> None:
     """A query that shares its operators is moved ten times: it ends right, and the others hear nothing of it."""
@@ -183,12 +179,7 @@ def test_moved_beside_others(history: History, rng: random.Random) -> None:
 
 
 def test_a_source_is_as_strict_as_its_strictest_reader() -> None:
-    session = Session()
-    session.register("repairs", QUERIES["sums"], consistency=ew.consistency(remember=9))
     adjust = batch_of([Adjust(3, 9, 5, A)], SCHEMA)
-    session.push({"S": adjust})
-    session.register("plain", QUERIES["sums"])
-    assert session.query("plain").valid_from > NEVER or session.push({"S": adjust}) is not None
     other = Session()
     other.register("plain", QUERIES["sums"])
     other.register("repairs", QUERIES["sums"], consistency=ew.consistency(remember=9))

@@ -87,7 +87,7 @@ def _of(results: dict[str, Any], name: str) -> list[Element]:
         ("SELECT * FROM Best;\nCREATE STREAM Bid (x INT)", 2, "there is a stream 'Bid' already"),
         ("SELECT item FROM Bid;\nSELECT FROM Bid", 2, ""),
         ("SELECT item FROM Bid;\nSELECT DISTINCT item FROM Bid WINDOW(UNBOUNDED)", 2, "grows without bound"),
-        ("SELECT item FROM Bid;\nSELECT item FROM Bid CONSISTENCY STRONG", 2, "all queries of a session say"),
+        ("SELECT item FROM Bid;\nSELECT item FROM Bid CONSISTENCY (BLOCK 5, REMEMBER 2)", 2, "to block for 5 ticks"),
         ("CREATE OR REPLACE STREAM Other (x INT);\nDROP STREAM Bid", 2, "Bid cannot be dropped"),
         # only joining the graph fails: all that was said about Bid for ever is gone
         ("DROP STREAM Unread; SELECT * FROM Best;\nSELECT COUNT(*) AS n FROM Bid WINDOW(UNBOUNDED)", 2, "cannot join"),

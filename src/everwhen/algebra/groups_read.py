@@ -4,8 +4,9 @@
 
 A grouping below a join says how each of its groups changes all the time.  If the partners are instants (chronons), and
 no two of them in all of time have the same key, then each group is asked for one instant only.  `GroupJoinOperator`
-keeps the rows as a join would, and goes through a group when it is read.  That is never more than the join of the
-ungrouped rows does: it puts a row where a probe finds it as well, and gives a pair for every row that is read here.
+keeps the rows as a join would, and goes through a group when it is read.  The join of the ungrouped rows does as much:
+it puts a row where a probe finds it as well, and gives a pair for every row that is read here.  (Only if the extreme of
+a group is taken back after the group was read, it is gone through again.)
 
 Not where groups are read again and again: there an aggregate that is kept up to date is the better one.  Not where rows
 never end and the aggregate would fold them: here they would pile up.  None is always safe.

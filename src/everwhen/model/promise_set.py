@@ -13,8 +13,10 @@ combinations) is kept as its lists and costs a look-up of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from functools import partial
+from itertools import product
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +30,11 @@ from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
 from everwhen.model.value_order import order_of, plain
 from everwhen.model.value_spans import run_at
+
+LookUp = Callable[[Mapping[str, pa.Array], np.ndarray], None]
+"""Raises times to what is promised for the constants in some columns."""
+_WIDE: Final = Shape((), ("",))
+"""Stands for the promises that are kept as lists."""
 
 
 class PromiseSet:
@@ -112,14 +119,8 @@ class PromiseSet:
         for name, column in fresh._columns.items():
             if name in self._columns:
                 found._join_column(name, column.meet(self._columns[name]))
-        for shape, table in fresh._tables.items():
-            if not shape.ranges and shape in self._tables:
-                entries = table.entries()
-                columns = dict(zip(shape.constants, entries.columns, strict=True))
-                times = np.full(len(entries), NEVER, np.int64)
-                self._tables[shape].raise_to(columns, times)
-                times = np.minimum(times, entries.times)
-                found._join_entries(shape, entries.filter(times != NEVER, times))
+        found._join_looked_up(fresh._tables, self._look_ups())
+        found._join_looked_up(self._tables, fresh._look_ups(), without=frozenset(fresh._tables))
         others = (combine(p, q) for p, q in fresh._pairs(self))
         found.add(p for p in others if p is not None)
         found.forget(self._floor)
@@ -232,23 +233,44 @@ class PromiseSet:
                 self._tables[shape] = BoxTable(self.schema, shape)
             self._tables[shape].add(entries)
 
-    def _pairs(self, other: PromiseSet) -> Iterator[tuple[Promise, Promise]]:
-        """Promises of both that bind different columns, or several with ranges: those that no table meets at once."""
-        ours, theirs = self._parts(), other._parts()
-        for shape, found in ours.items():
-            for other_shape, others in theirs.items():
-                at_once = shape == other_shape and (len(shape.constants) + len(shape.ranges) == 1 or not shape.ranges)
-                if not at_once or shape == Shape((), ()):
-                    yield from ((p, q) for p in found for q in others)
-
-    def _parts(self) -> dict[Shape, list[Promise]]:
-        """The promises by what they bind; those of one column have one shape whatever they are."""
-        parts = {
-            Shape((name,), ()): [Promise({name: pattern}, t) for pattern, t in column.patterns(self._floor)]
-            for name, column in self._columns.items()
+    def _look_ups(self) -> dict[Shape, LookUp]:
+        """What can be asked for the time of constants: single columns, and tables without ranges."""
+        found: dict[Shape, LookUp] = {
+            Shape((name,), ()): partial(_look_up_column, name, column) for name, column in self._columns.items()
         }
-        parts |= {shape: list(table.promises(self._floor)) for shape, table in self._tables.items()}
-        return parts | ({Shape((), ()): [wide.promise for wide in self._wide]} if self._wide else {})
+        return found | {shape: table.raise_to for shape, table in self._tables.items() if not shape.ranges}
+
+    def _join_looked_up(
+        self, tables: Mapping[Shape, BoxTable], asked: Mapping[Shape, LookUp], without: Set[Shape] = frozenset()
+    ) -> None:
+        """Takes in the entries of tables for whose constants a promise that binds some of them alone says something."""
+        for shape, table in tables.items():
+            for other, look_up in asked.items():
+                if set(other.constants) <= set(shape.constants) and not (other == shape and shape in without):
+                    entries = table.entries()
+                    times = np.full(len(entries), NEVER, np.int64)
+                    look_up(dict(zip(shape.constants, entries.columns, strict=True)), times)
+                    times = np.minimum(times, entries.times)
+                    self._join_entries(shape, entries.filter(times != NEVER, times))
+
+    def _pairs(self, other: PromiseSet) -> Iterator[tuple[Promise, Promise]]:
+        """Promises of both that no look-up brings together: they bind different columns, or one column by ranges."""
+        ours, theirs = self._parts(), other._parts()
+        for shape, our_part in ours.items():
+            for other_shape, their_part in theirs.items():
+                if not (_asks(shape, other_shape) or _asks(other_shape, shape)):
+                    yield from product(our_part(), their_part())
+
+    def _parts(self) -> dict[Shape, Callable[[], list[Promise]]]:
+        """The promises by what they bind; those of one column have one shape whatever they are."""
+        parts: dict[Shape, Callable[[], list[Promise]]] = {
+            Shape((name,), ()): partial(_of_column, name, column, self._floor) for name, column in self._columns.items()
+        }
+        for shape, table in self._tables.items():
+            parts[shape] = partial(_of_table, table, self._floor)
+        if self._wide:
+            parts[_WIDE] = lambda: [wide.promise for wide in self._wide]
+        return parts
 
     def _implied_column(self, name: str, column: ColumnPromises) -> bool:
         ours, said = self._columns.get(name), self._said()
@@ -288,3 +310,20 @@ class PromiseSet:
 
     def _implied_wide(self, promise: Promise) -> bool:
         return promise.t <= self._said() or any(subsumes(wide.promise, promise, self.schema) for wide in self._wide)
+
+
+def _look_up_column(name: str, column: ColumnPromises, columns: Mapping[str, pa.Array], out: np.ndarray) -> None:
+    column.raise_to(columns[name], out)
+
+
+def _of_column(name: str, column: ColumnPromises, c: int) -> list[Promise]:
+    return [Promise({name: pattern}, t) for pattern, t in column.patterns(c)]
+
+
+def _of_table(table: BoxTable, c: int) -> list[Promise]:
+    return list(table.promises(c))
+
+
+def _asks(shape: Shape, other: Shape) -> bool:
+    """Whether promises of the first shape can be looked up for the constants of the second."""
+    return not shape.ranges and set(shape.constants) <= set(other.constants)

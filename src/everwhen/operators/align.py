@@ -13,10 +13,11 @@ It is no clock: what B means in system time, whoever hands the horizon in decide
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from everwhen.model.elements import ADJUST, INSERT
 from everwhen.model.punctuation import Promise
@@ -40,20 +41,53 @@ class Align:
         self.insert_only = insert_only
         self.lowest = INF
         """The smallest sync time that waits; infinity if nothing does."""
+        self._line: Guarded | None = None  # inserts that wait in order, as long as there is nothing else
         self._entries = HashedEntries(codec, column=0)
         self._heap = np.empty((256, 2), np.int64)
         self._queue = np.empty((256, 2), np.int64)
         self._sizes = np.zeros(3, np.int64)
+        codec.pool.register(self)
 
     def step(self, arrived: Guarded | None, horizon: int, promised: int) -> Guarded:
         """Take elements; what goes on when the horizon is there and all inputs have promised everything before
         `promised`."""
         limit = INF if promised == INF else max(horizon, promised - 1 if promised > NEVER else NEVER)
+        if self._sizes[0] == 0 and self._sizes[1] == self._sizes[2]:
+            waiting = self._lined_up(arrived)
+            if waiting is not None:
+                return self._pass(waiting, limit)
+        self._leave_line()
         passing = None
         if arrived is not None:
             passing = self._wait(arrived, limit)
         released = self._release(limit)
         return released if passing is None else _in_order(released, passing)
+
+    def _lined_up(self, arrived: Guarded | None) -> Guarded | None:
+        """What waits and what arrived, if that is inserts in order, as in most streams: no need to look at each."""
+        line = self._line
+        if arrived is None or not len(arrived.op):
+            return line
+        if arrived.adjusts or (len(arrived.vs) > 1 and not (arrived.vs[1:] >= arrived.vs[:-1]).all()):
+            return None
+        if line is None:
+            return arrived
+        return None if line.vs[-1] > arrived.vs[0] else _joined(line, arrived)
+
+    def _pass(self, waiting: Guarded, limit: int) -> Guarded:
+        """What is due of inserts in order; the rest waits."""
+        n = int(np.searchsorted(waiting.vs, limit, side="right"))
+        if n == len(waiting.vs):
+            self._line, self.lowest = None, INF
+            return waiting
+        self._line, self.lowest = _part(waiting, slice(n, None), copied=True), int(waiting.vs[n])
+        return _part(waiting, slice(0, n))
+
+    def _leave_line(self) -> None:
+        """Something else has come, or somebody wants to look: what waits in order waits as all the rest does."""
+        line, self._line = self._line, None
+        if line is not None:
+            self._wait(line, NEVER)
 
     def _wait(self, arrived: Guarded, limit: int) -> Guarded | None:
         """Let elements wait; inserts that would go on at once, and that nothing follows yet, do not."""
@@ -69,10 +103,7 @@ class Align:
                     now, which = slice(0, n), which[n:]
                 else:
                     which = np.flatnonzero(~due)
-                passing = Guarded(
-                    self.codec, arrived.op[now], arrived.vs[now], arrived.ve[now], arrived.vnew[now],
-                    arrived.rows[now], 0,
-                )  # fmt: skip
+                passing = _part(arrived, now)
         if self._entries.make_room(len(which)):
             self._order()
         searched = arrived.adjusts > 0
@@ -107,6 +138,7 @@ class Align:
 
     def waiting(self) -> Guarded:
         """The elements that wait, as they are merged by now."""
+        self._leave_line()
         alive = self._entries.alive()
         fields, rows = self._entries.fields[: len(alive)][alive], self._entries.rows[: len(alive)][alive]
         adjust = fields[:, 2] != NEVER
@@ -116,6 +148,7 @@ class Align:
 
     def holds(self, promise: Promise) -> bool:
         """Whether an element waits that a promise matches and that changes an instant before its time."""
+        self._leave_line()
         alive = np.flatnonzero(self._entries.alive())
         if not len(alive):
             return False
@@ -123,14 +156,38 @@ class Align:
         return bool(waiting.any())
 
     def state_size(self) -> StateSize:
-        return StateSize(int(self._entries.alive().sum()), self._entries.nbytes + self._heap.nbytes)
+        line = 0 if self._line is None else len(self._line.op)
+        held = self._entries.nbytes + self._heap.nbytes + 8 * line * (4 + self.codec.width)
+        return StateSize(int(self._entries.alive().sum()) + line, held)
+
+    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
+        return [] if self._line is None else [(self._line.rows, self.codec.pooled)]
+
+    def recoded(self) -> None:
+        """Nothing is looked up by its codes."""
 
     def snapshot(self) -> dict[str, Any]:
+        self._leave_line()
         return self._entries.snapshot()
 
     def restore(self, state: Mapping[str, Any]) -> None:
+        self._line = None
         self._entries.restore(dict(state))
         self._order()
+
+
+def _part(some: Guarded, which: slice | np.ndarray, copied: bool = False) -> Guarded:
+    """Some of these inserts; with a slice they are not copied, unless they have to stay when the others go."""
+    arrays = (each[which] for each in (some.op, some.vs, some.ve, some.vnew, some.rows))
+    op, vs, ve, vnew, rows = (each.copy() for each in arrays) if copied else arrays
+    return Guarded(some.codec, op, vs, ve, vnew, rows, 0)
+
+
+def _joined(first: Guarded, second: Guarded) -> Guarded:
+    op, vs, ve, vnew, rows = (
+        np.concatenate([getattr(first, part), getattr(second, part)]) for part in ("op", "vs", "ve", "vnew", "rows")
+    )
+    return Guarded(first.codec, op, vs, ve, vnew, rows, first.adjusts)
 
 
 def _in_order(first: Guarded, second: Guarded) -> Guarded:
@@ -140,11 +197,9 @@ def _in_order(first: Guarded, second: Guarded) -> Guarded:
     sync = first.vs
     if first.adjusts:
         sync = np.where(first.op == ADJUST, np.minimum(first.ve, first.vnew), first.vs)
-    sync = np.concatenate([sync, second.vs])
-    op, vs, ve, vnew, rows = (
-        np.concatenate([getattr(first, part), getattr(second, part)]) for part in ("op", "vs", "ve", "vnew", "rows")
-    )
-    if not (sync[1:] >= sync[:-1]).all():
-        order = np.argsort(sync, kind="stable")
-        op, vs, ve, vnew, rows = op[order], vs[order], ve[order], vnew[order], rows[order]
+    sync, both = np.concatenate([sync, second.vs]), _joined(first, second)
+    if (sync[1:] >= sync[:-1]).all():
+        return both
+    order = np.argsort(sync, kind="stable")
+    op, vs, ve, vnew, rows = (each[order] for each in (both.op, both.vs, both.ve, both.vnew, both.rows))
     return Guarded(first.codec, op, vs, ve, vnew, rows, first.adjusts)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from everwhen.errors import InputError
 from everwhen.model.changes import Changes
 from everwhen.model.elements import ADJUST, CTI, EXTERNAL_CTI, INSERT, ElementBatch
-from everwhen.model.punctuation import Frontier
+from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.operators.base import StateSize
@@ -95,6 +95,11 @@ class Guard:
     def frontier(self) -> Frontier:
         """What is promised, and what the last batch has promised about data."""
         return Frontier(self.cti, self._promises.fresh)
+
+    @property
+    def standing_promises(self) -> tuple[Promise, ...]:
+        """What is promised about data beyond the CTI."""
+        return tuple(self._promises)
 
     @property
     def promised(self) -> Any:

@@ -24,6 +24,7 @@ from everwhen.algebra.aggregates import Aggregation
 from everwhen.errors import EvaluationError, EverwhenError
 from everwhen.model.pool import is_pooled
 from everwhen.model.rows import RowCodec, float_codes
+from everwhen.operators.twofold import product_error, square_error, times
 
 ROWS: Final = ("rows", -1)
 LOWEST: Final = np.int64(-(2**63))
@@ -180,9 +181,9 @@ class LanePlan:
                 values = np.where(valid, values, 0.0)
             values = np.where(np.isfinite(values), values, 0.0)
             if what == "square":
-                floats[:, at], floats[:, at + 1] = _times(values * values, _square_error(values), weight)
+                floats[:, at], floats[:, at + 1] = times(values * values, square_error(values), weight)
             else:
-                floats[:, at], floats[:, at + 1] = _times(values, np.zeros(n), weight)
+                floats[:, at], floats[:, at + 1] = times(values, np.zeros(n), weight)
         return ints
 
     def measure(self, rows: np.ndarray, at: Sequence[int] | None = None) -> None:
@@ -302,9 +303,9 @@ class LanePlan:
             n = np.maximum(count, 1).astype(np.float64)
             high, low = lanes.float_("sum", column)
             # Σx² - (Σx)²/n in twice the precision: the two are close when values are large and alike
-            square, error = high * high, _square_error(high) + 2.0 * high * low
+            square, error = high * high, square_error(high) + 2.0 * high * low
             mean_high = square / n
-            rest = (square - mean_high * n) - _product_error(mean_high, n)
+            rest = (square - mean_high * n) - product_error(mean_high, n)
             mean_low = (rest + error) / n
             sq_high, sq_low = lanes.float_("square", column)
             spread = np.maximum((sq_high - mean_high) + (sq_low - mean_low), 0.0)
@@ -390,29 +391,3 @@ def plain_codes(order: np.ndarray, kind: int) -> np.ndarray:
     if k == 1:
         return np.where(codes < 0, codes ^ np.int64(0x7FFFFFFFFFFFFFFF), codes)
     return codes ^ LOWEST if k == 2 else codes
-
-
-def _split(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    c = 134217729.0 * x
-    high = c - (c - x)
-    return high, x - high
-
-
-def _square_error(x: np.ndarray) -> np.ndarray:
-    """What rounding lost of x·x (zero where x·x is too large to tell)."""
-    return _product_error(x, x)
-
-
-def _product_error(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore", invalid="ignore"):
-        xh, xl = _split(x)
-        yh, yl = _split(y)
-        error = ((xh * yh - x * y) + xh * yl + xl * yh) + xl * yl
-    return np.where(np.isfinite(error), error, 0.0)
-
-
-def _times(high: np.ndarray, low: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    if (np.abs(weight) == 1).all():
-        return high * weight, low * weight
-    w = weight.astype(np.float64)
-    return high * w, low * w + _product_error(high, w)

@@ -28,8 +28,9 @@ from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, NEVER
 from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.kernels import events as kernel
+from everwhen.operators.kernels.calendar import Calendar
 from everwhen.operators.kernels.live import group_rows
-from everwhen.operators.kernels.tables import Calendar, KeyTable, Regions, grown
+from everwhen.operators.kernels.tables import KeyTable, Regions, grown
 from everwhen.operators.linear import MOST_LEVELS
 from everwhen.operators.net import cancelled
 from everwhen.operators.promised import concerned, settled

@@ -15,8 +15,9 @@ from everwhen.errors import EverwhenError
 from everwhen.model.pool import Pool
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels import live as kernel
+from everwhen.operators.kernels.calendar import Calendar
 from everwhen.operators.kernels.events import drop_ended
-from everwhen.operators.kernels.tables import Calendar, Regions, grown
+from everwhen.operators.kernels.tables import Regions, grown
 
 
 class LiveRows:

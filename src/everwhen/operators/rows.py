@@ -26,8 +26,9 @@ from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import EVERYTHING, Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.holistic import order_ranks
+from everwhen.operators.kernels.calendar import Calendar
 from everwhen.operators.kernels.live import group_rows
-from everwhen.operators.kernels.tables import Calendar, KeyTable, Regions, grown
+from everwhen.operators.kernels.tables import KeyTable, Regions, grown
 from everwhen.operators.net import netted
 from everwhen.operators.promised import concerned, settled
 

@@ -7,7 +7,7 @@ promises that the CTI has not overtaken, in compact form.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -118,6 +118,9 @@ class SourcePromises:
 
     def undo(self) -> None:
         self._checked = []
+
+    def __iter__(self) -> Iterator[Promise]:
+        return iter(self._said)
 
     def __len__(self) -> int:
         return len(self._said)

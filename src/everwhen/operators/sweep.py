@@ -21,10 +21,11 @@ from everwhen.model.pool import Pool
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, Policy, StateSize
 from everwhen.operators.kernels import sweep as kernel
+from everwhen.operators.kernels.calendar import Calendar
 from everwhen.operators.kernels.edges import grouped
 from everwhen.operators.kernels.pieces import standing
 from everwhen.operators.kernels.runs import Runs, needed, resized
-from everwhen.operators.kernels.tables import Calendar, KeyTable, grown
+from everwhen.operators.kernels.tables import KeyTable, grown
 from everwhen.operators.promised import Floors
 
 GRID = 8

@@ -18,8 +18,7 @@ from everwhen.model.elements import ElementBatch
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF
 from everwhen.runtime.consistency import MIDDLE, Consistency
-from everwhen.runtime.network import Exit
-from everwhen.runtime.outlet import Step, Subscription
+from everwhen.runtime.outlet import Exit, Step, Subscription
 
 State = Literal["running", "stopped", "failed"]
 

@@ -19,8 +19,9 @@ from everwhen.operators.punctuator import source_punctuators
 from everwhen.plan.physical import Port
 from everwhen.runtime.emission import Place, brought_out, standing_at
 from everwhen.runtime.levels import Bounds
-from everwhen.runtime.network import Exit, Inflow, Levels, Network, cut
-from everwhen.runtime.outlet import Outlet, Said
+from everwhen.runtime.network import Levels, Network
+from everwhen.runtime.outlet import Exit, Outlet, Said
+from everwhen.runtime.running import Inflow, cut
 
 
 def fork(network: Network, old: Exit, new: Exit, levels: Levels) -> Outlet:
@@ -54,9 +55,7 @@ def _open(network: Network, name: str, source: str, bounds: Bounds, other: Inflo
     """Open a source that goes on as another one does, and then at its own level."""
     guard = other.intake.guard
     punctuator = source_punctuators(network.sources[name])
-    intake = Intake(
-        Guard(source, guard.codec, guard.insert_only, guard.chronons, guard.whole, punctuator=punctuator)
-    )
+    intake = Intake(Guard(source, guard.codec, guard.insert_only, guard.chronons, guard.whole, punctuator=punctuator))
     intake.restore(other.intake.snapshot())
     if bounds.aligns:
         intake.block()

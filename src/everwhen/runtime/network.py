@@ -26,16 +26,11 @@ not depend on which other queries run.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
 
-import numpy as np
-
-from everwhen.algebra.nodes import Node, Source
+from everwhen.algebra.nodes import Source
 from everwhen.errors import QueryError
 from everwhen.model.changes import Changes, no_changes
-from everwhen.model.elements import ADJUST
 from everwhen.model.pool import Pool
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
@@ -51,94 +46,11 @@ from everwhen.plan.physical import PlacedOperator, Port
 from everwhen.runtime.emission import Outflow
 from everwhen.runtime.horizon import Horizon
 from everwhen.runtime.levels import WHOLE, Bounds
-from everwhen.runtime.outlet import Outlet, Said
-
-Exit = tuple[Node, Emit]
-"""Where a plan leaves the graph: the plan, and what its operators were built to say."""
+from everwhen.runtime.outlet import Exit, Outlet, Said
+from everwhen.runtime.running import Inflow, Left, Past, Running, cut, earliest
 
 Levels = Mapping[str, tuple[str, Bounds]]
 """By the names that sources have in a plan, what they are and at which level."""
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What is known of a port: all that stands from the instant `since` on."""
-
-    since: int
-    changes: Changes
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What is remembered of a source that nobody reads any more."""
-
-    cti: int = NEVER
-    tau: int = NEVER
-    reach: int = NEVER
-    promises: Any = None
-
-
-@dataclass
-class Inflow:
-    """A source at a level: its intake, from which instant on its history is known, the largest end that passed."""
-
-    source: str
-    bounds: Bounds
-    intake: Intake
-    exact: int = NEVER
-    reach: int = NEVER
-
-    def past(self) -> Past:
-        nothing = Past(self.reach, no_changes(self.intake.codec))
-        events = self.intake.standing()
-        since = NEVER if self.intake.guard.whole else self.intake.promise
-        return _earliest(self.exact, nothing, None if events is None else Past(since, events))
-
-    def take(self, arrived: Guarded) -> None:
-        if len(arrived.ve):
-            self.reach = max(self.reach, int(arrived.ve.max()))
-            if arrived.adjusts:
-                self.reach = max(self.reach, int(arrived.vnew[arrived.op == ADJUST].max()))
-
-
-@dataclass
-class Running:
-    """An operator, cut in at `since`, with what it has said last.  Its output is exact from `exact` on."""
-
-    placed: PlacedOperator
-    output: Output
-    frontiers: list[Frontier]
-    began: float
-    since: int = NEVER
-    exact: int = NEVER
-    reach: int = NEVER
-    tau: int = NEVER
-    rows_in: int = 0
-    rows_out: int = 0
-
-    @property
-    def codec(self) -> RowCodec:
-        return self.placed.operator.codec
-
-    def step(self, given: list[Output], tau: int) -> None:
-        changes = [cut(output.changes, self.since) for output in given]
-        frontiers = [output.frontier for output in given]
-        rows = sum(map(len, changes))
-        if not rows and tau <= self.tau and frontiers == self.frontiers:
-            self.rest()
-            return
-        self.tau = max(self.tau, tau)
-        self.output = output = self.placed.operator.step(changes, frontiers, self.tau)
-        self.frontiers = [Frontier(frontier.time) for frontier in frontiers]
-        self.rows_in += rows
-        if len(output.changes):
-            self.rows_out += len(output.changes)
-            self.reach = max(self.reach, int(output.changes.hi.max()))
-
-    def rest(self) -> None:
-        """Say nothing new."""
-        if len(self.output.changes) or self.output.frontier.promises:
-            self.output = Output(no_changes(self.codec), Frontier(self.output.frontier.time))
 
 
 class Network:
@@ -241,7 +153,7 @@ class Network:
         if beside:  # the one that remembers most tells what stands
             other = min(beside, key=lambda each: (each.intake.finalize is not None, each.intake.cti))
             intake.begin(other.intake)
-            self.inflows[name] = Inflow(source, bounds, intake, other.exact, other.reach)
+            self.inflows[name] = Inflow(source, bounds, intake, other.exact, other.come)
             return
         before = self.left.get(source, Left())
         if before.reach == INF:
@@ -301,7 +213,7 @@ class Network:
         for outlet in self.outlets.values():
             if outlet.port == port and isinstance(outlet.chain, Chain):
                 ways.append(Past(max(outlet.since, outlet.chain.cti), outlet.chain.said()))
-        return _earliest(running.exact, *ways)
+        return earliest(running.exact, *ways)
 
     def _unknown(self, port: Port) -> QueryError:
         if self._frontier(port).time == INF:
@@ -313,13 +225,13 @@ class Network:
         chain, port = outlet.chain, outlet.port
         nothing = Past(self._reach(port), no_changes(chain.codec))
         if chain.cti == INF or isinstance(chain, EventChain):
-            return _earliest(outlet.since, nothing, self._past(port, {}))
+            return earliest(outlet.since, nothing, self._past(port, {}))
         if isinstance(chain, Chain):
-            return _earliest(outlet.since, nothing, Past(chain.cti, chain.said()))
+            return earliest(outlet.since, nothing, Past(chain.cti, chain.said()))
         running = self.running[port.operator]
         found = running.placed.operator.standing(running.frontiers)
         assert found is not None, "an operator that knows groups knows what it has said"
-        return _earliest(outlet.since, nothing, Past(found[0], chain.said(found[1])))
+        return earliest(outlet.since, nothing, Past(found[0], chain.said(found[1])))
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -403,7 +315,7 @@ class Network:
             inflow = self.inflows.pop(name)
             guard = inflow.intake.guard
             if not any(each.source == inflow.source for each in self.inflows.values()):
-                self.left[inflow.source] = Left(guard.cti, guard.tau, inflow.reach, guard.promised)
+                self.left[inflow.source] = Left(guard.cti, guard.tau, inflow.come, guard.promised)
         self.running = {number: running for number, running in self.running.items() if number in operators}
         for lowering in self._lowerings.values():
             lowering.keep(operators, sources)
@@ -462,20 +374,6 @@ def _below(port: Port, placed: Callable[[int], PlacedOperator]) -> Iterator[Port
             if each not in seen:
                 seen[each] = None
                 waiting.append(each)
-
-
-def cut(changes: Changes, since: int) -> Changes:
-    """Changes restricted to the instants from `since` on."""
-    if since == NEVER or not len(changes) or int(changes.lo.min()) >= since:
-        return changes
-    left = changes.take(changes.hi > since)
-    return replace(left, lo=np.maximum(left.lo, since))
-
-
-def _earliest(exact: int, *ways: Past | None) -> Past:
-    """Of several ways to know the past the one that knows most of it; nothing is known before `exact`."""
-    known = [Past(max(way.since, exact), way.changes) for way in ways if way is not None]
-    return min(known, key=lambda past: past.since)
 
 
 def _refused(why: str) -> QueryError:

@@ -35,6 +35,9 @@ from everwhen.runtime.emission import Outflow
 
 Step = n.Filter | n.Map
 
+Exit = tuple[n.Node, Emit]
+"""Where a plan leaves the graph: the plan, and what its operators were built to say."""
+
 
 def peeled(node: n.Node) -> tuple[n.Node, tuple[Step, ...]]:
     """A plan without the filters and projections at its end that may follow the chain, and these, first one first."""

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -65,49 +65,8 @@ from everwhen.runtime.local import OperatorMetadata, Query
 from everwhen.runtime.network import Network
 from everwhen.runtime.observation import describe
 from everwhen.runtime.outlet import Subscription, peeled
+from everwhen.runtime.query_handle import QueryHandle
 from everwhen.runtime.run import chosen
-
-
-@dataclass(frozen=True, slots=True)
-class QueryHandle:
-    """A registered query."""
-
-    name: str
-    session: Session
-
-    @property
-    def info(self) -> QueryInfo:
-        """Its entry in the catalogue, as it is now."""
-        return self.session.query(self.name)
-
-    @property
-    def valid_from(self) -> int:
-        """The instant from which on every snapshot of the answer is right."""
-        return self.info.valid_from
-
-    @property
-    def stream(self) -> Stream:
-        """Its answer, for other queries to read."""
-        return self.session.stream(self.name)
-
-    def change(
-        self,
-        block: Duration | None = None,
-        remember: Duration | None = None,
-        tick: str = "1ms",
-        *,
-        emit: str | Emit | None = None,
-    ) -> None:
-        """Move it to another level; see `Session.change`."""
-        self.session.change(self.name, block, remember, tick, emit=emit)
-
-    @property
-    def given_up(self) -> dict[str, dict[Reason, int]]:
-        """How many elements of each source its level gave up, by reason."""
-        return self.session.given_up(self.name)
-
-    def stop(self) -> None:
-        self.session.stop(self.name)
 
 
 class Session:

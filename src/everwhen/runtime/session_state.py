@@ -16,7 +16,8 @@ from everwhen.operators.base import Emit, Output
 from everwhen.runtime import moving
 from everwhen.runtime.catalogue import Entry
 from everwhen.runtime.consistency import Consistency
-from everwhen.runtime.network import Left, Network, Running
+from everwhen.runtime.network import Network
+from everwhen.runtime.running import Left, Running
 
 _PLACE = ("since", "exact", "reach", "tau", "rows_in", "rows_out")
 

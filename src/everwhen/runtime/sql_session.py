@@ -116,7 +116,8 @@ class SqlSession:
 
     `emit`, `consistency`: the level of queries that do not say otherwise.  `tick`: what one tick of time means.
     `functions`: Python functions and aggregates that texts may call.  `optimize`: whether plans are rewritten.
-    `allow_unbounded`: run queries whose state nothing bounds.  `catalog`: what is declared already.  `found` is asked for streams that nobody declared.
+    `allow_unbounded`: run queries whose state nothing bounds.  `catalog`: what is declared already.  `found` is asked
+    for streams that nobody declared.
     """
 
     def __init__(

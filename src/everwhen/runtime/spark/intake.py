@@ -3,10 +3,10 @@
     rows of all sources ─▶ one task, in the order of sync times ─▶ what is admitted and let through ─▶ feeds, stages …
                                                                 └▶ what is given up, by element and reason
 
-Within an epoch a DataFrame has no order, so an epoch is one instant: what it says of an event is put together to one
-element, elements are taken in the order of their sync times, and the epoch's promises hold from its end on.  Then the
-answer is that of the local runtime to the same epochs in that order.  Progress is a matter of the whole source, so one
-task takes all of it; levels that neither wait nor forget (strong, middle) have no such stage.
+Within an epoch a DataFrame has no order, so an epoch is one instant: its elements are taken in the order of their sync
+times (an insert before adjusts, an adjust before the one that follows it), and its promises hold from its end on.  Then
+the answer is that of the local runtime to the same epochs in that order.  Progress is a matter of the whole source, so
+one task takes all of it; levels that neither wait nor forget (strong, middle) have no such stage.
 
 Its state is kept like that of every other stage, as stage 0: the input of every epoch is published once, and a snapshot
 now and then, so an epoch that is run again gives the same.
@@ -26,11 +26,10 @@ from everwhen.algebra.nodes import Source
 from everwhen.errors import EverwhenError, InputError
 from everwhen.model.element import Cti
 from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch, batch_of, joined
+from everwhen.model.rows import RowCodec
 from everwhen.model.time import NEVER
 from everwhen.operators.base import Emit
-from everwhen.operators.chain import EventChain
 from everwhen.operators.finalize import GivenUp, Reason
-from everwhen.operators.guard import Guarded
 from everwhen.runtime.admission import Admission
 from everwhen.runtime.consistency import Consistency
 from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, control, slots
@@ -108,13 +107,8 @@ class IntakeKernel:
                 codes = np.ones(len(gone), np.uint8)  # the number of LATE
                 self.lost.append((name, GivenUp(gone, codes)))
             data = data[~late]
-        codec = intake.codec
         kept = taken(batch, data)
-        coded = Guarded(
-            codec, kept.op, kept.vs, kept.ve, kept.vnew, codec.encode(kept.columns, len(kept)),
-            int((kept.op == ADJUST).sum()),
-        )  # fmt: skip
-        return self._promising(name, EventChain(codec).step(coded.events(), NEVER), promise)
+        return self._promising(name, taken(kept, in_sync_order(kept, intake.codec)), promise)
 
     def _promising(self, name: str, batch: ElementBatch | None, promise: int) -> ElementBatch:
         intake = self.admission.intakes[name]
@@ -140,6 +134,41 @@ class IntakeKernel:
                 mine = found.setdefault(name, {})
                 mine[Reason.LATE.value] = mine.get(Reason.LATE.value, 0) + count
         return found
+
+
+def in_sync_order(batch: ElementBatch, codec: RowCodec) -> np.ndarray:
+    """The positions of inserts and adjusts in the order of their sync times.
+
+    At one time inserts come first.  Of adjusts that follow one another each comes before the next, as early as the
+    earliest of those behind it.
+    """
+    adjust = batch.op == ADJUST
+    if not adjust.any():
+        return np.argsort(batch.vs, kind="stable")
+    position = np.where(adjust, np.minimum(batch.ve, batch.vnew), batch.vs)
+    rank = np.zeros(len(batch), np.int64)
+    at = np.flatnonzero(adjust)
+    rows = codec.encode(tuple(column.take(pa.array(at)) for column in batch.columns), len(at))
+    groups: dict[bytes, list[int]] = {}
+    for i, name in zip(at.tolist(), np.concatenate([batch.vs[at, None], rows], axis=1), strict=True):
+        groups.setdefault(name.tobytes(), []).append(i)
+    for group in groups.values():
+        if len(group) > 1:
+            for chain in _chains(group, batch.ve, batch.vnew):
+                position[chain] = np.minimum.accumulate(position[chain][::-1])[::-1]
+                rank[chain] = np.arange(len(chain))
+    return np.lexsort((rank, adjust, position))
+
+
+def _chains(group: list[int], ve: np.ndarray, vnew: np.ndarray) -> Iterator[list[int]]:
+    """Adjusts of events with one start and row, each behind the one whose new end it names."""
+    left = sorted(group, key=lambda i: any(vnew[j] == ve[i] for j in group if j != i))
+    while left:
+        chain = [left.pop(0)]
+        while (after := next((i for i in left if ve[i] == vnew[chain[-1]]), None)) is not None:
+            left.remove(after)
+            chain.append(after)
+        yield chain
 
 
 @dataclass
