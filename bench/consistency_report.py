@@ -144,7 +144,7 @@ def _growth_picture(rows: list[Row]) -> str:
         every.append(Plot("growing n, fixed disorder", "n: elements in", "CPU seconds", size))
     if disorder:
         every.append(Plot("growing disorder, fixed n", "m: elements out", "CPU seconds", disorder))
-    return plots("Total work is n log n + m", every)
+    return plots("Total work against n log n + m", every)
 
 
 # -- the cost of a level -----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from everwhen.reference import evaluate
 from everwhen.reference.promise_rules import promised, promises
 from everwhen.runtime.local import LocalRuntime
 from everwhen.testing_strategies import histories
-from operators.differential import EMITS, FIRST, LAST, PLANS, SCHEMA, Plan, S, epochs, sources, streams_of
+from operators.differential import EMITS, FIRST, LAST, PLANS, SCHEMA, Plan, S, T, epochs, sources, streams_of
 from operators.punctuated import HORIZON, Inputs, PunctuatedOutput, PunctuatedTrial, punctuated
 from operators.random_plans import Grown, plans
 
@@ -92,6 +92,23 @@ def test_a_pattern_concerns_an_adjust_of_a_matching_row(vnew: int, fits: bool) -
     else:
         with pytest.raises(InputError, match="before 5"):
             runtime.push({"S": batch_of(stream[2:], SCHEMA, "S")})
+
+
+def test_a_weaker_promise_takes_nothing_back() -> None:
+    """A promise waits in the join for kept rows; one for less that comes behind it does not take its place."""
+    key: dict[str, AttributePattern] = {"k": OneOf(("a",))}
+    runtime = LocalRuntime(S.join(T, on="k"), emit="final")
+    waiting = [Insert(0, INF, {"k": "a", "x": 1}), Punct(Promise(key, INF)), Punct(Promise(key, 5))]
+    for element in waiting:
+        assert not len(runtime.push({"S": batch_of([element], SCHEMA, "S")})["out"])
+    rest: list[AttributePattern] = [OneOf((None,)), Range(le=3), Range(gt=3)]
+    said = PunctuatedOutput(S.join(T, on="k").schema)
+    for pattern in rest:  # the last of them closes the key on the right
+        punct = Punct(Promise({**key, "x": pattern}, INF))
+        said.take(runtime.push({"T": batch_of([punct], SCHEMA, "T")})["out"])
+    assert promised(said.known(), ("a", 1, 2)) == INF
+    assert promised(said.known(), ("a", 1, 7)) == INF
+    assert any(promise.match == key and promise.t == INF for promise in said.promises)
 
 
 PIECES: dict[str, list[AttributePattern]] = {

@@ -26,6 +26,8 @@ from everwhen.testing import assert_valid, stream_from_table
 MANY = settings(max_examples=2 * settings().max_examples)
 Event = tuple[int, int, int]
 any_emit = pytest.mark.parametrize("emit", ["ended", "current", "all"])
+# the report's join answers at once (B = 0); in `ended` what a plan with state says is clipped
+at_once = pytest.mark.parametrize("emit", ["current", "all"])
 
 
 def steps(query: ew.Stream, emit: str, arrivals: list[tuple[str, Element]]) -> Iterator[list[str]]:
@@ -62,7 +64,7 @@ TABLE_1: list[tuple[str, Element]] = [
 ]
 
 
-@any_emit
+@at_once
 def test_tables_1_to_4_of_the_join(emit: str) -> None:
     """Table 1 goes in, table 4 comes out, element by element; their histories are tables 2 and 3.
 
@@ -195,7 +197,7 @@ def _pair(side: int, x: int, y: int) -> dict[str, int]:
     return {"r": x % 17, "x": x, "x_right": y} if side == 0 else {"r": x % 17, "x": y, "x_right": x}
 
 
-@any_emit
+@at_once
 @MANY
 @given(left=lifetimes(5), right=lifetimes(5), seed=st.integers(0, 2**32))
 def test_equijoin(emit: str, left: list[Lifetime], right: list[Lifetime], seed: int) -> None:

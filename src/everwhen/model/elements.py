@@ -123,7 +123,8 @@ def joined(first: ElementBatch, second: ElementBatch) -> ElementBatch:
         return first if len(first) else second
     times = [np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("op", "vs", "ve", "vnew")]
     columns = tuple(pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True))
-    return ElementBatch(first.schema, times[0], times[1], times[2], times[3], columns)
+    promises = {**first.promises, **{len(first) + i: said for i, said in second.promises.items()}}
+    return ElementBatch(first.schema, times[0], times[1], times[2], times[3], columns, promises)
 
 
 def _column(rows: Sequence[Mapping[str, object]], name: str, type_: pa.DataType, source: str | None) -> pa.Array:

@@ -3,8 +3,9 @@
 An epoch is the set of elements that arrive at one CEDR instant; an exchange between machines does not keep the order
 within it.  So an adjust need not follow its event: after the whole epoch every event that is named must have been
 there. Each element is a move of events (vs, ve, row): an insert adds one, an adjust adds one and takes one, and
-taking comes last.  Elements behind the CTI of the epochs before are errors; the epoch's own CTI holds from the next
-one on.
+taking comes last.  Elements behind the CTI of the epochs before are errors, and so are those that a promise about data
+from the epochs before has ruled out; the epoch's own promises hold from the next one on.  Schemes are watched by a
+punctuator of the guard's own: its share of a stream keeps each of them if the whole stream does.
 
 With `lenient` an adjust of an event that is not there is left out and counted: its insert came too late and was
 dropped.
@@ -12,6 +13,7 @@ dropped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,18 +22,29 @@ import pyarrow as pa
 from everwhen.errors import InputError
 from everwhen.model.changes import Changes, no_changes
 from everwhen.model.elements import ADJUST, INSERT
+from everwhen.model.patterns import show_promise
+from everwhen.model.promise_set import PromiseSet
+from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.operators.base import StateSize
 from everwhen.operators.event_log import EventLog
 from everwhen.operators.guard import NOT_ONE_TICK, ONE_TICK, Guarded, longer
+from everwhen.operators.punctuator import Punctuator
+from everwhen.operators.source_promises import KEEP_YOUR_WORD, RULED_OUT
 
 
 class EpochGuard:
     """One source's guard in one bucket; `name` is what messages call the source."""
 
     def __init__(
-        self, name: str, codec: RowCodec, insert_only: bool = False, lenient: bool = False, chronons: bool = False
+        self,
+        name: str,
+        codec: RowCodec,
+        insert_only: bool = False,
+        lenient: bool = False,
+        chronons: bool = False,
+        punctuator: Punctuator | None = None,
     ) -> None:
         self.name = name
         self.codec = codec
@@ -40,14 +53,32 @@ class EpochGuard:
         self.chronons = chronons
         self.cti = NEVER
         self.left_out = 0
+        self._punctuator = punctuator
+        self._said = PromiseSet(codec.schema)
+        self._fresh: tuple[Promise, ...] = ()
         self._log = EventLog(codec)
 
+    @property
+    def frontier(self) -> Frontier:
+        """What is promised, and what the last epoch has promised about data."""
+        return Frontier(self.cti, self._fresh)
+
     def step(
-        self, op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray, columns: tuple[pa.Array, ...], cti: int
+        self,
+        op: np.ndarray,
+        vs: np.ndarray,
+        ve: np.ndarray,
+        vnew: np.ndarray,
+        columns: tuple[pa.Array, ...],
+        cti: int,
+        promises: Sequence[Promise] = (),
     ) -> Guarded:
-        """Check an epoch's elements (inserts and adjusts) and take them; from then on the CTI is at least `cti`."""
+        """Check an epoch's elements (inserts and adjusts) and take them; from then on the CTI is at least `cti`, and
+        the promises about data hold."""
         adjust = op == ADJUST
         self._check(adjust, op, vs, ve, vnew, columns)
+        self._check_promises(np.where(adjust, np.minimum(ve, vnew), vs), columns)
+        derived = self._observed(columns, len(op))
         rows = self.codec.encode(columns, len(op))
         adjusts = int(adjust.sum())
         if self.insert_only and adjusts:
@@ -73,7 +104,50 @@ class EpochGuard:
         if cti > self.cti:
             self.cti = cti
             self._log.forget(cti)
+        self._promise([*promises, *derived])
         return Guarded(self.codec, op.astype(np.uint8), vs, ve, vnew, rows, adjusts)
+
+    def _check_promises(self, sync: np.ndarray, columns: tuple[pa.Array, ...]) -> None:
+        """No element contradicts a promise of an earlier epoch."""
+        if not len(sync) or not self._said:
+            return
+        names = self.codec.schema.names
+        read = {name: columns[names.index(name)] for name in self._said.bound}
+        broken = sync < self._said.promised(read, len(sync))
+        if broken.any():
+            at = int(np.argmax(broken))
+            row = {name: column[at].as_py() for name, column in zip(names, columns, strict=True)}
+            found = (promise for promise in self._said if promise.t > sync[at] and promise.matches(row))
+            promise = next(found, Promise({}, NEVER))
+            raise self._error(f"{RULED_OUT}: {show_promise(promise)}", columns, at, KEEP_YOUR_WORD)
+
+    def _observed(self, columns: tuple[pa.Array, ...], n: int) -> list[Promise]:
+        """What follows from the rows by the schemes of the source."""
+        if self._punctuator is None:
+            return []
+        names = self.codec.schema.names
+        read = {name: columns[names.index(name)] for name in self._punctuator.reads}
+        seen = self._punctuator.observe(read, n, ordered=False)
+        if seen.broken is not None:
+            raise self._error(seen.broken.problem, columns, seen.broken.at, seen.broken.remedy)
+        return seen.promises
+
+    def _promise(self, fresh: Sequence[Promise]) -> None:
+        """The epoch stays, and its promises hold."""
+        if self._punctuator is not None:
+            self._punctuator.settle()
+        if fresh:
+            together = PromiseSet(self.codec.schema)
+            together.add(fresh)
+            self._said.add(fresh)
+            fresh = tuple(together)
+        self._fresh = tuple(promise for promise in fresh if promise.t > self.cti)
+        if self._fresh:
+            self._log.close(self._fresh)
+        if self.cti == INF:
+            self._said = PromiseSet(self.codec.schema)
+        elif self._said:
+            self._said.forget(self.cti)
 
     def _move(self, adjust: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray, rows: np.ndarray) -> int:
         """Add first, take afterwards; the first adjust whose event is missing (then nothing is moved), or -1."""
@@ -143,8 +217,18 @@ class EpochGuard:
         return self._log.state_size()
 
     def snapshot(self) -> dict[str, Any]:
-        return {"cti": self.cti, "left_out": self.left_out, "log": self._log.snapshot()}
+        return {
+            "cti": self.cti,
+            "left_out": self.left_out,
+            "log": self._log.snapshot(),
+            "said": self._said.snapshot() if self._said else None,
+            "punctuator": None if self._punctuator is None else self._punctuator.snapshot(),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.cti, self.left_out = state["cti"], state["left_out"]
         self._log.restore(state["log"])
+        if state["said"] is not None:
+            self._said.restore(state["said"])
+        if self._punctuator is not None:
+            self._punctuator.restore(state["punctuator"])

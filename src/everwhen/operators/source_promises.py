@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,9 @@ from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.punctuator import Broken, Punctuator
+
+RULED_OUT: Final = "an element that an earlier promise of the source has ruled out"
+KEEP_YOUR_WORD: Final = "a promise says that no matching insert or adjust follows; correct the source"
 
 
 class SourcePromises:
@@ -86,8 +89,7 @@ class SourcePromises:
             return None
         at = int(np.argmax(broken))
         promise = self._breaks(batch, at, int(sync[at]), [promise for i, promise in said if i < at])
-        problem = f"an element that an earlier promise of the source has ruled out: {show_promise(promise)}"
-        return Broken(at, problem, "a promise says that no matching insert or adjust follows; correct the source")
+        return Broken(at, f"{RULED_OUT}: {show_promise(promise)}", KEEP_YOUR_WORD)
 
     def _promised(self, promises: PromiseSet, batch: ElementBatch) -> np.ndarray:
         columns = {name: batch.columns[self._schema.index(name)] for name in promises.bound}

@@ -36,10 +36,12 @@ Native = Callable[[Expr, Schema], bool]
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """What is known of a source: that nothing is corrected, that every event lives for one tick."""
+    """What is known of a source: that nothing is corrected, that every event lives for one tick; that it may promise
+    something about its data, so that all its rows must be seen whole by a guard, and by operators that use promises."""
 
     insert_only: bool = False
     chronons: bool = False
+    promising: bool = False
 
 
 @dataclass(frozen=True)
@@ -276,13 +278,15 @@ class _Cutter:
             if not elements:
                 return n.Exchange(stream.name, feed.schema)
             trait = self._trait(feed.source)
-            return n.Source(stream.name, feed.schema, trait.insert_only, trait.chronons)
+            schemes = feed.source.schemes if trait.promising else ()
+            return n.Source(stream.name, feed.schema, trait.insert_only, trait.chronons, schemes=schemes)
 
         return self._shared(key, _Part(1, build))
 
     def _trait(self, source: n.Source) -> Trait:
         trait = self.traits.get(source.name, Trait())
-        return Trait(trait.insert_only or source.insert_only, trait.chronons or source.chronons)
+        insert_only, chronons = trait.insert_only or source.insert_only, trait.chronons or source.chronons
+        return Trait(insert_only, chronons, trait.promising)
 
     def _feed(self, node: n.Node) -> Feed | None:
         """The node as a feed, if the engine can compute all of it."""
@@ -290,21 +294,26 @@ class _Cutter:
             case n.Source():
                 return Feed(node, node)
             case n.Filter(input, predicate):
-                below = self._feed(input)
-                if below is not None and below.window is None and self.native(predicate, input.schema):
+                below = self._below(input)
+                if below is not None and self.native(predicate, input.schema):
                     return Feed(below.source, node)
             case n.Map(input, columns):
-                below = self._feed(input)
-                if below is not None and below.window is None:
+                below = self._below(input)
+                if below is not None:
                     native = all(isinstance(e, Column) or self.native(e, input.schema) for _, e in columns)
                     return Feed(below.source, node) if native else None
             case n.TimeWindow(input, size, slide):
-                below = self._feed(input)
-                if below is not None and below.window is None:
+                below = self._below(input)
+                if below is not None:
                     trait = self._trait(below.source)
                     if trait.insert_only and trait.chronons:
                         return Feed(below.source, input, (size, slide))
         return None
+
+    def _below(self, node: n.Node) -> Feed | None:
+        """The node as a feed that may be part of a larger one."""
+        feed = self._feed(node)
+        return None if feed is None or feed.window is not None or self._trait(feed.source).promising else feed
 
     # -- operators ----------------------------------------------------------------------------------------------
 
@@ -344,6 +353,7 @@ class _Cutter:
         return (
             trait.insert_only
             and trait.chronons
+            and not trait.promising
             and all(self.native(col(lane.columns[0]), schema) for lane in partial.lanes if lane.columns)
             and all(_exact(lane.function, schema, lane.columns) for lane in partial.lanes)
         )

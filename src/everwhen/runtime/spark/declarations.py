@@ -31,5 +31,5 @@ def wrong_with(resolved: ResolvedSource) -> Column:
         said = F.concat(F.lit(before), vs.cast(StringType()), F.lit(between), shown, F.lit(f"{after}; {ONE_TICK}"))
         # `try_subtract`: an infinite end and a start before zero are further apart than 64 bits
         longer = F.coalesce(F.try_subtract(ve, vs) != F.lit(1), F.lit(True)) | (adjust & (vnew > ve))
-        found = F.coalesce(found, F.when((op != F.lit(CTI)) & longer, said))
+        found = F.coalesce(found, F.when((op < F.lit(CTI)) & longer, said))
     return found

@@ -7,7 +7,7 @@ stage before have promised for the streams they hand over.  No clock, no files, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,12 +16,14 @@ import pyarrow as pa
 
 from everwhen.model.changes import Changes, concat, no_changes
 from everwhen.model.elements import ElementBatch, joined
-from everwhen.model.punctuation import Frontier
+from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.time import NEVER
 from everwhen.operators.base import Emit, Output, StateSize
 from everwhen.operators.epoch_guard import EpochGuard
+from everwhen.operators.gathering import Gathering
 from everwhen.operators.guard import Guarded
 from everwhen.operators.linear import rounded_up_time
+from everwhen.operators.punctuator import source_punctuators
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import Form, Port
 from everwhen.plan.stages import Stage, StreamIn
@@ -43,7 +45,10 @@ class Rows:
 class EpochInput:
     """What a bucket gets in an epoch.  `sources`: (largest start, CTI) each; `idle`: those that have been silent for
     too long to hold the others back; `handed`: the lowest promise of the buckets that hand a stream over; `tau`: the
-    largest start that they know of; `emit`: the policy from this epoch on, if not that of the one before."""
+    largest start that they know of; `emit`: the policy from this epoch on, if not that of the one before.
+
+    `promises` are those about the data of a stream that hold for it as they are; `said` is what each bucket of the stage
+    before has promised of its own share, its time and what is new."""
 
     rows: Mapping[str, Rows] = field(default_factory=dict)
     sources: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -51,6 +56,8 @@ class EpochInput:
     handed: Mapping[str, int] = field(default_factory=dict)
     tau: int = NEVER
     emit: Emit | None = None
+    promises: Mapping[str, Sequence[Promise]] = field(default_factory=dict)
+    said: Mapping[str, Mapping[int, Frontier]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ _NONE: Final = np.empty(0, np.int64)
 class StageKernel:
     """The state of a bucket; call `step` once per epoch."""
 
-    def __init__(self, stage: Stage, emit: Emit, lenient: frozenset[str] = frozenset()) -> None:
+    def __init__(self, stage: Stage, emit: Emit, lenient: frozenset[str] = frozenset(), buckets: int = 1) -> None:
         self.stage = stage
         self.emit = emit
         self.plan = lower(stage.queries, emit, handed=stage.handed, facing=stage.facing)
@@ -79,13 +86,20 @@ class StageKernel:
         self.tau = NEVER
         self.cti = {s.feed.source.name: NEVER for s in stage.inputs if s.feed is not None}
         self.promised = {s.name: NEVER for s in stage.inputs if s.feed is None}
+        self.gathered = {s.name: Gathering(s.schema, buckets) for s in stage.inputs if s.feed is None}
+        self._buckets = buckets
         self.guards: dict[str, EpochGuard] = {}
         for stream in stage.inputs:
             if stream.form == "elements" and stream.feed is not None and stream.name in self.plan.sources:
                 source = stream.feed.source.name
                 codec, declared = self.plan.codecs[stream.name], self.plan.sources[stream.name]
                 self.guards[stream.name] = EpochGuard(
-                    source, codec, declared.insert_only, source in lenient, declared.chronons
+                    source,
+                    codec,
+                    declared.insert_only,
+                    source in lenient,
+                    declared.chronons,
+                    source_punctuators(declared),
                 )
 
     def step(self, given: EpochInput) -> EpochOutput:
@@ -104,7 +118,7 @@ class StageKernel:
         for stream in self.stage.inputs:
             wanted = [form for name, form in self.graph.forms if name == stream.name]
             if wanted:
-                self._take(stream, given.rows.get(stream.name), wanted, inputs)
+                self._take(stream, given, wanted, inputs)
         first, brought = self._moved(given.emit)
         results = {name: joined(first[name], said) for name, said in self.graph.step(inputs, self.tau).items()}
         handed = {
@@ -132,16 +146,22 @@ class StageKernel:
         self.plan.pool.collect()
 
     def _take(
-        self, stream: StreamIn, rows: Rows | None, wanted: list[Form], inputs: dict[tuple[str, Form], Output]
+        self, stream: StreamIn, given: EpochInput, wanted: list[Form], inputs: dict[tuple[str, Form], Output]
     ) -> None:
-        frontier = Frontier(self.frontier(stream))
+        rows, promises = given.rows.get(stream.name), given.promises.get(stream.name, ())
         codec = self.plan.codecs[stream.name]
         guarded: Guarded | None = None
         if stream.name in self.guards:
             assert stream.feed is not None
             rows = rows or Rows(_NONE, _NONE, _NONE, _NONE, tuple(pa.array([], t) for t in stream.schema.types))
             cti = self.cti[stream.feed.source.name]
-            guarded = self.guards[stream.name].step(rows.w, rows.a, rows.b, rows.c, rows.columns, cti)
+            guarded = self.guards[stream.name].step(rows.w, rows.a, rows.b, rows.c, rows.columns, cti, promises)
+            promises = self.guards[stream.name].frontier.promises
+        elif stream.feed is None:
+            said = given.said.get(stream.name, {})
+            ports = [said.get(bucket, Frontier()) for bucket in range(self._buckets)]
+            promises = [*promises, *self.gathered[stream.name].take(ports)]
+        frontier = Frontier(self.frontier(stream), tuple(promises))
         for form in wanted:
             if guarded is not None:
                 changes = guarded.segments() if form == "segments" else guarded.events()
@@ -170,6 +190,7 @@ class StageKernel:
             "cti": dict(self.cti),
             "promised": dict(self.promised),
             "guards": {name: guard.snapshot() for name, guard in self.guards.items()},
+            "gathered": {name: gathering.snapshot() for name, gathering in self.gathered.items() if len(gathering)},
             "graph": self.graph.snapshot(),
             "emit": self.emit.value,
         }
@@ -179,5 +200,7 @@ class StageKernel:
         self.tau, self.cti, self.promised = state["tau"], dict(state["cti"]), dict(state["promised"])
         for name, guard in self.guards.items():
             guard.restore(state["guards"][name])
+        for name, gathered in state["gathered"].items():
+            self.gathered[name].restore(gathered)
         self.graph.restore(state["graph"])
         self.emit = Emit(state["emit"])

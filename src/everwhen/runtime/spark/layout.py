@@ -9,7 +9,8 @@
     segment, event   lo         hi                 weight      tag = the stream's
     SOURCE           max start  cti         rows   source      progress of a source in this epoch; note: a wrong row
     LATE             rows       earliest           source      rows that came behind the promise of their source
-    HANDED           tau        promise            stream      what a bucket of the stage before has promised
+    HANDED           tau        promise     from   stream      what a bucket of the stage before has promised
+    PROMISE          from       until       kind   stream      a promise about data; see `promises`
     NOTE                                                       what a stage wants the driver to know
     ERROR                                                      why a bucket of the stage before gave up
 
@@ -35,6 +36,7 @@ LATE: Final = -2
 HANDED: Final = -3
 NOTE: Final = -4
 ERROR: Final = -5
+PROMISE: Final = -6
 
 HEAD: Final = (
     ("bucket", pa.int32()),
@@ -56,9 +58,11 @@ def carried(type_: pa.DataType) -> DataType:
     return found
 
 
-def control(tag: int, bucket: int, *, a: int = 0, b: int = 0, w: int = 0, note: str | None = None) -> dict[str, object]:
+def control(
+    tag: int, bucket: int, *, a: int = 0, b: int = 0, c: int = 0, w: int = 0, note: str | None = None
+) -> dict[str, object]:
     """One control row."""
-    return {"bucket": bucket, "tag": tag, "a": a, "b": b, "c": 0, "w": w, "note": note}
+    return {"bucket": bucket, "tag": tag, "a": a, "b": b, "c": c, "w": w, "note": note}
 
 
 def slots(schema: Schema) -> tuple[tuple[str, pa.DataType], ...]:
