@@ -31,7 +31,15 @@ from everwhen.algebra.aggregates import (
     variance_pop,
 )
 from everwhen.algebra.expr import col, function, lit, udf, when
-from everwhen.algebra.punctuation_schemes import bounds, clustered_by, complete, sorted_by, unique
+from everwhen.algebra.punctuation_schemes import (
+    bounds,
+    clustered_by,
+    complete,
+    given,
+    selection,
+    sorted_by,
+    unique,
+)
 from everwhen.api import Stream, source
 from everwhen.errors import EverwhenError, InputError, QueryError
 from everwhen.model.element import Adjust, Cti, Insert
@@ -74,6 +82,7 @@ __all__ = [
     "count_distinct",
     "first",
     "function",
+    "given",
     "last",
     "lit",
     "max",
@@ -82,6 +91,7 @@ __all__ = [
     "quantile",
     "run",
     "run_batches",
+    "selection",
     "sorted_by",
     "source",
     "spark",

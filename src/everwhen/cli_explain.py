@@ -20,6 +20,10 @@ def _declare_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine", choices=("spark", "local"), default="spark", help="whose steps are shown: Spark's stages (default)"
     )
+    parser.add_argument(
+        "--punctuation", action="store_true",
+        help="also say which promises about data would free state and let answers out, and which declared ones do not",
+    )  # fmt: skip
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -39,14 +43,16 @@ def explained(title: str, found: Compiled, options: argparse.Namespace) -> str:
     rewritten = None if options.no_optimize else found.node
     rules = [(applied.name, applied.reason) for applied in found.applied]
     emit = level(options, found.program.consistency).emit
-    return explain_text(title, found.logical, rewritten, rules, emit=emit, stages=stages)
+    return explain_text(
+        title, found.logical, rewritten, rules, emit=emit, stages=stages, punctuation=options.punctuation
+    )
 
 
 EXPLAIN: Final = Command(
     "explain",
     "What will happen to a query: its plan as written, as rewritten and by which rules, the operators or stages that "
     "run it, and what they keep until when. Files are only asked for the columns of streams that are not declared.",
-    ("everwhen explain best.sql", "everwhen explain best.sql --in Bid=bids.jsonl --engine local"),
+    ("everwhen explain best.sql", "everwhen explain best.sql --in Bid=bids.jsonl --engine local --punctuation"),
     _declare_explain,
     _explain,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -201,6 +202,57 @@ def test_a_product_of_long_lists_is_not_written_out() -> None:
     assert kept.meet([Promise({"item": OneOf((1, -1))}, 9)]) != []
     kept.add([Promise({}, 6)])
     assert list(kept) == [Promise({}, 6)]
+
+
+def test_a_null_is_in_no_box() -> None:
+    kept = PromiseSet(PAIR)
+    given_ = [
+        Promise({"item": OneOf((1, None)), "hour": Range(ge=-5, le=5)}, 4),
+        Promise({"item": Range(ge=-9), "hour": Range(le=9), "name": Range(ge="")}, 3),
+        Promise({"item": OneOf((None,)), "hour": OneOf((None,))}, 2),
+    ]
+    kept.add(given_)
+    rows = [
+        {"item": item, "hour": hour, "name": name} for item in (None, 0, 1) for hour in (None, 0) for name in (None, "")
+    ]
+    assert said(kept, rows) == [limit(given_, row) for row in rows]
+
+
+def test_what_is_forgotten_says_nothing_though_it_is_still_there() -> None:
+    kept = PromiseSet(PAIR)
+    numbers = range(0, 2000, 2)
+    kept.add(constants(numbers, 7))
+    kept.add([Promise({"item": OneOf((i,)), "hour": OneOf((1,))}, 9) for i in numbers])
+    kept.add([*constants([1], 6), Promise({"item": OneOf((3,)), "hour": OneOf((1,))}, 6)])
+    kept.forget(3)
+    before = len(kept)
+    kept.forget(6)
+    assert len(kept) == before  # one look at all was paid for, a second is not
+    rows = [{"item": item, "hour": 1, "name": None} for item in (0, 1, 3)]
+    assert said(kept, rows) == [9, NEVER, NEVER]
+    assert not any(p.matches(row) for row in rows[1:] for p in kept)
+    assert kept.meet([Promise({"item": OneOf((1,))})]) == []
+    again = PromiseSet(PAIR)
+    again.restore(kept.snapshot())
+    assert said(again, rows) == [9, NEVER, NEVER]
+
+
+def test_dates_as_text_and_days_that_python_does_not_know() -> None:
+    schema = Schema.of([("at", pa.timestamp("s")), ("day", pa.date32())])
+    last = date(9999, 12, 31)
+    kept = PromiseSet(schema)
+    kept.add([Promise({"day": Range(le=last)}, 4), Promise({"day": Range(le=last), "at": OneOf((None,))}, 7)])
+    assert next(iter(kept)) == Promise({"day": Range(le=last)}, 4)
+    mixed = Promise({"at": OneOf((None,)), "day": Range(gt=date(2020, 1, 1), lt="2030-01-01")}, 5)
+    assert combine(mixed, Promise({"day": Range(ge=date(2031, 1, 1))}), schema) is None
+    assert combine(mixed, Promise({"day": OneOf((date(2029, 1, 1), last))}), schema) == Promise(
+        {"at": OneOf((None,)), "day": OneOf((date(2029, 1, 1),))}, 5
+    )
+    assert max(p.t for p in kept.meet([mixed])) == 5
+    far = pa.array([2_932_896, 2_932_897], pa.int32()).cast(pa.date32())  # the last day that Python knows, and the next
+    assert kept.promised({"day": far, "at": pa.nulls(2, pa.timestamp("s"))}, 2).tolist() == [7, NEVER]
+    kept.add([Promise({"day": Range(gt=last)}, 9)])
+    assert Promise({"day": Range(gt=last)}, 9) in list(kept)
 
 
 def test_dictionaries_chunks_and_slices_are_read_as_they_are() -> None:

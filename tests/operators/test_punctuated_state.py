@@ -193,6 +193,8 @@ def test_an_operator_keeps_what_the_invariant_says(name: str, data: st.DataObjec
 
     def look(runtime: LocalRuntime, seen: Seen) -> None:
         got, wanted = rows_of(runtime, operator), most(seen)
+        if (name, emit) == ("coalesce", "final"):  # it also holds back for the sake of order
+            wanted = len(list(seen.inputs.history("S").coalesced().events()))
         assert got <= wanted, f"{got} rows are kept, the invariant allows {wanted}"
 
     run(query, emit, {each: data.draw(ANY_END, label=each) for each in sources(query)}, seed, look)

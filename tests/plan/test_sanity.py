@@ -159,8 +159,9 @@ def test_the_text() -> None:
     assert str(caught.value).splitlines() == [
         "the state of this query grows without bound:",
         "  Aggregate by k: c = count(*) (line 1 of the plan): it keeps every k of 'Window unbounded' over S: a group "
-        "stays while it has a row. Remedy: give S a window that ends, such as WINDOW(RANGE 1 HOUR); or run it all the "
-        "same with --allow-unbounded",
+        "stays while it has a row. Remedy: give S a window that ends, such as WINDOW(RANGE 1 HOUR); or have "
+        "punctuation from S about k, and declare it: S PUNCTUATE (GIVEN k); or run it all the same with "
+        "--allow-unbounded",
     ]
 
 

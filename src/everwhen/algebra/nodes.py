@@ -15,10 +15,12 @@ from typing import Literal
 import pyarrow as pa
 
 from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.complement import complement
 from everwhen.algebra.expr import Expr
 from everwhen.algebra.kinds import is_orderable
-from everwhen.algebra.punctuation_schemes import Scheme, bound
+from everwhen.algebra.punctuation_schemes import Scheme, Selection, bound
 from everwhen.errors import QueryError
+from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Field, Schema
 from everwhen.model.time import INF
 
@@ -443,7 +445,20 @@ class Punctuate(Node):
     def __post_init__(self) -> None:
         if not self.schemes:
             raise QueryError("punctuate() needs a scheme, such as ew.sorted_by('hour')")
-        object.__setattr__(self, "schemes", bound(self.schemes, self.input.schema, "punctuate()"))
+        schemes = tuple(Selection(self._complement()) if each == Selection() else each for each in self.schemes)
+        object.__setattr__(self, "schemes", bound(schemes, self.input.schema, "punctuate()"))
+
+    def _complement(self) -> tuple[Promise, ...] | None:
+        """What the filter below promises, found while it is there: rewriting may move it."""
+        if not isinstance(self.input, Filter):
+            return None
+        found = complement(self.input.predicate, self.input.schema)
+        if not found:
+            raise QueryError(
+                f"selection() can tell nothing of the condition {self.input.predicate}: promises follow from comparisons "
+                "of a column with constants, IN, BETWEEN, IS NULL, with AND, OR and NOT"
+            )
+        return tuple(found)
 
     @cached_property
     def schema(self) -> Schema:

@@ -10,9 +10,11 @@ rows that have come, and refuses a row that breaks one.  Where the knowledge com
 | `Bounds`      | semantics (limits)                    | from the start on: nothing below `low`, nothing above `high` |
 | `Unique`      | semantics (a key)                     | behind a row no other one with its key                     |
 | `Complete`    | auxiliary information (a list)        | a group is over when all units of a list are through with it |
+| `Selection`   | operator semantics (a filter)         | from the start on: no row that fails the filter's condition |
+| `Given`       | the source itself                     | nothing: that the source sends punctuation about these columns |
 
-The other two ways need no declaration: a source sends punctuation itself, and a filter or a sort tells by what it is
-(`everwhen.algebra.complement`, `everwhen.operators.sort`).
+`Given` changes nothing about a run.  It tells those who look at a plan before it starts (`everwhen.plan.sanity`) that
+state is bounded.  A sort needs no declaration: it passes on what it has said (`everwhen.operators.sort`).
 
 A promise forbids inserts and adjusts alike.  A null stands outside every order: it may always come, and never closes
 anything.  As keys and as groups nulls count like any other value.  NaN is above every number, as everywhere.
@@ -21,7 +23,7 @@ anything.  As keys and as groups nulls count like any other value.  NaN is above
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from math import isfinite
@@ -31,6 +33,7 @@ import pyarrow as pa
 
 from everwhen.algebra.kinds import kind
 from everwhen.errors import QueryError
+from everwhen.model.punctuation import Promise
 from everwhen.model.scalars import Unfit, expected, from_python, python_values
 from everwhen.model.schema import Schema
 from everwhen.model.time import ticks
@@ -130,7 +133,35 @@ class Complete:
         return f"COMPLETE {group} FOR {self.unit} IN ({units})" + (f" EACH {self.each}" if self.each else "")
 
 
-Scheme = SortedBy | ClusteredBy | Bounds | Unique | Complete
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The source sends punctuation that binds these columns and no others; in the end about every value that comes."""
+
+    given: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.given
+
+    def __str__(self) -> str:
+        return f"GIVEN {self.given[0]}" if len(self.given) == 1 else f"GIVEN ({', '.join(self.given)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a filter promises by what it is; the plan's `Punctuate` fills the promises in from the filter below it."""
+
+    promises: tuple[Promise, ...] | None = field(default=None, hash=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for promise in self.promises or () for name in promise.match))
+
+    def __str__(self) -> str:
+        return "SELECTION"
+
+
+Scheme = SortedBy | ClusteredBy | Bounds | Unique | Complete | Given | Selection
 
 
 # -- as users write them -----------------------------------------------------------------------------------------------
@@ -162,6 +193,16 @@ def unique(*columns: str) -> Unique:
 def complete(group: str | Sequence[str], unit: str, units: Iterable[Any], each: int | None = None) -> Complete:
     """A group is over when every one of the `units` has reported a later one, or, with `each`, so many rows of it."""
     return Complete((group,) if isinstance(group, str) else tuple(group), unit, tuple(units), each)
+
+
+def given(*columns: str) -> Given:
+    """The source itself sends punctuation about these columns, each time about all of them and nothing else."""
+    return Given(columns)
+
+
+def selection() -> Selection:
+    """Behind a filter: no row that fails its condition will appear.  `stream.where(…).punctuate(ew.selection())`"""
+    return Selection()
 
 
 def bound(schemes: Iterable[Scheme], schema: Schema, where: str) -> tuple[Scheme, ...]:
@@ -221,8 +262,19 @@ def _bound(scheme: Scheme, schema: Schema, where: str) -> Scheme:
             return scheme
         case Complete():
             return _complete(scheme, schema, where)
+        case Given(columns):
+            _some(columns, "GIVEN", where)
+            for column in columns:
+                _plain(column, schema, where)
+            return scheme
+        case Selection(None):
+            raise QueryError(f"selection() in {where} tells what a filter is, so it stands directly behind .where(…)")
+        case Selection():
+            schema.select(scheme.columns, where)
+            return scheme
     raise QueryError(
-        f"{scheme!r} is no scheme of punctuation; there are sorted_by, clustered_by, bounds, unique, complete"
+        f"{scheme!r} is no scheme of punctuation; there are sorted_by, clustered_by, bounds, unique, complete, given, "
+        "selection"
     )
 
 

@@ -1,7 +1,7 @@
 """PUNCTUATE (…) of CREATE STREAM: what is known of a stream beside its rows (Tucker, 6.2), and ORDER BY of a query.
 
     PUNCTUATE (SORTED BY hour WITHIN 1, CLUSTERED BY item, temp BETWEEN 20 AND 95, UNIQUE (item),
-               COMPLETE hour FOR sid IN ('s1', 's2') EACH 60)
+               COMPLETE hour FOR sid IN ('s1', 's2') EACH 60, GIVEN item)
 
 What the words mean is in `everwhen.algebra.punctuation_schemes`.
 """
@@ -19,6 +19,7 @@ from everwhen.language.syntax import (
     SchemeBounds,
     SchemeClustered,
     SchemeComplete,
+    SchemeGiven,
     SchemeSorted,
     SchemeSyntax,
     SchemeUnique,
@@ -49,7 +50,15 @@ class Punctuations(Queries):
             return SchemeUnique(self.names_in_parentheses("a column"), self.span(first))
         if self.at_word("COMPLETE") and (self.at_symbol("(", ahead=1) or self.at_word("FOR", ahead=2)):
             return self._complete(first)
+        if self.at_word("GIVEN") and (self.at_symbol("(", ahead=1) or self.at_name(ahead=1)):
+            return self._given(first)
         return self._bounds(first)
+
+    def _given(self, first: int) -> SchemeGiven:
+        self.advance()
+        what = "a column that the source's own punctuation speaks of"
+        columns = self.names_in_parentheses(what) if self.at_symbol("(") else (self.name(what),)
+        return SchemeGiven(columns, self.span(first))
 
     def _complete(self, first: int) -> SchemeComplete:
         self.advance()
@@ -65,7 +74,9 @@ class Punctuations(Queries):
 
     def _bounds(self, first: int) -> SchemeBounds:
         if not self.at_name():
-            self.fail_expected("SORTED BY, CLUSTERED BY, UNIQUE (…), COMPLETE … FOR, or a column with its bounds")
+            self.fail_expected(
+                "SORTED BY, CLUSTERED BY, UNIQUE (…), COMPLETE … FOR, GIVEN, or a column with its bounds"
+            )
         column = self.ident()
         low: Given | None = None
         high: Given | None = None
@@ -81,7 +92,7 @@ class Punctuations(Queries):
             raise self.error("bounds are inclusive; write >=, <= or BETWEEN … AND …")
         else:
             self.fail_expected(
-                "BETWEEN … AND …, >= or <= behind the column (or SORTED BY, CLUSTERED BY, UNIQUE, COMPLETE)"
+                "BETWEEN … AND …, >= or <= behind the column (or SORTED BY, CLUSTERED BY, UNIQUE, COMPLETE, GIVEN)"
             )
         return SchemeBounds(column, low, high, self.span(first))
 

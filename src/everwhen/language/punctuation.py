@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.punctuation_schemes import Bounds, ClusteredBy, Complete, Scheme, SortedBy, Unique, bound
+from everwhen.algebra.punctuation_schemes import Bounds, ClusteredBy, Complete, Given, Scheme, SortedBy, Unique, bound
 from everwhen.errors import QueryError
 from everwhen.language import syntax as s
 from everwhen.language.context import Binding
@@ -49,6 +49,8 @@ class _Schemes:
                 return self._checked(ClusteredBy(self._column(column)), column.span)
             case s.SchemeUnique(columns, span):
                 return self._checked(Unique(tuple(self._column(column) for column in columns)), span)
+            case s.SchemeGiven(columns, span):
+                return self._checked(Given(tuple(self._column(column) for column in columns)), span)
             case s.SchemeBounds(column, low, high, span):
                 name = self._column(column)
                 for side, constant in (("low", low), ("high", high)):

@@ -411,7 +411,15 @@ class SchemeComplete:
     span: Span
 
 
-SchemeSyntax = SchemeSorted | SchemeClustered | SchemeBounds | SchemeUnique | SchemeComplete
+@dataclass(frozen=True, slots=True)
+class SchemeGiven:
+    """GIVEN column, GIVEN (columns)."""
+
+    columns: tuple[Ident, ...]
+    span: Span
+
+
+SchemeSyntax = SchemeSorted | SchemeClustered | SchemeBounds | SchemeUnique | SchemeComplete | SchemeGiven
 
 
 @dataclass(frozen=True, slots=True)

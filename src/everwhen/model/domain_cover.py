@@ -48,8 +48,7 @@ class Steps:
         times[first:last] = [max(time, t) for time in times[first:last]]
         # Equal neighbours become one, from the right so that positions stay.
         for at in range(min(last, len(times) - 1), max(first, 1) - 1, -1):
-            if times[at] == times[at - 1]:
-                self._gaps -= times[at] == NEVER
+            if times[at] == times[at - 1]:  # never two gaps: one of any two was raised
                 del times[at], cuts[at]
 
     def _cut(self, key: Key) -> int:

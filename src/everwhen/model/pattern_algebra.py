@@ -20,24 +20,42 @@ from everwhen.model.pool import freeze, sort_key
 from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise, Range, less, same
 from everwhen.model.schema import Schema
 from everwhen.model.value_order import Kind, constants, order_of
-from everwhen.model.value_spans import Spans, range_of, spans_of
+from everwhen.model.value_spans import Spans, overlap, range_of, spans_of, values_of
 
 _FEW = 8
 """Up to so many constants are compared one by one; more are hashed."""
 
 
-def combine(p: Promise, q: Promise) -> Promise | None:
+def combine(p: Promise, q: Promise, schema: Schema | None = None) -> Promise | None:
     """What both promise; `None` if no payload matches both.
+
+    A schema is needed only where one names a time by text and the other by Python's own type.
 
     >>> combine(Promise({"item": Range(ge=3)}, 9), Promise({"item": Range(lt=5), "hour": OneOf((1,))}, 7))
     Promise(match={'item': Range(ge=3, gt=None, le=None, lt=5), 'hour': OneOf(values=(1,))}, t=7)
     """
     match = dict(p.match)
     for name, pattern in q.match.items():
-        match[name] = both(match[name], pattern) if name in match else pattern
+        if name not in match:
+            match[name] = pattern
+            continue
+        try:
+            match[name] = both(match[name], pattern)
+        except TypeError:
+            if schema is None:
+                raise
+            match[name] = _by_keys(match[name], pattern, schema.field(name, "a pattern").type)
     if any(_is_empty(pattern) for pattern in match.values()):
         return None
     return Promise(match, min(p.t, q.t))
+
+
+def _by_keys(p: AttributePattern, q: AttributePattern, type_: pa.DataType) -> AttributePattern:
+    """The values that match both, where Python cannot compare bounds: one of them is a range."""
+    found = overlap(spans_of(p, type_).runs, spans_of(q, type_).runs)
+    if isinstance(p, Range) and isinstance(q, Range):
+        return range_of(*found[0], type_) if found else Nothing()
+    return _one_of(value for value in values_of([lo for lo, _ in found], order_of(type_)))
 
 
 def both(p: AttributePattern, q: AttributePattern) -> AttributePattern:

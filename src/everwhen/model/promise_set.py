@@ -121,7 +121,7 @@ class PromiseSet:
                 found._join_column(name, column.meet(self._columns[name]))
         found._join_looked_up(fresh._tables, self._look_ups())
         found._join_looked_up(self._tables, fresh._look_ups(), without=frozenset(fresh._tables))
-        others = (combine(p, q) for p, q in fresh._pairs(self))
+        others = (combine(p, q, self.schema) for p, q in fresh._pairs(self))
         found.add(p for p in others if p is not None)
         found.forget(self._floor)
         return list(found)

@@ -190,7 +190,8 @@ def constants(values: Sequence[Any], type_: pa.DataType, name: str = "") -> pa.A
                 raise QueryError(
                     f"{value!r} in a pattern{place} is not of type {type_}; expected {expected(type_)}"
                 ) from None
-        raise
+        # Each is right alone: some are text, others Python's own dates.
+        return pa.concat_arrays([_exact([value], type_) for value in values])
 
 
 def _exact(values: Sequence[Any], type_: pa.DataType) -> pa.Array:

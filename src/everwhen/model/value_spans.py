@@ -148,8 +148,8 @@ def run_at(column: pa.Array, order: ValueOrder) -> Run | None:
 
 def values_of(keys: list[Key], order: ValueOrder) -> list[Any]:
     """The values of keys, as Python has them."""
-    if order.kind is Kind.RANK:
-        return order.values(np.array(keys, np.int64))
+    if order.kind is Kind.RANK:  # one by one, so that a value that Python lacks does not make text of the others
+        return [order.values(_one(key))[0] for key in keys]
     return order.of_bytes(keys)
 
 
@@ -198,10 +198,9 @@ def _lower_bound(lo: Key, order: ValueOrder) -> dict[str, Any]:
     if order.kind is Kind.BYTES:
         inside = not lo.endswith(b"\0") or len(lo) == _width(order)
         return {"ge": order.of_bytes([lo])[0]} if inside else {"gt": order.of_bytes([lo[:-1]])[0]}
-    if _discrete(order) or lo == order.lo:
-        return {"ge": order.values(_one(lo))[0]}
     at, under = values_of([lo, lo - 1], order)
-    return {"gt": under} if len(repr(under)) < len(repr(at)) else {"ge": at}
+    discrete = _discrete(order) and type(at) is type(under)
+    return {"ge": at} if discrete or not _reads_better(under, at) else {"gt": under}
 
 
 def _upper_bound(hi: Key, order: ValueOrder) -> dict[str, Any]:
@@ -209,9 +208,15 @@ def _upper_bound(hi: Key, order: ValueOrder) -> dict[str, Any]:
         outside = not hi.endswith(b"\0") or len(hi) == _width(order)
         return {"lt": order.of_bytes([hi])[0]} if outside else {"le": order.of_bytes([hi[:-1]])[0]}
     last, at = values_of([hi - 1, hi], order)
-    if _discrete(order) or len(repr(last)) <= len(repr(at)):
-        return {"le": last}
-    return {"lt": at}
+    discrete = _discrete(order) and type(last) is type(at)
+    return {"le": last} if discrete or not _reads_better(at, last) else {"lt": at}
+
+
+def _reads_better(value: Any, other: Any) -> bool:
+    """Whether a bound is shorter, or the only one of two that Python's types can hold."""
+    if type(value) is not type(other):
+        return isinstance(other, str)
+    return len(repr(value)) < len(repr(other))
 
 
 def _discrete(order: ValueOrder) -> bool:

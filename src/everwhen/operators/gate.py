@@ -5,8 +5,8 @@ changed between steps.
 
 **Guarantee.**  What has gone through stands until it is known to be wrong: a stricter policy takes nothing back by
 itself, and what turns out wrong is taken back at once, whatever the policy.  What waits goes on no later than the
-promise that covers it, so what has gone through before a promise is the answer there.  A laxer policy lets what waits go
-on.
+promise that covers it, so what has gone through before a promise is the answer there.  A laxer policy lets what waits
+go on.
 
     final     what the promise covers, cut there
     ended     also what has ended by τ

@@ -82,10 +82,7 @@ class HoldOperator(Operator):
         """What the promises let out of these rows and did not before."""
         records, offsets = self._live.regions.gather(ids)
         key = np.repeat(ids, np.diff(offsets))
-        then = np.full(len(key), self._promise, np.int64)
-        now = np.full(len(key), promise, np.int64)
-        if self._floors.any:
-            then, now = np.maximum(then, self._floors.before[key]), np.maximum(now, self._floors.now[key])
+        then, now = self._floors.then(key, self._promise), self._floors.until(key, promise)
         lo, hi = np.maximum(records[:, LO], then), np.minimum(records[:, HI], now)
         due = lo < hi
         return Changes(self.codec, lo[due], hi[due], records[due, WEIGHT].copy(), self._keys.codes[key[due]])

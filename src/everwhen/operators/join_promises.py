@@ -86,16 +86,16 @@ class JoinPromises:
         found = self._both.take([Frontier(f.time, tuple(said)) for f, said in zip(frontiers, own, strict=True)])
         self._forget(low, found)
         for side, frontier in enumerate(frontiers):
-            waiting = {}
+            waiting: dict[tuple[Any, ...], int] = {}
             others = []
             for promise in frontier.promises:
                 rows = constants(promise, self._key_names[side]) if self._keyed else None
                 if rows is None:
                     others.append(promise)
                 else:
-                    waiting.update(dict.fromkeys(rows, promise.t))
+                    _raise(waiting, dict.fromkeys(rows, promise.t))
             if died[side]:
-                waiting = {**self._waiting[side], **waiting}
+                _raise(waiting, self._waiting[side])
                 others = [*self._others[side], *others]
                 self._waiting[side].clear()
                 self._others[side].clear()
@@ -112,7 +112,7 @@ class JoinPromises:
             blocked = blocks(side, coded_constants(list(waiting), self._key_codec), times)
             for (row, t), wait in zip(waiting.items(), blocked.tolist(), strict=True):
                 if wait:
-                    self._waiting[side][row] = t
+                    _raise(self._waiting[side], {row: t})
                 else:
                     match = Promise.constants(dict(zip(self._key_names[side], row, strict=True)), t)
                     found += renamed([match], self._names[side])
@@ -188,6 +188,12 @@ class JoinPromises:
             self._about_keys[side].restore(state["about_keys"][side])
             self._waiting[side].update(state["waiting"][side])
             self._others[side].extend(state["others"][side])
+
+
+def _raise(waiting: dict[tuple[Any, ...], int], more: Mapping[tuple[Any, ...], int]) -> None:
+    """Of two promises for the same constants the stronger one counts."""
+    for row, t in more.items():
+        waiting[row] = max(t, waiting.get(row, NEVER))
 
 
 def _kept(names: Sequence[str]) -> dict[str, list[str]]:

@@ -82,26 +82,36 @@ class CoalesceOperator(Operator):
         elif len(touched):
             pieces = self._pieces(touched)
             parts.append(self._changes(pieces, np.ones(len(pieces[0]), np.bool_), 1))
-        # an interval may grow until its row is over: only promises for ever count
-        over = [p for p in frontiers[0].promises if p.t == INF]
-        closed, _ = concerned(over, self.codec, self._keys)
-        if len(closed):
-            if self._held:
-                pieces = self._pieces(closed)
-                parts.append(self._changes(pieces, ~self._is_said(pieces, promise, bound), 1))
-            self._put(closed, np.zeros(len(closed) + 1, np.int64), np.empty((0, 2), np.int64))
+        if frontiers[0].promises:
+            parts += self._close(*concerned(frontiers[0].promises, self.codec, self._keys), promise, bound)
         self._promise, self._bound = promise, bound
         if self._late.any():
             self._in_order_again()
         self._forget(cti)
         changes = cancelled(self.codec, parts) if parts else no_changes(self.codec)
-        return Output(changes, settled(promise, over))
+        # an interval that is held may begin before a promised time: only promises for ever go on
+        return Output(changes, settled(promise, (p for p in frontiers[0].promises if p.t == INF)))
 
     def _in_order_again(self) -> None:
         """Rows of which nothing grows any more wait again."""
         pieces = self._pieces(np.flatnonzero(self._late))
         self._late[:] = False
         self._late[pieces[0][~self._is_said(pieces, self._promise, self._bound)]] = True
+
+    def _close(self, keys: np.ndarray, until: np.ndarray, promise: int, bound: int) -> list[Changes]:
+        """Intervals that end before the time promised for their row do not grow: say those that are held, forget all."""
+        if not len(keys):
+            return []
+        records, offsets = self._kept.gather(keys)
+        group = np.repeat(np.arange(len(keys)), np.diff(offsets))
+        over = (records[:, 1] < until[group]) | (until[group] == INF)
+        said: list[Changes] = []
+        if self._held:
+            of, pieces = self._cut_up(keys)
+            said.append(self._changes(pieces, over[of] & ~self._is_said(pieces, promise, bound), 1))
+        new_offsets = np.searchsorted(group[~over], np.arange(len(keys) + 1))
+        self._put(keys, new_offsets, records[~over])
+        return said
 
     def _apply(self, batch: Changes) -> tuple[np.ndarray, list[Changes]]:
         """New intervals of the touched rows; returns the rows' ids and all that had been said of them, taken back."""
@@ -134,11 +144,15 @@ class CoalesceOperator(Operator):
 
     def _pieces(self, keys: np.ndarray) -> Pieces:
         """The intervals of keys, cut to the longest length; pieces that ended before the promise are left out."""
+        return self._cut_up(keys)[1]
+
+    def _cut_up(self, keys: np.ndarray) -> tuple[np.ndarray, Pieces]:
+        """The same, with the position of each piece's interval among those of the keys."""
         records, offsets = self._kept.gather(keys)
         key = np.repeat(keys, np.diff(offsets))
         lo, hi = records[:, 0].copy(), records[:, 1].copy()
         if not self._longest:
-            return key, lo, hi
+            return np.arange(len(key)), (key, lo, hi)
         if self._promise > NEVER:
             past = (min(self._promise, MAX_TIME) - lo) // self._longest - 1
             lo = np.minimum(lo + np.maximum(past, 0) * self._longest, self._last_start(lo, hi))
@@ -148,7 +162,7 @@ class CoalesceOperator(Operator):
         at = np.repeat(np.arange(len(n)), n)
         k = np.arange(len(at)) - np.repeat(np.cumsum(n) - n, n)
         start = lo[at] + k * self._longest
-        return key[at], start, np.minimum(start + self._longest, hi[at])
+        return at, (key[at], start, np.minimum(start + self._longest, hi[at]))
 
     def _last_start(self, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
         """Where the last piece of each interval starts."""

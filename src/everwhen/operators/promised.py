@@ -204,6 +204,14 @@ class Floors:
         self._raised = np.concatenate([self._raised, ids])
         return ids
 
+    def then(self, ids: np.ndarray, promise: int) -> np.ndarray:
+        """How far keys had been promised before this step, if all were to `promise`."""
+        return _floored(self.before, ids, promise)
+
+    def until(self, ids: np.ndarray, promise: int) -> np.ndarray:
+        """How far keys are promised, if all are to `promise`."""
+        return _floored(self.now, ids, promise)
+
     def settle(self, gone: np.ndarray) -> None:
         """The raised floors stand; keys that are gone have none."""
         self.before[self._raised] = self.now[self._raised]
@@ -219,3 +227,8 @@ class Floors:
         if floors is not None:
             self.raise_to(ids, floors, capacity)
             self.settle(_NO_INTS)
+
+
+def _floored(floors: np.ndarray, ids: np.ndarray, promise: int) -> np.ndarray:
+    everywhere = np.full(len(ids), promise, np.int64)
+    return np.maximum(everywhere, floors[ids]) if len(floors) else everywhere

@@ -17,7 +17,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from everwhen.algebra.nodes import Source
-from everwhen.algebra.punctuation_schemes import Bounds, ClusteredBy, Complete, Scheme, SortedBy, Unique
+from everwhen.algebra.punctuation_schemes import (
+    Bounds,
+    ClusteredBy,
+    Complete,
+    Given,
+    Scheme,
+    Selection,
+    SortedBy,
+    Unique,
+)
 from everwhen.model.schema import Schema
 from everwhen.operators.key_machines import CountedMachine, ListedMachine, UniqueMachine
 from everwhen.operators.scheme_machines import (
@@ -27,6 +36,7 @@ from everwhen.operators.scheme_machines import (
     Columns,
     Machine,
     Observed,
+    SaidMachine,
     SortedMachine,
 )
 
@@ -92,3 +102,7 @@ def _machine(scheme: Scheme, schema: Schema, hosted: bool) -> Machine:
             return ListedMachine(scheme, schema)
         case Complete():
             return CountedMachine(scheme, schema, hosted)
+        case Selection(promises):
+            return SaidMachine(promises or ())
+        case Given():
+            return SaidMachine()

@@ -30,7 +30,7 @@ from everwhen.operators.kernels.calendar import Calendar
 from everwhen.operators.kernels.live import group_rows
 from everwhen.operators.kernels.tables import KeyTable, Regions, grown
 from everwhen.operators.net import netted
-from everwhen.operators.promised import concerned, settled
+from everwhen.operators.promised import Floors, concerned, settled
 
 _NO_KEYS = np.empty(0, np.int64)
 
@@ -55,64 +55,59 @@ class RowsOperator(Operator):
         codec.pool.register(self._keys)
         codec.pool.register(self._kept)
         self._promises = Projection(codec.schema, {name: [name] for name in partition})
+        self._floors = Floors()
         self._dropped = np.zeros(64, np.int64)
         self._ends = Calendar()
         self._slot = np.full(64, -1, np.int64)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
-        promise = frontiers[0].time
-        touched, out = self._apply(batch, promise) if len(batch) else (_NO_KEYS, no_changes(self.codec))
-        frontier = Frontier(promise)
-        over = _NO_KEYS
-        if frontiers[0].promises:
-            # which rows are in the window depends on the whole partition: only a promise about it, for ever, counts
-            about = (p for p in self._promises.take(frontiers[0].promises) if p.t == INF)
-            frontier = settled(promise, about)
-            over, _ = concerned(frontier.promises, self._key_codec, self._keys)
-            promise = frontier.time
-        if self._ended and promise > self._promise:
-            others = np.ones(self._keys.capacity, np.bool_)
-            others[touched] = False
-            keys = self._keys.ids()
-            out = concat(out, self._cut(keys[others[keys]], self._promise, promise))
-        if self._ended and len(over) and promise < INF:
-            out = concat(out, self._cut(over, promise, INF))
+        ids = self._intern(batch)
+        frontier = frontiers[0]
+        reached = _NO_KEYS
+        if frontier.promises:
+            # which rows are in the window depends on the whole partition: only promises about partitions count
+            frontier = settled(frontier.time, self._promises.take(frontier.promises))
+            over, until = concerned(frontier.promises, self._key_codec, self._keys)
+            reached = self._floors.raise_to(over, until, self._keys.capacity)
+        promise = frontier.time
+        touched, out = self._apply(batch, ids, promise) if len(batch) else (_NO_KEYS, no_changes(self.codec))
+        if self._ended and (promise > self._promise or len(reached)):
+            keys = self._keys.ids() if promise > self._promise else reached
+            out = concat(out, self._cut(np.setdiff1d(keys, touched), promise))
         self._promise = promise
-        self._close(over)
-        self._forget(promise)
+        self._forget(promise, reached)
         return Output(out, frontier)
 
-    def _close(self, keys: np.ndarray) -> None:
-        """Forget partitions that can't change any more."""
-        if len(keys):
-            self._kept.put(keys, np.zeros(len(keys) + 1, np.int64), np.empty((0, self._kept.pool.shape[1]), np.int64))
-            self._ends.schedule(keys, np.full(len(keys), INF, np.int64))
-            self._dropped[keys] = 0
-            self._keys.remove(keys)
-
-    def _cut(self, keys: np.ndarray, before: int, promise: int) -> Changes:
-        """Rows of partitions that are still in the window, from the last promise to this one."""
-        records, offsets = self._kept.gather(keys)
-        lo, hi = self._windowed(records, np.repeat(np.arange(len(keys)), np.diff(offsets)), offsets, keys)
-        inside = (hi == INF) & (lo < promise)
-        lo = np.maximum(lo[inside], before)
-        ones = np.ones(len(lo), np.int64)
-        return Changes(self.codec, lo, np.full(len(lo), promise, np.int64), ones, records[inside, 1:])
-
-    def _clipped(self, hi: np.ndarray, promise: int) -> np.ndarray:
-        """How far rows are said: those that have not left the window up to the promise."""
-        return np.where(hi == INF, promise, hi) if self._ended else hi
-
-    def _apply(self, batch: Changes, promise: int) -> tuple[np.ndarray, Changes]:
+    def _intern(self, batch: Changes) -> np.ndarray:
         ids = self._keys.intern(self.codec.select(batch.rows, self._partition_at, self._key_codec))
         capacity = self._keys.capacity
         self._kept.grow(capacity)
         self._ends.grow(capacity)
         self._dropped = grown(self._dropped, capacity, 0)
         self._slot = grown(self._slot, capacity, -1)
+        if self._floors.any:
+            self._floors.grow(capacity)
+        return ids
+
+    def _cut(self, keys: np.ndarray, promise: int) -> Changes:
+        """Rows of partitions that are still in the window, from the last promise to this one."""
+        records, offsets = self._kept.gather(keys)
+        group = np.repeat(np.arange(len(keys)), np.diff(offsets))
+        lo, hi = self._windowed(records, group, offsets, keys)
+        then, now = self._floors.then(keys, self._promise)[group], self._floors.until(keys, promise)[group]
+        lo = np.maximum(lo, then)
+        inside = (hi == INF) & (lo < now)
+        ones = np.ones(int(inside.sum()), np.int64)
+        return Changes(self.codec, lo[inside], now[inside], ones, records[inside, 1:])
+
+    def _clipped(self, hi: np.ndarray, promise: np.ndarray) -> np.ndarray:
+        """How far rows are said: those that have not left the window up to the promise."""
+        return np.where(hi == INF, promise, hi) if self._ended else hi
+
+    def _apply(self, batch: Changes, ids: np.ndarray, promise: int) -> tuple[np.ndarray, Changes]:
         keys, _, _ = group_rows(ids, self._slot)
-        local = np.empty(capacity, np.int64)
+        local = np.empty(self._keys.capacity, np.int64)
         local[keys] = np.arange(len(keys))
         old, offsets = self._kept.gather(keys)
         old_group = np.repeat(np.arange(len(keys)), np.diff(offsets))
@@ -124,8 +119,8 @@ class RowsOperator(Operator):
         self._kept.put(keys, new_offsets, new)
         self._schedule(keys, new_offsets, after[1])
         # a row that is still there changes by the difference at its end; only else by the whole of it
-        old_lo, old_hi = before[0], self._clipped(before[1], self._promise)
-        lo, hi = after[0], self._clipped(after[1], promise)
+        old_lo, old_hi = before[0], self._clipped(before[1], self._floors.then(keys, self._promise)[old_group])
+        lo, hi = after[0], self._clipped(after[1], self._floors.until(keys, promise)[group])
         stays = (was >= 0) & (lo == old_lo[np.maximum(was, 0)]) if len(old) else np.zeros(len(new), np.bool_)
         said = np.where(stays, np.maximum(old_hi[was], lo), lo) if len(old) else lo
         hi = np.maximum(hi, lo)
@@ -199,20 +194,33 @@ class RowsOperator(Operator):
         first[some] = ends[offsets[:-1][some]]
         self._ends.schedule(keys, first)
 
-    def _forget(self, promise: int) -> None:
+    def _forget(self, promise: int, reached: np.ndarray) -> None:
         """Drop leading rows whose output end is before the promise.  They are a prefix: ends never decrease with
-        rank."""
+        rank.  A partition of which everything is promised goes as a whole."""
         if promise == INF:
             self._kept.clear()
             self._keys.remove(self._keys.ids())
+            self._floors = Floors()
             return
         keys = self._ends.before(promise)
+        if len(reached):
+            keys = np.union1d(keys, reached)
         if not len(keys):
             return
+        until = self._floors.until(keys, promise)
+        over = keys[until == INF]
+        if len(over):
+            self._kept.put(over, np.zeros(len(over) + 1, np.int64), np.empty((0, 1 + self.codec.width), np.int64))
+            self._ends.schedule(over, np.full(len(over), INF, np.int64))
+            self._dropped[over] = 0
+            self._keys.remove(over)
+            keys, until = keys[until < INF], until[until < INF]
+        if self._floors.any:
+            self._floors.settle(over)
         records, offsets = self._kept.gather(keys)
         group = np.repeat(np.arange(len(keys)), np.diff(offsets))
         _, ends = self._windowed(records, group, offsets, keys)
-        gone = ends < promise
+        gone = ends < until[group]
         count = np.bincount(group, gone, len(keys)).astype(np.int64)
         self._dropped[keys] = (self._dropped[keys] + count) % self._slide
         left = ~gone
@@ -237,7 +245,8 @@ class RowsOperator(Operator):
         keys = self._keys.ids()
         records, offsets = self._kept.gather(keys)
         lo, hi = self._windowed(records, np.repeat(np.arange(len(keys)), np.diff(offsets)), offsets, keys)
-        hi = self._clipped(hi, self._promise)
+        limit = self._floors.then(keys, self._promise)
+        hi = self._clipped(hi, np.repeat(limit, np.diff(offsets)))
         said = Changes(self.codec, lo, hi, np.ones(len(lo), np.int64), records[:, 1:])
         return said.take(lo < hi)
 
@@ -250,7 +259,7 @@ class RowsOperator(Operator):
         return {
             "keys": self._key_codec.decode(self._keys.codes[ids]), "time": records[:, 0].copy(), "offsets": offsets,
             "rows": self.codec.decode(records[:, 1:]), "dropped": self._dropped[ids], "due": self._ends.due[ids],
-            "promise": self._promise,
+            "promise": self._promise, "floors": self._floors.snapshot(ids), "promises": self._promises.snapshot(),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -269,3 +278,5 @@ class RowsOperator(Operator):
         self._kept.put(ids, state["offsets"], np.concatenate([state["time"][:, None], rows], axis=1))
         self._dropped[ids] = state["dropped"]
         self._ends.schedule(ids, state["due"])
+        self._floors.restore(ids, state["floors"], capacity)
+        self._promises.restore(state["promises"])

@@ -19,6 +19,7 @@ from everwhen.operators.base import Emit
 from everwhen.operators.chain import EventChain
 from everwhen.operators.group_chain import GroupChain
 from everwhen.operators.join import JoinOperator
+from everwhen.plan.advice import advise
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import PhysicalPlan, Port
 from everwhen.plan.sanity import unbounded
@@ -47,11 +48,12 @@ def explain_text(
     *,
     emit: Emit = Emit.CURRENT,
     stages: StagePlan | None = None,
+    punctuation: bool = False,
 ) -> str:
     """The sections of EXPLAIN.
 
     `applied` are the rewriting rules used, in order, as (name, reason); without `rewritten` the plan runs as it is.
-    `stages` adds how Spark spreads it.
+    `stages` adds how Spark spreads it, `punctuation` which promises about data would free its state.
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"k": "string", "x": "int64"}, chronons=True)
@@ -70,6 +72,8 @@ def explain_text(
         sections.append(("The plan as rewritten", [*_rules(applied), *_rewritten(logical, rewritten)]))
     sections.append(("What runs, and what it keeps", _operators(final, lower({"answer": final}, emit))))
     sections.append(("What may grow for ever", _growth(final)))
+    if punctuation:
+        sections.append(("What punctuation would do", advise(final).lines()))
     if stages is not None:
         sections.append(("On Spark", [part for line in explain_stages(stages).splitlines() for part in _broken(line)]))
     head = [f"EXPLAIN {title}", *wrapped(_LEGEND, "", "")]

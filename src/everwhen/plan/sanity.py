@@ -10,12 +10,16 @@ windows, Inserts, Deletes and a LENGTH without end make rows pile up; RANGE, NOW
 lifetimes as they are or end them.  What each operator remembers, and until when, is the table of operators in
 docs/operators.md; an operator is listed here where that table has a row waiting for an end that never comes.
 
-Lifetimes that come with the data are taken for finite.  What this is not: an estimate of how much is kept (a window of
-a year passes), nor a proof that sources make progress (`waits_for` tells why nothing comes out).
+Punctuation frees rows that never end, too: where what is declared (PUNCTUATE, also GIVEN) reaches the operator, nothing
+grows (`plan/punctuation_needs.py`).  Lifetimes that come with the data are taken for finite.
+
+What this is not: an estimate of how much is kept (a window of a year passes), nor a proof that sources make progress
+(`waits_for` tells why nothing comes out).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,21 +27,31 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.explain import describe, tree
 from everwhen.errors import QueryError
 from everwhen.model.time import INF
+from everwhen.plan.punctuation_needs import Need, answer_need, needs
+from everwhen.plan.punctuation_words import remedy
 
 _FOLDED: Final = ("count", "sum", "avg", "stddev", "stddev_pop", "variance", "variance_pop")
 """Aggregates that fold a row into an accumulator; all others look at the rows that are alive."""
 
 _ALLOW: Final = "run it all the same with --allow-unbounded"
+_NO_PUNCTUATION: Final = "instants"
+"""A side that has no need: what lives for ever has no last instant, whatever is promised."""
 _WINDOW: Final = "give {} a window that ends, such as WINDOW(RANGE 1 HOUR)"
 
 
 _Finding = tuple[str, str, bool]
 """Why, the remedy, whether it is fatal."""
 
+_Kept = tuple[str, _Finding]
+"""Which side of the operator keeps it, if that matters, and what is found."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unbounded:
-    """A place where state grows for ever.  `line` is the operator's line in EXPLAIN's plan, counted from 1."""
+    """A place where state grows for ever.
+
+    `line` is the operator's line in EXPLAIN's plan, counted from 1; `side` is the input of a join that it keeps.
+    """
 
     node: n.Node
     operator: str
@@ -45,6 +59,7 @@ class Unbounded:
     why: str
     remedy: str
     fatal: bool
+    side: str = ""
 
     def __str__(self) -> str:
         return f"{self.operator} (line {self.line} of the plan): {self.why}. Remedy: {self.remedy}"
@@ -66,20 +81,26 @@ class _Growth:
         return self.origin is not None and not self.ends
 
 
-def unbounded(root: n.Node) -> tuple[Unbounded, ...]:
-    """Where state grows for ever, in the order of the plan's text; empty if nothing does."""
-    found: list[tuple[n.Node, _Finding]] = []
+def unbounded(root: n.Node, punctuated: bool = True) -> tuple[Unbounded, ...]:
+    """Where state grows for ever, in the order of the plan's text; empty if nothing does.
+
+    Without `punctuated`, where it would if none of the declared punctuation came.
+    """
+    found: list[tuple[n.Node, _Kept]] = []
     grown: dict[int, _Growth] = {}
+    needed = needs(root)
     for node in n.walk(root):
         inputs = [grown[id(child)] for child in node.inputs]
         grown[id(node)] = _grow(node, inputs)
-        found += [(node, finding) for finding in _findings(node, inputs)]
+        kept = _findings(node, inputs)
+        found += [(node, each) for each in _not_freed(kept, needed.get(id(node), ()), punctuated)]
     answer = grown[id(root)]
-    if answer.piles_up and not any(fatal for _, (_, _, fatal) in found):
+    if answer.piles_up and not any(fatal for _, (_, (_, _, fatal)) in found):
         why = f"the answer itself grows for ever ({_named(answer)}), and what has been said is kept to be corrected"
-        found.append((root, (why, f"if that is not wanted, {_window(answer)}", False)))
+        said = ("", (why, f"if that is not wanted, {_window(answer)}", False))
+        found += [(root, each) for each in _not_freed([said], [answer_need(root)], punctuated)]
     at = {id(line.node): number for number, line in reversed(list(enumerate(tree(root), 1)))}
-    entries = [Unbounded(node, describe(node), at[id(node)], *finding) for node, finding in found]
+    entries = [Unbounded(node, describe(node), at[id(node)], *finding, side) for node, (side, finding) in found]
     return tuple(sorted(entries, key=lambda entry: (entry.line, not entry.fatal)))
 
 
@@ -137,57 +158,73 @@ def _of_pairs(node: n.Join, left: _Growth, right: _Growth) -> n.Node | None:
 # -- who must remember them --------------------------------------------------------------------------------------------
 
 
-def _findings(node: n.Node, inputs: list[_Growth]) -> list[_Finding]:
+def _not_freed(found: Iterable[_Kept], needed: Sequence[Need], punctuated: bool) -> list[_Kept]:
+    """What declared punctuation does not free; the remedies name the punctuation that would."""
+    left: list[_Kept] = []
+    for side, (why, help_, fatal) in found:
+        need = next((need for need in needed if need.side == side), None)
+        if punctuated and need is not None and need.met() is not None:
+            continue
+        helps = [help_, *([remedy(need)] if need is not None and need.ways else []), *([_ALLOW] if fatal else [])]
+        left.append((side, (why, "; or ".join(helps), fatal)))
+    return left
+
+
+def _findings(node: n.Node, inputs: list[_Growth]) -> list[_Kept]:
     """Why the node's own state grows for ever, how to end that, and whether it is fatal."""
     match node:
         case n.Join():
             return _join(node, *inputs)
         case n.SetOperation():
             sides = [growth for growth in inputs if growth.piles_up]
-            return [_fatal(g, f"it counts every row of {_named(g)}, which never goes") for g in sides[:1]]
+            return [("", _fatal(g, f"it counts every row of {_named(g)}, which never goes")) for g in sides[:1]]
         case n.RowsWindow(partition=partition) if partition and not inputs[0].piles_up:
             if inputs[0].ends:
                 return []
             columns = ", ".join(partition)
             why = f"it keeps the last rows of every {columns} that has ever come, since no time ends them"
-            return [(why, f"fine if there are not too many values of {columns}; else partition by less", False)]
+            return [("", (why, f"fine if there are not too many values of {columns}; else partition by less", False))]
     if not inputs or not inputs[0].piles_up:
         return []
     growth, rows = inputs[0], _named(inputs[0])
     match node:
         case n.Aggregate(_, keys, aggregations):
             if keys:
-                return [_fatal(growth, f"it keeps every {', '.join(keys)} of {rows}: a group stays while it has a row")]
+                why = f"it keeps every {', '.join(keys)} of {rows}: a group stays while it has a row"
+                return [("", _fatal(growth, why))]
             live = [a for a in aggregations if a.function not in _FOLDED]
             if live:
-                return [_fatal(growth, f"{live[0]} keeps every row of {rows}, in case the best of them is taken back")]
+                why = f"{live[0]} keeps every row of {rows}, in case the best of them is taken back"
+                return [("", _fatal(growth, why))]
         case n.Distinct():
-            return [_fatal(growth, f"it keeps every different row of {rows}, which never goes")]
+            return [("", _fatal(growth, f"it keeps every different row of {rows}, which never goes"))]
         case n.RelationToStream(_, kind):
-            return [_fatal(growth, f"{kind} keeps every row of {rows}, to know when it goes")]
+            return [("", _fatal(growth, f"{kind} keeps every row of {rows}, to know when it goes"))]
         case n.Coalesce():
-            return [_fatal(growth, f"it keeps every row of {rows}, which may be prolonged as long as it has not ended")]
+            why = f"it keeps every row of {rows}, which may be prolonged as long as it has not ended"
+            return [("", _fatal(growth, why))]
         case n.Split() | n.RowsWindow():
-            return [_fatal(growth, f"every instant of a lifetime is a row here, and those of {rows} have no end")]
+            why = f"every instant of a lifetime is a row here, and those of {rows} have no end"
+            return [(_NO_PUNCTUATION, _fatal(growth, why))]
     return []
 
 
-def _join(node: n.Join, left: _Growth, right: _Growth) -> list[_Finding]:
+def _join(node: n.Join, left: _Growth, right: _Growth) -> list[_Kept]:
     """A side is freed as far as the other side has come; rows without an end never are.  Beside a relation, which has
     come to its end at once, nothing of the stream is kept by an inner or a semi-join."""
-    found: list[_Finding] = []
+    found: list[_Kept] = []
     outer = {"anti": (True, False), "left": (True, False), "full": (True, True)}.get(node.kind, (False, False))
     for name, side, other, answers_alone in (("left", left, right, outer[0]), ("right", right, left, outer[1])):
         if side.piles_up and (answers_alone or not other.ends):
             why = f"it keeps every row of its {name} side, {_named(side)}: no progress of the other side frees them"
-            found.append(_fatal(side, why))
+            found.append((name, _fatal(side, why)))
         elif side.piles_up and node.kind in ("semi", "anti", "left", "full") and name == "right":
-            found.append(_fatal(side, f"it keeps every partner of its right side, {_named(side)}"))
+            found.append((name, _fatal(side, f"it keeps every partner of its right side, {_named(side)}")))
     return found
 
 
 def _fatal(growth: _Growth, why: str) -> _Finding:
-    return why, f"{_window(growth)}; or {_ALLOW}", True
+    return why, _window(growth), True
 
 
 def _named(growth: _Growth) -> str:

@@ -1,7 +1,7 @@
 """Admission: the intakes of several sources without a graph behind them, elements in and elements out.
 
-What comes out of a source is a valid stream in the order in which its elements may be used, its promise as the last
-element: what Finalize admits, when Align lets it through.  Whoever runs a plan elsewhere, such as on Spark, puts this
+What comes out of a source is a valid stream in the order in which its elements may be used, its promises as the last
+elements: what Finalize admits, when Align lets it through.  Whoever runs a plan elsewhere, such as on Spark, puts this
 before it.  The same elements in the same epochs give what the local runtime's intakes give.
 
     >>> import everwhen as ew
@@ -34,9 +34,11 @@ from everwhen.model.rows import RowCodec
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
 from everwhen.operators.base import StateSize
+from everwhen.operators.chain import with_punctuation
 from everwhen.operators.finalize import GivenUp, Reason
 from everwhen.operators.guard import Guard, Guarded
 from everwhen.operators.intake import Intake
+from everwhen.operators.punctuator import source_punctuators
 from everwhen.runtime.consistency import Consistency
 from everwhen.runtime.horizon import Horizon
 
@@ -60,7 +62,13 @@ class Admission:
         self._said = dict.fromkeys(sources, NEVER)
         self.intakes = {
             name: Intake(
-                Guard(name, RowCodec(source.schema, self.pool), source.insert_only, source.chronons),
+                Guard(
+                    name,
+                    RowCodec(source.schema, self.pool),
+                    source.insert_only,
+                    source.chronons,
+                    punctuator=source_punctuators(source),
+                ),
                 level.remember,
                 finalizes=level.finalizes and name in bounded,
                 aligns=level.aligns and name in bounded,
@@ -93,6 +101,9 @@ class Admission:
         found = {}
         for name, intake in self.intakes.items():
             elements = _elements(arrived[name]) if name in arrived else empty_elements(intake.codec.schema)
+            promises = intake.frontier.promises
+            if promises:
+                elements = with_punctuation(elements, promises)
             if intake.promise > self._said[name]:
                 self._said[name] = intake.promise
                 elements = joined(elements, _cti(intake.codec.schema, intake.promise))

@@ -26,7 +26,7 @@ from everwhen.runtime.spark.declarations import wrong_with
 from everwhen.runtime.spark.feeds import Cutoff, bucketed, stage_rows, unioned
 from everwhen.runtime.spark.kernel import EpochInput, EpochOutput, StageKernel
 from everwhen.runtime.spark.layout import Layout, slots
-from everwhen.runtime.spark.rows import handed_rows, result_rows, stream_rows, typed, without_promise
+from everwhen.runtime.spark.rows import handed_rows, result_rows, stream_rows, typed, without_promises
 from everwhen.runtime.spark.source import ResolvedSource, SparkSource, normalise
 from everwhen.runtime.spark.start import Query, is_native, named, resolved_sources
 
@@ -171,4 +171,4 @@ class _PassTask:
         for handed in kernel.plan.handed:
             yield from handed_rows(self.out, int(handed.name[1:]), handed.codec, out.handed[handed.name].changes)
         for at, batch in enumerate(out.results.values()):
-            yield from result_rows(self.out, at, without_promise(batch))
+            yield from result_rows(self.out, at, without_promises(batch))

@@ -26,12 +26,15 @@ from everwhen.connectors.sinks.base import EpochSink
 from everwhen.connectors.sinks.changelog import ChangelogSink
 from everwhen.errors import EverwhenError, InputError, SinkError, StateError
 from everwhen.model.elements import ADJUST, CTI, ElementBatch, empty_elements, joined
+from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit
+from everwhen.operators.chain import with_punctuation
 from everwhen.plan.stages import StagePlan
 from everwhen.runtime.consistency import MIDDLE, Consistency
 from everwhen.runtime.spark.admitted import Admitted, IntakeStage
+from everwhen.runtime.spark.answered import newly_promised, onward
 from everwhen.runtime.spark.feeds import Cutoff, bucketed, fed_rows
 from everwhen.runtime.spark.intake import IntakeTask, level_of, level_to_plain
 from everwhen.runtime.spark.journal import Decided, Journal, Known
@@ -39,6 +42,7 @@ from everwhen.runtime.spark.late import LateRows
 from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, slots
 from everwhen.runtime.spark.one_pass import OnePass
 from everwhen.runtime.spark.progress import WRONG, explanation
+from everwhen.runtime.spark.promises import Address, Heard, heard, kept_words
 from everwhen.runtime.spark.rows import taken, whole
 from everwhen.runtime.spark.source import ResolvedSource
 from everwhen.runtime.spark.task import StageTask
@@ -138,19 +142,20 @@ class EpochRunner:
             for kept in held:
                 kept.unpersist()
         try:
-            notes, results = self._read(table, level.emit)
+            notes, results, words = self._read(table, level.emit)
         except InputError as error:
             if WRONG in str(error):
                 raise InputError(explanation(frame, self.plan) or str(error)) from None
             raise
         after = self._after(known, notes, now)
+        promised, after = newly_promised(known, after, words, notes, self.schemas, self.buckets)
         late = self.late.keep(frame, self.plan, self.behind, cutoff, epoch, notes)
         for name, rows in _left_out(self.plan, notes).items():
             late[name] = late.get(name, 0) + rows
         self.journal.done(epoch, after)
         rows_out = sum(note["rows_out"] for note in notes if note["stage"] == len(self.plan.stages))
         for name, sink in self.sinks.items():
-            self._commit(name, sink, epoch, results[name], _parts(notes, name), known, after)
+            self._commit(name, sink, epoch, results[name], _parts(notes, name), promised.get(name, []), known, after)
         lost = {} if admitted is None else admitted.note["given_up"]
         self._report(epoch, time.perf_counter() - started, notes, rows_out, after, idle, late, lost)
 
@@ -203,11 +208,13 @@ class EpochRunner:
         layouts.append(Layout.of(self.schemas.values()))
         flowing: DataFrame | None = None
         held: list[DataFrame] = []
+        addresses: Mapping[str, Address] = {}
         for at, stage in enumerate(self.plan.stages):
             into = layouts[at]
             frames = []
             if flowing is not None:
                 handed = [stream for stream in stage.inputs if stream.feed is None]
+                flowing = kept_words(flowing, list(addresses.values()), self.buckets)
                 frames.append(bucketed(flowing, handed, into, self.buckets))
             if at == 0 and self._one_pass is not None:
                 fed = self._one_pass.rows(frame, cutoff.promised[0])
@@ -236,17 +243,20 @@ class EpochRunner:
                 self.snapshot_every,
                 parts,
                 emit,
+                addresses := onward(self.plan, at, self.behind, self.schemas),
             )
             flowing = whole.repartitionById(self.buckets, "bucket").mapInArrow(task, layouts[at + 1].spark)
         assert flowing is not None
-        return flowing, held
+        return kept_words(flowing, list(addresses.values()), self.buckets), held
 
     # -- what came out ------------------------------------------------------------------------------------------
 
-    def _read(self, table: pa.Table, emit: Emit) -> tuple[list[dict[str, Any]], dict[str, ElementBatch]]:
+    def _read(
+        self, table: pa.Table, emit: Emit
+    ) -> tuple[list[dict[str, Any]], dict[str, ElementBatch], dict[int, Heard]]:
         table = table.combine_chunks()
         tags = table.column("tag").to_numpy()
-        texts = table.filter(pa.array(tags <= NOTE)).select(["tag", "note"]).to_pylist()
+        texts = table.filter(pa.array((tags == NOTE) | (tags == ERROR))).select(["tag", "note"]).to_pylist()
         for text in texts:
             if text["tag"] == ERROR:
                 raise _error(json.loads(text["note"]))
@@ -257,7 +267,7 @@ class EpochRunner:
         for at, (name, schema) in enumerate(self.schemas.items()):
             part = table.filter(pa.array(tags == at))
             results[name] = self._batch(part, schema, emit)
-        return notes, results
+        return notes, results, heard(table, dict(enumerate(self.schemas.values())))
 
     def _batch(self, part: pa.Table, schema: Schema, emit: Emit) -> ElementBatch:
         if not part.num_rows:
@@ -306,11 +316,13 @@ class EpochRunner:
         epoch: int,
         batch: ElementBatch,
         parts: Sequence[str],
+        promised: Sequence[Promise],
         known: Known,
         after: Known,
     ) -> None:
         promise = after.queries[name]
         tail = _cti(batch.schema, promise) if promise > known.queries.get(name, NEVER) else empty_elements(batch.schema)
+        tail = with_punctuation(tail, promised)
         for attempt, pause in enumerate([*self.patience, None]):
             try:
                 if isinstance(sink, ChangelogSink):

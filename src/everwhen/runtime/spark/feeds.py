@@ -2,7 +2,7 @@
 
 All sources are unioned into one frame, one branch per feed, so that an epoch is one consistent cut:
 
-    source  tag  lead  op  vs  ve  vnew  problem  keep  slots…
+    source  tag  lead  op  vs  ve  vnew  problem  keep  slots…  match (if a source may promise something about data)
 
 `keep` is what the feed's filters say; rows are not dropped by it before the progress of their source is known, which is
 the largest start of all its rows (`lead`: one feed per source counts).  From this frame every stage that reads sources
@@ -21,15 +21,16 @@ from pyspark.sql import functions as F
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expr import Column as Name
 from everwhen.errors import QueryError
-from everwhen.model.elements import CTI
+from everwhen.model.elements import CTI, PUNCT
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.plan.stages import Stage, StagePlan, StreamIn
 from everwhen.runtime.spark.declarations import wrong_with
 from everwhen.runtime.spark.expressions import translate
-from everwhen.runtime.spark.layout import Layout, carried, slots
+from everwhen.runtime.spark.layout import PROMISE, Layout, carried, slots
 from everwhen.runtime.spark.merging import merged
 from everwhen.runtime.spark.progress import marks, statistics, sync
+from everwhen.runtime.spark.promises import BY_HASH, Address, SourceWords, bucket_of
 from everwhen.runtime.spark.source import ResolvedSource
 
 
@@ -45,6 +46,7 @@ def unioned(plan: StagePlan, elements: Mapping[str, DataFrame], sources: Mapping
     streams = [stream for stage in plan.stages for stream in stage.inputs if stream.feed is not None]
     payload = Layout.of(_fed(stream) for stream in streams).payload
     position = {source.name: at for at, source in enumerate(plan.sources)}
+    promising = {name for name in elements if sources[name].match is not None and "match" in elements[name].columns}
     seen: set[str] = set()
     branches = []
     for stream in streams:
@@ -67,6 +69,11 @@ def unioned(plan: StagePlan, elements: Mapping[str, DataFrame], sources: Mapping
                 wrong_with(resolved).alias("problem"),
                 keep.alias("keep"),
                 *((given[slot] if slot in given else F.lit(None)).cast(carried(t)).alias(slot) for slot, t in payload),
+                *(
+                    [(F.col("match") if name in promising else F.lit(None).cast("string")).alias("match")]
+                    if promising
+                    else []
+                ),
             )
         )
         seen.add(name)
@@ -133,7 +140,24 @@ def fed_rows(
     if own is None:
         return None
     found = frame.where("lead").groupBy("source").agg(*statistics(_promised(cutoff)))
-    return own.unionByName(marks(found, plan, sources, layout, buckets))
+    own = own.unionByName(marks(found, plan, sources, layout, buckets))
+    words = _words(frame, stage, sources, layout, buckets)
+    return own if words is None else own.unionByName(words)
+
+
+def _words(
+    frame: DataFrame, stage: Stage, sources: Mapping[str, ResolvedSource], layout: Layout, buckets: int
+) -> DataFrame | None:
+    """What the sources of a stage promise about their data; None if none of them can."""
+    fed = {s.tag: (s, s.feed.source.name) for s in stage.inputs if s.feed is not None}
+    saying = {tag: (stream, name) for tag, (stream, name) in fed.items() if sources[name].match is not None}
+    if not saying:
+        return None
+    addresses = {tag: Address(tag, stream.schema, stream.by) for tag, (stream, _) in saying.items()}
+    rows = frame.where(F.col("tag").isin(list(saying)) & (F.col("op") == PUNCT) & F.col("problem").isNull())
+    task = SourceWords(addresses, {tag: name for tag, (_, name) in saying.items()}, layout, buckets)
+    written = rows.select("tag", "vs", "match").mapInArrow(task, layout.spark)
+    return bucketed(written, [stream for stream, _ in saying.values()], layout, buckets)
 
 
 def stage_rows(
@@ -236,9 +260,10 @@ def placed(streams: Sequence[StreamIn], layout: Layout, buckets: int, present: f
     where = F.col("bucket") if "bucket" in present else F.lit(0).cast("int")
     for stream in streams:
         if stream.by:
-            named = dict(zip(stream.schema.names, slots(stream.schema), strict=True))
-            hashed = F.pmod(F.xxhash64(*(_hashable(*named[name]) for name in stream.by)), F.lit(buckets)).cast("int")
-            where = F.when(F.col("tag") == stream.tag, hashed).otherwise(where)
+            mine = F.col("tag") == stream.tag
+            if "bucket" in present:  # promises about data that bind the key come here, too
+                mine = mine | ((F.col("tag") == PROMISE) & (F.col("w") == stream.tag) & (F.col("bucket") == BY_HASH))
+            where = F.when(mine, bucket_of(stream.schema, stream.by, buckets)).otherwise(where)
         elif stream.by == ():
             where = F.when(F.col("tag") == stream.tag, F.lit(0)).otherwise(where)
     copied = [stream.tag for stream in streams if stream.by is None]
@@ -251,13 +276,3 @@ def placed(streams: Sequence[StreamIn], layout: Layout, buckets: int, present: f
         if name != "bucket"
     ]
     return [where.alias("bucket"), *rest]
-
-
-def _hashable(slot: str, type_: object) -> Column:
-    """Values that are equal hash alike: one zero, one NaN."""
-    column = F.col(slot)
-    if str(type_) in ("float", "double"):
-        return (
-            F.when(column == 0, F.lit(0.0)).when(F.isnan(column), F.lit(float("nan"))).otherwise(column.cast("double"))
-        )
-    return column

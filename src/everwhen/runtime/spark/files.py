@@ -4,9 +4,10 @@
                                                                    ─▶ stages ─▶ <work>/answer ─▶ output
 
 The driver reads the inputs in the order of their arrival and checks every element as the runtime in process does; so a
-wrong element is named with its file and line before Spark is even started.  Each epoch becomes one file per input, with
-patterns left out, since they are checked here and nothing on Spark reads them.  Spark takes the files epoch by epoch.
-What a level lets wait or gives up is decided here too, in the order of arrival, so Spark sees what is left.
+wrong element is named with its file and line before Spark is even started.  Each epoch becomes one file per input.
+Promises about data stand in it, also those that follow from the schemes of a source, which are derived here.  Spark
+takes the files epoch by epoch.  What a level lets wait or gives up is decided here too, in the order of arrival, so
+Spark sees what is left.
 
 **Guarantee.**  The answer is that of `run_files`, as a history, whatever the policy; on any error, and when it is
 interrupted, the output is as it was and nothing is left running.  With a checkpoint a run that was killed goes on: the
@@ -21,6 +22,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,8 +35,10 @@ from everwhen.api import Stream
 from everwhen.connectors.sinks.base import EpochSink
 from everwhen.connectors.sinks.changelog import ChangelogSink, read_changelog
 from everwhen.errors import QueryError, StateError
+from everwhen.model.element import Punct
 from everwhen.model.elements import ADJUST, CTI, ElementBatch
 from everwhen.model.parquet import AT, COUNT, MATCH
+from everwhen.model.patterns import write_match
 from everwhen.model.publish import whole_file
 from everwhen.model.schema import RESERVED, Schema
 from everwhen.model.time import INF
@@ -59,6 +63,7 @@ if TYPE_CHECKING:
     from everwhen.runtime.spark.handle import Handle
 
 _TIMES: Final = ("_everwhen_op", "_everwhen_vs", "_everwhen_ve", "_everwhen_vnew")
+_MATCH: Final = "_everwhen_match"
 _FIRST_MOMENT: Final = 1_000_000_000
 """Spark takes the oldest file first: the n-th is n seconds younger than this."""
 _FOREVER: Final = "36500d"
@@ -124,6 +129,8 @@ class _SparkWork:
     ) -> None:
         self.node, self.sources, self.given, self.level = node, sources, given, level
         self.place, self.watch, self.buckets = place, watch, buckets
+        self.promising: frozenset[str] = frozenset()
+        """The inputs that promise something about their data."""
         self.folders = {name: place / "epochs" / f"{i:03d}" for i, name in enumerate(given)}
 
     def run(self, batch: int, open: bool, out: str, losses: Callable[[Losses], None] | None) -> int:
@@ -146,6 +153,7 @@ class _SparkWork:
         if mark.exists():
             try:
                 found = json.loads(mark.read_text(encoding="utf-8"))
+                self.promising = frozenset(found["promising"])
                 lost = {name: {Reason(r): n for r, n in each.items()} for name, each in found["given_up"].items()}
                 return int(found["epochs"]), int(found["elements"]), lost
             except (OSError, ValueError, KeyError, TypeError) as bad:
@@ -160,6 +168,7 @@ class _SparkWork:
         count = 0
         for count, epoch in enumerate(arrival, 1):
             admitted = admission.push(epoch.batches, list(self.given) if epoch.last else epoch.closes)
+            self.promising |= {name for name, batch in admitted.items() if batch.promises}
             for name, folder in self.folders.items():
                 self._write(folder, count - 1, admitted[name], self.sources[name].schema)
             self.watch(Progress("reading", sum(arrival.taken.values())))
@@ -167,7 +176,8 @@ class _SparkWork:
         lost = admission.given_up
         plain = {name: {reason.value: n for reason, n in each.items()} for name, each in lost.items()}
         with whole_file(mark) as part:
-            text = json.dumps({"epochs": count, "elements": elements, "given_up": plain})
+            about = {"epochs": count, "elements": elements, "given_up": plain, "promising": sorted(self.promising)}
+            text = json.dumps(about)
             part.write_text(text, encoding="utf-8")
         return count, elements, lost
 
@@ -204,11 +214,18 @@ class _SparkWork:
         op, vs, ve, vnew = _TIMES
         frames = {name: self._frame(spark, name) for name in self.given}
         described = {
-            name: SparkSource(vs, end=ve, op=op, vnew=vnew, columns=self.sources[name].schema.names)
+            name: SparkSource(
+                vs,
+                end=ve,
+                op=op,
+                vnew=vnew,
+                columns=self.sources[name].schema.names,
+                match=_MATCH if name in self.promising else None,
+            )
             for name in self.given
         }
         return start(
-            self.node,
+            _without_schemes(self.node, {}),
             frames,
             sources=described,
             sink=_Answer(str(self.place / "answer")),
@@ -219,7 +236,7 @@ class _SparkWork:
         )
 
     def _frame(self, spark: SparkSession, name: str) -> DataFrame:
-        from pyspark.sql.types import ByteType, LongType, StructField, StructType
+        from pyspark.sql.types import ByteType, LongType, StringType, StructField, StructType
 
         from everwhen.runtime.spark.expressions import spark_type
 
@@ -229,9 +246,13 @@ class _SparkWork:
             carried = spark_type(type_)
             assert carried is not None
             fields.append(StructField(f"c{i}", carried))
+        names = [*_TIMES, *schema.names]
+        if name in self.promising:
+            fields.append(StructField("match", StringType()))
+            names.append(_MATCH)
         reader = spark.readStream.schema(StructType(fields)).option("maxFilesPerTrigger", 1)
         frame = reader.option("maxFileAge", _FOREVER).parquet(self.folders[name].as_uri())
-        return frame.toDF(*_TIMES, *schema.names)
+        return frame.toDF(*names)
 
     def _width(self, spark: SparkSession) -> int:
         """How many buckets there are: as many as when the run was first started."""
@@ -257,16 +278,33 @@ def _table(batch: ElementBatch, schema: Schema) -> pa.Table:
     arrow = pa.schema(
         [("op", pa.int8()), ("vs", pa.int64()), ("ve", pa.int64()), ("vnew", pa.int64())]
         + [(f"c{i}", type_) for i, type_ in enumerate(schema.types)]
+        + [("match", pa.string())]
     )
-    op = batch.op
+    op, vs = batch.op, batch.vs.copy()
+    matches: list[str | None] = [None] * len(batch)
+    for i, said in batch.promises.items():
+        if isinstance(said, Punct):
+            vs[i], matches[i] = said.promise.t, json.dumps(write_match(said.promise.match, schema))
     times = (
         pa.array(op.astype(np.int8)),
-        pa.array(batch.vs, mask=batch.vs == INF),
-        pa.array(batch.ve, mask=(batch.ve == INF) | (op == CTI)),
+        pa.array(vs, mask=vs == INF),
+        pa.array(batch.ve, mask=(batch.ve == INF) | (op >= CTI)),
         pa.array(batch.vnew, mask=(batch.vnew == INF) | (op != ADJUST)),
     )
     plain = (c.dictionary_decode() if isinstance(c, pa.DictionaryArray) else c for c in batch.columns)
-    return pa.Table.from_arrays([*times, *plain], schema=arrow)
+    return pa.Table.from_arrays([*times, *plain, pa.array(matches, pa.string())], schema=arrow)
+
+
+def _without_schemes(node: n.Node, done: dict[int, n.Node]) -> n.Node:
+    """The plan over sources that say what follows from their schemes themselves; shared nodes stay shared."""
+    if id(node) not in done:
+        if isinstance(node, n.Source):
+            done[id(node)] = replace(node, schemes=()) if node.schemes else node
+        else:
+            inputs = [_without_schemes(child, done) for child in node.inputs]
+            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+            done[id(node)] = node if same else n.over(node, *inputs)
+    return done[id(node)]
 
 
 class _Answer(EpochSink):

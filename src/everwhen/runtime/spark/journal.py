@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -28,11 +28,15 @@ _KEPT: Final = 100
 
 @dataclass(frozen=True)
 class Known:
-    """What is known after an epoch: what each source and each query has promised, when each source last had rows."""
+    """What is known after an epoch: what each source and each query has promised, when each source last had rows.
+
+    `said` is what single buckets have promised about the data of an answer, by query: bucket, pattern, time.
+    """
 
     sources: Mapping[str, int] = field(default_factory=dict)
     queries: Mapping[str, int] = field(default_factory=dict)
     seen: Mapping[str, float] = field(default_factory=dict)
+    said: Mapping[str, Sequence[tuple[int, Mapping[str, Any], int]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -125,8 +129,8 @@ class Journal:
         """What was known after an epoch."""
         if epoch < 0:
             return Known()
-        found = self._read(f"epochs/{epoch:012d}.done", "sources", "queries", "seen")
-        return Known(found["sources"], found["queries"], found["seen"])
+        found = self._read(f"epochs/{epoch:012d}.done", "sources", "queries", "seen", "said")
+        return Known(found["sources"], found["queries"], found["seen"], found["said"])
 
     def has(self, epoch: int) -> bool:
         return self._folder.exists(f"epochs/{epoch:012d}.done")

@@ -47,8 +47,8 @@ class EpochInput:
     too long to hold the others back; `handed`: the lowest promise of the buckets that hand a stream over; `tau`: the
     largest start that they know of; `emit`: the policy from this epoch on, if not that of the one before.
 
-    `promises` are those about the data of a stream that hold for it as they are; `said` is what each bucket of the stage
-    before has promised of its own share, its time and what is new."""
+    `promises` are those about the data of a stream that hold for it as they are; `said` is what each bucket of the
+    stage before has promised of its own share, its time and what is new."""
 
     rows: Mapping[str, Rows] = field(default_factory=dict)
     sources: Mapping[str, tuple[int, int]] = field(default_factory=dict)

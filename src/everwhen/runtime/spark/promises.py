@@ -16,24 +16,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from everwhen.errors import InputError
+from everwhen.errors import EverwhenError, InputError
 from everwhen.model.patterns import read_match, write_match
 from everwhen.model.punctuation import AttributePattern, Frontier, OneOf, Promise, Range
 from everwhen.model.scalars import Unfit, from_python, python_values
 from everwhen.model.schema import Schema
+from everwhen.model.time import NEVER
 from everwhen.model.value_order import Kind, order_of
-from everwhen.model.value_spans import spans_of
-from everwhen.operators.promised import MOST_CONSTANTS
+from everwhen.model.value_spans import run_of
+from everwhen.operators.promised import MOST_CONSTANTS, compacted
 from everwhen.runtime.spark.layout import ERROR, PROMISE, Layout, control, slots
 
 WHOLE: Final = 0
@@ -118,8 +120,132 @@ def _values(pattern: AttributePattern | None, name: str, schema: Schema) -> tupl
             order = order_of(type_)
             if order.kind is not Kind.RANK:
                 return None
-            lowest, highest = _ends(pattern, name, type_)
-            if highest - lowest >= MOST_CONSTANTS:
+            run = run_of(pattern, order, name)
+            if run is None:
+                return ()
+            if run[1] is None or run[1] - run[0] > MOST_CONSTANTS:
                 return None
-            return tuple(order.values(np.arange(lowest, highest + 1)))
+            return tuple(order.values(np.arange(run[0], run[1])))
     return None
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What control rows say about one stream: what holds of it, and what single buckets have said of their own rows."""
+
+    whole: list[Promise] = field(default_factory=list)
+    parts: dict[int, list[Promise]] = field(default_factory=dict)
+
+    def frontiers(self, times: Mapping[int, int]) -> dict[int, Frontier]:
+        """What each bucket has said, with what it has promised in time."""
+        return {at: Frontier(times.get(at, NEVER), tuple(self.parts.get(at, ()))) for at in {*times, *self.parts}}
+
+
+def heard(table: pa.Table, schemas: Mapping[int, Schema]) -> dict[int, Heard]:
+    """The promises among the rows of a table, by stream; `schemas` are those of the streams."""
+    rows = table.filter(pc.equal(table.column("tag"), PROMISE))
+    found: dict[int, Heard] = {}
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for at, key in enumerate(zip(*(rows.column(name).to_pylist() for name in (*"wabc", "note")), strict=True)):
+        groups.setdefault(key, []).append(at)
+    for (tag, sender, until, kind, note), places in groups.items():
+        said = _read(rows.take(pa.array(places)), json.loads(note), until, schemas[tag])
+        mine = found.setdefault(tag, Heard())
+        (mine.parts.setdefault(sender, []) if kind == PART else mine.whole).extend(said)
+    return found
+
+
+def by_bucket(said: Iterable[Sequence[Any]], schema: Schema) -> dict[int, list[Promise]]:
+    """What single buckets have said, from plain data: bucket, pattern, time."""
+    found: dict[int, list[Promise]] = {}
+    for bucket, match, until in said:
+        found.setdefault(bucket, []).append(Promise(read_match(match, schema), until))
+    return found
+
+
+def _read(rows: pa.Table, note: Mapping[str, Any], until: int, schema: Schema) -> list[Promise]:
+    rest = read_match(note["match"], schema)
+    named = dict(zip(schema.names, slots(schema), strict=True))
+    names = list(note["slots"])
+    columns = [python_values(rows.column(named[name][0]).combine_chunks()) for name in names]
+    if len(names) == 1:
+        return [Promise({**rest, names[0]: OneOf(tuple(columns[0]))}, until)]
+    if not names:
+        return [Promise(rest, until)]
+    return [
+        Promise({**rest, **{name: OneOf((value,)) for name, value in zip(names, values, strict=True)}}, until)
+        for values in zip(*columns, strict=True)
+    ]
+
+
+# -- in the JVM -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SourceWords:
+    """The function that makes control rows of the rows with which sources promise something: `tag`, `vs`, `match`."""
+
+    addresses: Mapping[int, Address]
+    names: Mapping[int, str]
+    layout: Layout
+    buckets: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = zip(*(batch.column(name).to_pylist() for name in ("tag", "vs", "match")), strict=True)
+            said: dict[int, list[Promise]] = {}
+            try:
+                for tag, until, text in rows:
+                    said.setdefault(tag, []).append(Promise(self._match(tag, text), until))
+            except InputError as error:
+                yield failure(self.layout, self.buckets, error, 0)
+                return
+            for tag, promises in said.items():
+                address = self.addresses[tag]
+                yield from promise_rows(self.layout, address, compacted(promises, address.schema), self.buckets, None)
+
+    def _match(self, tag: int, text: str) -> dict[str, AttributePattern]:
+        source = self.names[tag]
+        try:
+            return read_match(json.loads(text), self.addresses[tag].schema)
+        except Unfit as bad:
+            raise InputError(f"{bad.problem}; in the punctuation {text}", source=source, remedy=bad.remedy) from None
+        except ValueError as bad:
+            raise InputError(f"a punctuation that is no JSON ({bad}): {text}", source=source) from None
+
+
+def failure(layout: Layout, buckets: int, error: EverwhenError, stage: int) -> pa.RecordBatch:
+    """Why a task gave up, told to every bucket of the next stage."""
+    text = json.dumps({"kind": type(error).__name__, "message": str(error), "stage": stage})
+    return layout.controls([control(ERROR, to, note=text) for to in range(buckets)])
+
+
+def kept_words(frame: DataFrame, addresses: Sequence[Address], buckets: int) -> DataFrame:
+    """The rows of an exchange without what a bucket says about the rows of another one."""
+    owner: Column | None = None
+    for address in addresses:
+        if address.own:
+            at = bucket_of(address.schema, address.own, buckets)
+            owner = (F.when if owner is None else owner.when)(F.col("w") == address.tag, at)
+    if owner is None:
+        return frame
+    return frame.where((F.col("tag") != PROMISE) | (F.col("c") != OWNED) | (owner == F.col("a")))
+
+
+def bucket_of(schema: Schema, by: Sequence[str], buckets: int) -> Column:
+    """The bucket of a row, by the hash of some of its columns."""
+    named = dict(zip(schema.names, slots(schema), strict=True))
+    return F.pmod(F.xxhash64(*(_hashable(*named[name]) for name in by)), F.lit(buckets)).cast("int")
+
+
+def _hashable(slot: str, type_: object) -> Column:
+    """Values that are equal hash alike: one zero, one NaN."""
+    column = F.col(slot)
+    if str(type_) in ("float", "double"):
+        return (
+            F.when(column == 0, F.lit(0.0)).when(F.isnan(column), F.lit(float("nan"))).otherwise(column.cast("double"))
+        )
+    return column

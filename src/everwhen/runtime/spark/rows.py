@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everwhen.model.changes import Changes
-from everwhen.model.elements import CTI, ElementBatch
+from everwhen.model.elements import CTI, PUNCT, ElementBatch
 from everwhen.model.rows import RowCodec
 from everwhen.plan.stages import Stage
 from everwhen.runtime.spark.kernel import Rows
@@ -54,10 +54,13 @@ def result_rows(layout: Layout, tag: int, batch: ElementBatch) -> Iterator[pa.Re
         yield layout.rows(tag, numbers, batch.schema, batch.columns)
 
 
-def without_promise(batch: ElementBatch) -> ElementBatch:
-    """The elements without the bucket's own CTI, which says nothing about other buckets."""
+def without_promises(batch: ElementBatch) -> ElementBatch:
+    """The elements without the bucket's own promises, which stand last and say nothing about other buckets."""
     n = len(batch)
-    return batch.slice(0, n - 1) if n and batch.op[n - 1] == CTI else batch
+    n -= n > 0 and batch.op[n - 1] == CTI
+    while n and batch.op[n - 1] == PUNCT:
+        n -= 1
+    return batch if n == len(batch) else batch.slice(0, n)
 
 
 def taken(batch: ElementBatch, order: np.ndarray) -> ElementBatch:

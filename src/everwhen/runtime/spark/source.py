@@ -33,14 +33,15 @@ from pyspark.sql.types import (
 )
 
 from everwhen.errors import QueryError
-from everwhen.model.elements import ADJUST, CTI, INSERT, OPS
+from everwhen.model.elements import ADJUST, CTI, INSERT, OPS, PUNCT
+from everwhen.model.parquet import MATCH
 from everwhen.model.schema import RESERVED, Schema
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, ticks
 from everwhen.model.wellformed import IN_RANGE
 from everwhen.runtime.spark.expressions import arrow_type
 
 Late = Literal["error", "adjust", "drop"]
-ON_SPARK: Final = OPS[: CTI + 1]  # the kinds of elements that a DataFrame's rows can be
+ON_SPARK: Final = OPS[: PUNCT + 1]  # the kinds of elements that a DataFrame's rows can be, the last one with `match`
 UNKNOWN_OP: Final = -1
 
 _INTEGERS: Final = (ByteType, ShortType, IntegerType, LongType)
@@ -79,7 +80,9 @@ class SparkSource:
     `time` (timestamp, date or whole number) is the start of the lifetime; it ends at `end`, or `lifetime` later (one
     tick if neither is given).  `op` holds `insert`, `adjust` or `cti` (or their codes 0, 1, 2; null: insert), and
     `vnew` the new end of an adjust; without `op` all rows are inserts.  The payload is `columns`, by default all
-    others.  Timestamps become ticks of length `tick`, rounded down; whole numbers are ticks already.
+    others.  Timestamps become ticks of length `tick`, rounded down; whole numbers are ticks already.  With `match`, a
+    column of text, `op` may be `punct` (code 3): a promise about the rows that the JSON in `match` describes, until the
+    time of the row (null: for ever).
 
     Rows with `op = cti` are promises under every `progress`; by default they are the only ones, and without an `op`
     column there are none.  `idle`: after so many seconds without rows the source no longer holds others back.  `late`:
@@ -91,6 +94,7 @@ class SparkSource:
     lifetime: int | str | None = None
     op: str | None = None
     vnew: str | None = None
+    match: str | None = None
     columns: Sequence[str] | None = None
     tick: str = "1ms"
     progress: Progress | None = None
@@ -104,14 +108,18 @@ class SparkSource:
             if isinstance(self.columns, str):
                 raise QueryError(f"SparkSource: columns is a list of names, not the text {self.columns!r}")
             object.__setattr__(self, "columns", tuple(self.columns))
-        roles = [name for name in (self.time, self.end, self.op, self.vnew) if name is not None]
+        roles = [name for name in (self.time, self.end, self.op, self.vnew, self.match) if name is not None]
         twice = sorted({name for name in roles if roles.count(name) > 1})
         if twice:
-            raise QueryError(f"SparkSource: the column {twice[0]!r} cannot be two of time, end, op and vnew at once")
+            raise QueryError(
+                f"SparkSource: the column {twice[0]!r} cannot be two of time, end, op, vnew, match at once"
+            )
         if self.vnew is not None and self.op is None:
             raise QueryError(
                 "SparkSource: vnew is the new end of adjusts, and without op there are no adjusts; name op"
             )
+        if self.match is not None and self.op is None:
+            raise QueryError("SparkSource: match is read where op is 'punct', and there is no op; name op")
         if isinstance(self.progress, CtiRows) and self.op is None:
             raise QueryError("SparkSource: CtiRows needs op, the column that says which rows are 'cti'")
         self._check_times()
@@ -178,6 +186,7 @@ class ResolvedSource:
     op: int | None
     vnew: int | None
     payload: tuple[int, ...]
+    match: int | None = None
     insert_only: bool = False  # these two: what the query declares, see `declarations`
     chronons: bool = False
 
@@ -189,8 +198,8 @@ def describe(schema: StructType, name: str) -> SparkSource:
     """The description of a frame for which none is given: the contract's columns, or its only timestamp."""
     names = schema.names
     if "vs" in names:
-        end, op, vnew = (column if column in names else None for column in ("ve", "op", "vnew"))
-        return SparkSource("vs", end=end, op=op, vnew=None if op is None else vnew)
+        end, op, vnew, match = (column if column in names else None for column in ("ve", "op", "vnew", MATCH))
+        return SparkSource("vs", end=end, op=op, vnew=vnew if op else None, match=match if op else None)
     stamps = [field.name for field in schema.fields if isinstance(field.dataType, _STAMPS)]
     if len(stamps) == 1:
         return SparkSource(stamps[0])
@@ -205,20 +214,25 @@ def resolve(schema: StructType, name: str, source: SparkSource | None = None) ->
     """The description (or the derived one) checked against a frame's schema."""
     source = describe(schema, name) if source is None else source
     time = _place(schema, name, "time", source.time)
-    end, op, vnew = (
+    end, op, vnew, match = (
         None if column is None else _place(schema, name, role, column)
-        for role, column in (("end", source.end), ("op", source.op), ("vnew", source.vnew))
+        for role, column in (("end", source.end), ("op", source.op), ("vnew", source.vnew), ("match", source.match))
     )
     for role, place in (("time", time), ("end", end), ("vnew", vnew)):
         if place is not None:
             _check_time(schema, name, role, place, time)
     if op is not None and not isinstance(schema.fields[op].dataType, (StringType, *_INTEGERS)):
         raise QueryError(
-            f"source {name!r}: op is text ({', '.join(ON_SPARK)}) or its code (0, 1, 2), and the column "
+            f"source {name!r}: op is text ({', '.join(_kinds(source))}) or its code (0, 1, 2), and the column "
             f"{source.op!r} is {_type(schema, op)}"
         )
+    if match is not None and not isinstance(schema.fields[match].dataType, StringType):
+        raise QueryError(
+            f"source {name!r}: match is the text of a JSON object, and the column {source.match!r} is "
+            f"{_type(schema, match)}"
+        )
     if source.columns is None:
-        used = {time, end, op, vnew}
+        used = {time, end, op, vnew, match}
         payload = tuple(i for i in range(len(schema.fields)) if i not in used)
     else:
         payload = tuple(_place(schema, name, "columns", column) for column in source.columns)
@@ -232,7 +246,12 @@ def resolve(schema: StructType, name: str, source: SparkSource | None = None) ->
             )
         fields.append((schema.names[i], arrow))
     types = tuple(field.dataType for field in schema.fields)
-    return ResolvedSource(name, source, Schema.of(fields), types, time, end, op, vnew, payload)
+    return ResolvedSource(name, source, Schema.of(fields), types, time, end, op, vnew, payload, match)
+
+
+def _kinds(source: SparkSource) -> tuple[str, ...]:
+    """The kinds of elements that a frame may hold."""
+    return ON_SPARK if source.match is not None else ON_SPARK[:PUNCT]
 
 
 def _place(schema: StructType, name: str, role: str, column: str) -> int:
@@ -276,7 +295,8 @@ def _shown(schema: StructType) -> str:
 
 
 def normalise(df: DataFrame, resolved: ResolvedSource) -> DataFrame:
-    """The elements of a frame: `op` tinyint, `vs`, `ve`, `vnew` bigint, then the payload as `p0`, `p1`, ...
+    """The elements of a frame: `op` tinyint, `vs`, `ve`, `vnew` bigint, then the payload as `p0`, `p1`, ..., and
+    `match` where there may be promises about data.
 
     An `op` that is none of ours is -1, a time out of range is `NEVER`, the `vnew` of an adjust without such a column is
     null, and so is the `vs` of an event without a time: see `problems`.
@@ -296,12 +316,14 @@ def normalise(df: DataFrame, resolved: ResolvedSource) -> DataFrame:
     if resolved.op is None:
         vs, ve, vnew = start, end, _long(0)
     else:
-        cti, adjust = op == F.lit(CTI), op == F.lit(ADJUST)
+        cti, adjust = op >= F.lit(CTI), op == F.lit(ADJUST)
         vs = F.when(cti, F.coalesce(start, infinity)).otherwise(start)
         ve = F.when(cti, vs).otherwise(end)
         moved = F.lit(None).cast(LongType()) if resolved.vnew is None else F.coalesce(at(resolved.vnew), infinity)
         vnew = F.when(adjust, moved).otherwise(_long(0))
     payload = [F.col(f"c{place}").alias(f"p{i}") for i, place in enumerate(resolved.payload)]
+    if resolved.match is not None:
+        payload.append(F.col(f"c{resolved.match}").alias("match"))
     times = zip((op.cast(ByteType()), vs, ve, vnew), RESERVED, strict=True)
     return plain.select(*(column.alias(name) for column, name in times), *payload)
 
@@ -311,7 +333,8 @@ def problems(resolved: ResolvedSource) -> Column:
     source = resolved.source
     op, vs, ve, vnew = (F.col(name) for name in RESERVED)
     infinity = F.lit(INF)
-    event = op != F.lit(CTI)
+    event = op < F.lit(CTI)
+    no_match = F.lit(False) if resolved.match is None else F.col("match").isNull()
 
     def bad(time: Column) -> Column:
         return ~time.between(F.lit(MIN_TIME), F.lit(MAX_TIME))
@@ -326,7 +349,7 @@ def problems(resolved: ResolvedSource) -> Column:
     return (
         F.when(
             op == F.lit(UNKNOWN_OP),
-            F.lit(f"unknown op in column {source.op!r} (on Spark there are {', '.join(ON_SPARK)})"),
+            F.lit(f"unknown op in column {source.op!r} (on Spark there are {', '.join(_kinds(source))})"),
         )
         .when(vs.isNull(), F.lit(f"the time in column {source.time!r} is null (only a cti may stand at infinity)"))
         .when(bad(vs) & (event | (vs != infinity)), out("time", source.time))
@@ -341,6 +364,7 @@ def problems(resolved: ResolvedSource) -> Column:
             (op == F.lit(ADJUST)) & (vnew < vs),
             said("the new end ", vnew, " is before the time ", vs, " (the time itself removes the event)"),
         )
+        .when((op == F.lit(PUNCT)) & no_match, F.lit(f"a punct without a pattern in column {source.match!r}"))
     )
 
 
@@ -356,7 +380,7 @@ def _op(resolved: ResolvedSource) -> Column:
     if not isinstance(resolved.types[resolved.op], StringType):
         op, names = op.cast(LongType()), range(len(ON_SPARK))
     known = F.when(op.isNull() | (op == F.lit(names[INSERT])), F.lit(INSERT))
-    for code in (ADJUST, CTI):
+    for code in range(ADJUST, len(_kinds(resolved.source))):
         known = known.when(op == F.lit(names[code]), F.lit(code))
     return known.otherwise(F.lit(UNKNOWN_OP))
 

@@ -152,7 +152,11 @@ def resolved_sources(
 
 def staged(queries: Mapping[str, Node], resolved: Mapping[str, ResolvedSource]) -> StagePlan:
     """The plan in stages, as far as possible in Spark SQL."""
-    traits = {name: Trait(source.source.insert_only, source.source.chronons) for name, source in resolved.items()}
+    schemes = {node.name for node in walk(*queries.values()) if isinstance(node, Source) and node.schemes}
+    traits = {
+        name: Trait(source.source.insert_only, source.source.chronons, source.match is not None or name in schemes)
+        for name, source in resolved.items()
+    }
     return cut(queries, traits, is_native)
 
 
@@ -192,6 +196,12 @@ def _intake(
     stateful = lower(nodes, level.emit).stateful_sources()
     bounded = frozenset(name for name in stateful if sources[name].kind not in WHOLE)
     for name in sorted(bounded):
+        if resolved[name].match is not None or sources[name].schemes:
+            raise QueryError(
+                f"source {name!r} may promise something about its data (op = 'punct', or PUNCTUATE), and the level "
+                f"{level.name!r} waits or forgets, in which such promises have no place on streaming DataFrames; "
+                "choose strong or middle, or run over files"
+            )
         if resolved[name].source.late == "adjust":
             raise QueryError(
                 f"source {name!r}: late='adjust' moves late rows, and the level {level.name!r} gives them up; choose "

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -26,12 +26,15 @@ from pyspark import TaskContext
 
 from everwhen.connectors.sinks.changelog import ChangelogSink
 from everwhen.errors import EverwhenError, InputError, StateError
+from everwhen.model.element import Punct
+from everwhen.model.punctuation import Promise
 from everwhen.model.time import NEVER, show
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import Stage
 from everwhen.runtime.spark.kernel import EpochInput, EpochOutput, StageKernel
-from everwhen.runtime.spark.layout import ERROR, HANDED, LATE, NOTE, SOURCE, Layout, control
-from everwhen.runtime.spark.rows import handed_rows, result_rows, stream_rows, typed, without_promise
+from everwhen.runtime.spark.layout import ERROR, HANDED, LATE, NOTE, PROMISE, SOURCE, Layout, control
+from everwhen.runtime.spark.promises import Address, Heard, failure, heard, promise_rows
+from everwhen.runtime.spark.rows import handed_rows, result_rows, stream_rows, typed, without_promises
 from everwhen.runtime.spark.store import BucketStore
 
 
@@ -76,12 +79,15 @@ class StageTask:
     parts: Mapping[str, ChangelogSink] = field(default_factory=dict)
     present: Emit | None = None
     """The emission policy of this epoch, if the query was moved to another one."""
+    onward: Mapping[str, Address] = field(default_factory=dict)
+    """Where promises about data go that are made of a stream that is handed on, or of an answer."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bucket = TaskContext.get().partitionId()  # type: ignore[union-attr]
         received = pa.Table.from_batches([typed(batch, self.into) for batch in batches], self.into.arrow)
         tags = received.column("tag").to_numpy()
-        messages = [(int(tags[i]), str(received.column("note")[i])) for i in np.flatnonzero(tags <= NOTE).tolist()]
+        notes = np.flatnonzero((tags == NOTE) | (tags == ERROR)).tolist()
+        messages = [(int(tags[i]), str(received.column("note")[i])) for i in notes]
         problems = [note for tag, note in messages if tag == ERROR]
         if problems:
             yield self._failed(problems[0])
@@ -90,8 +96,7 @@ class StageTask:
         try:
             yield from self._run(bucket, received, forwarded)
         except EverwhenError as error:
-            text = json.dumps({"kind": type(error).__name__, "message": str(error), "stage": self.stage.level})
-            yield self._failed(text)
+            yield failure(self.out, self.buckets, error, self.stage.level)
 
     def _failed(self, text: str) -> pa.RecordBatch:
         return self.out.controls([control(ERROR, to, note=text) for to in range(self.buckets)])
@@ -150,7 +155,7 @@ class StageTask:
             if before - live.epoch <= self.snapshot_every:
                 with suppress(StateError):
                     return live, self._catch_up(live, store)
-        live = _Live(self.run, -1, StageKernel(self.stage, self.emit, self.lenient))
+        live = _Live(self.run, -1, StageKernel(self.stage, self.emit, self.lenient, self.buckets))
         snapshot = store.newest_snapshot(before)
         if snapshot is not None:
             live.epoch = snapshot[0]
@@ -175,6 +180,7 @@ class StageTask:
         fed: dict[str, int] = {}
         late: dict[str, int] = {}
         handed: dict[str, int] = {}
+        times: dict[str, dict[int, int]] = {}
         names = {stream.tag: stream.name for stream in self.stage.inputs}
         tau = NEVER
         marks = table.take(pa.array(np.flatnonzero((tags < 0) & (tags > NOTE)))).to_pylist()
@@ -189,12 +195,17 @@ class StageTask:
                 case tag if tag == HANDED:
                     name = names[mark["w"]]
                     handed[name] = min(handed.get(name, mark["b"]), mark["b"])
+                    times.setdefault(name, {})[mark["c"]] = mark["b"]
                     tau = max(tau, mark["a"])
                 case tag if tag == LATE:
                     late[self.sources[mark["w"]]] = self._late(mark)
         rows = stream_rows(table, tags, self.stage)
         silent = frozenset(name for name in meta.get("idle", ()) if not fed.get(name))
-        return _Given(EpochInput(rows, sources, silent, handed, tau, Emit(meta["emit"])), fed, late)
+        promises = heard(table, {s.tag: s.schema for s in self.stage.inputs}) if (tags == PROMISE).any() else {}
+        whole = {names[tag]: found.whole for tag, found in promises.items()}
+        said = {name: promises.get(tag, Heard()).frontiers(times[name]) for tag, name in names.items() if name in times}
+        given = EpochInput(rows, sources, silent, handed, tau, Emit(meta["emit"]), whole, said)
+        return _Given(given, fed, late)
 
     def _late(self, mark: Mapping[str, Any]) -> int:
         source, count = self.sources[mark["w"]], int(mark["a"])
@@ -224,10 +235,15 @@ class StageTask:
             tag = int(handed.name[1:])
             written += len(output.changes)
             yield from handed_rows(self.out, tag, handed.codec, output.changes)
-            rows += [control(HANDED, to, a=out.tau, b=output.frontier.time, w=tag) for to in range(self.buckets)]
+            time = output.frontier.time
+            rows += [control(HANDED, to, a=out.tau, b=time, c=bucket, w=tag) for to in range(self.buckets)]
+            yield from self._promised(handed.name, output.frontier.promises, bucket)
         parts = {}
         for at, (name, batch) in enumerate(out.results.items()):
-            data = without_promise(batch)
+            data = without_promises(batch)
+            yield from self._promised(
+                name, [said.promise for said in batch.promises.values() if isinstance(said, Punct)], bucket
+            )
             written += len(data)
             if name in self.parts:
                 parts[name] = [self.parts[name].write_part(self.epoch, bucket, data)] if len(data) else []
@@ -235,3 +251,8 @@ class StageTask:
                 yield from result_rows(self.out, at, data)
         text = json.dumps(note | {"rows_out": written, "progress": dict(out.progress), "parts": parts})
         yield self.out.controls([*rows, control(NOTE, 0, note=text)])
+
+    def _promised(self, name: str, promises: Sequence[Promise], bucket: int) -> Iterator[pa.RecordBatch]:
+        """What is promised about the data of a stream that is handed on, or of an answer."""
+        if promises:
+            yield from promise_rows(self.out, self.onward[name], promises, self.buckets, bucket)
