@@ -11,7 +11,7 @@ rows that have come, and refuses a row that breaks one.  Where the knowledge com
 | `Unique`      | semantics (a key)                     | behind a row no other one with its key                     |
 | `Complete`    | auxiliary information (a list)        | a group is over when all units of a list are through with it |
 | `Selection`   | operator semantics (a filter)         | from the start on: no row that fails the filter's condition |
-| `Given`       | the source itself                     | nothing: that the source sends punctuation about these columns |
+| `Given`       | the source itself                     | nothing: the source itself speaks of these columns |
 
 `Given` changes nothing about a run.  It tells those who look at a plan before it starts (`everwhen.plan.sanity`) that
 state is bounded.  A sort needs no declaration: it passes on what it has said (`everwhen.operators.sort`).

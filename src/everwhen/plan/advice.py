@@ -38,7 +38,7 @@ _LEGEND: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Something that an operator keeps: whether it would grow for ever, and the way in which declared schemes free it."""
+    """Something that an operator keeps: whether it would grow for ever, and how declared schemes free it, if they do."""
 
     need: Need
     endless: bool
@@ -217,7 +217,7 @@ def _reason(reader: n.Node, gone: Sequence[str]) -> str:
         case n.Aggregate(_, keys):
             by = f"it groups by {', '.join(keys)}" if keys else "all rows are one group"
             return f"{by}, and a group is only over when nothing of it comes, whatever its {columns}"
-        case n.RowsWindow(_, _, _, partition):
+        case n.RowsWindow():
             return f"{columns} {are} not what it is partitioned by"
         case n.Join():
             return f"{columns} {are} no part of what it passes on"
