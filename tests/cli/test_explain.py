@@ -90,3 +90,28 @@ def test_expressions_that_stay_in_python_are_shown_there(capsys: Capture, tmp_pa
     found = sections(explain(capsys, path)[1])["On Spark"]
     feed = found[: found.index("answer out")]
     assert "ln" not in feed and "ln" in found
+
+
+AUCTION = """CREATE STREAM Auction (item BIGINT, seller VARCHAR) PUNCTUATE (UNIQUE (item), CLUSTERED BY seller);
+CREATE STREAM Bid (item BIGINT, inc BIGINT){bid};
+SELECT A.item, SUM(B.inc) AS price FROM Auction WINDOW(UNBOUNDED) A, Bid WINDOW(UNBOUNDED) B
+WHERE A.item = B.item GROUP BY A.item"""
+
+
+def test_punctuation(capsys: Capture, tmp_path: Path) -> None:
+    silent, given = tmp_path / "silent.sql", tmp_path / "given.sql"
+    silent.write_text(AUCTION.format(bid=""))
+    given.write_text(AUCTION.format(bid=" PUNCTUATE (GIVEN item)"))
+    status, out, err = explain(capsys, silent, "--engine", "local", "--punctuation")
+    assert (status, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 120
+    words = " ".join(out[out.index("What punctuation would do") :].split())
+    assert "keeps its left rows, for ever, if nothing is promised - would be freed by punctuation from Bid" in words
+    assert 'Bid: {"op":"punct","match":{"item":7}}' in words
+    assert "Auction: CLUSTERED BY seller goes no further than" in words
+    assert "Bid PUNCTUATE (GIVEN item)" in " ".join(out.split())  # what may grow for ever names the remedy
+    _, out, _ = explain(capsys, given, "--engine", "local", "--punctuation")
+    assert "freed by what is declared: GIVEN item of Bid" in " ".join(out.split())
+    assert "would be freed" not in out
+    assert "nothing: every row goes" in sections(out)["What may grow for ever"]
+    assert "What punctuation would do" not in explain(capsys, given, "--engine", "local")[1]

@@ -9,7 +9,7 @@ import pytest
 
 import everwhen as ew
 from everwhen.algebra.nodes import Source, walk
-from everwhen.algebra.punctuation_schemes import Bounds, ClusteredBy, Complete, Scheme, SortedBy, Unique
+from everwhen.algebra.punctuation_schemes import Bounds, ClusteredBy, Complete, Given, Scheme, SortedBy, Unique
 from everwhen.errors import SqlError
 from everwhen.language.program import program
 
@@ -46,6 +46,8 @@ def declared(clause: str) -> tuple[Scheme, ...]:
         ("COMPLETE hour FOR sid IN ('s1', 's2')", Complete(("hour",), "sid", ("s1", "s2"))),
         ("COMPLETE (ts, hour) FOR sid IN ('s1') EACH 60", Complete(("ts", "hour"), "sid", ("s1",), 60)),
         ("COMPLETE hour FOR ok IN (TRUE, FALSE)", Complete(("hour",), "ok", (True, False))),
+        ("GIVEN sid", Given(("sid",))),
+        ("GIVEN (HOUR, sid)", Given(("hour", "sid"))),
     ],
 )
 def test_what_a_scheme_means(text: str, scheme: Scheme) -> None:
@@ -60,10 +62,11 @@ def test_the_clause_stands_among_the_others_in_any_order() -> None:
 
 
 def test_words_of_the_clause_are_names_elsewhere() -> None:
-    text = "CREATE STREAM T (complete INT, sorted INT, punctuate INT) PUNCTUATE (complete >= 0, sorted BETWEEN 1 AND 2)"
-    found = program(f"{text}; SELECT complete, sorted, punctuate FROM T")
+    columns = "complete INT, sorted INT, given INT"
+    text = f"CREATE STREAM T ({columns}) PUNCTUATE (complete >= 0, sorted BETWEEN 1 AND 2, given >= 1)"
+    found = program(f"{text}; SELECT complete, sorted, given FROM T")
     (source,) = (node for node in walk(found.query.node) if isinstance(node, Source))
-    assert source.schemes == (Bounds("complete", 0, None), Bounds("sorted", 1, 2))
+    assert source.schemes == (Bounds("complete", 0, None), Bounds("sorted", 1, 2), Bounds("given", 1, None))
 
 
 def test_text_and_python_say_the_same() -> None:
@@ -73,9 +76,11 @@ def test_text_and_python_say_the_same() -> None:
         ew.bounds("temp", 20, 95),
         ew.unique("sid", "hour"),
         ew.complete("hour", "sid", ["s1", "s2"], each=60),
+        ew.given("hour", "sid"),
     )
     text = """CREATE STREAM T (sid VARCHAR, hour INT, temp DOUBLE) PUNCTUATE (SORTED BY hour WITHIN 1, CLUSTERED BY sid,
-        temp BETWEEN 20 AND 95, UNIQUE (sid, hour), COMPLETE hour FOR sid IN ('s1', 's2') EACH 60); SELECT * FROM T"""
+        temp BETWEEN 20 AND 95, UNIQUE (sid, hour), COMPLETE hour FOR sid IN ('s1', 's2') EACH 60, GIVEN (hour, sid));
+        SELECT * FROM T"""
     sources = [
         node for plan in (stream.node, program(text).query.node) for node in walk(plan) if isinstance(node, Source)
     ]
@@ -88,6 +93,8 @@ def test_text_and_python_say_the_same() -> None:
     [
         ("PUNCTUATE (SORTED BY »huor«)", "unknown column 'huor' in the stream T; did you mean 'hour'?"),
         ("PUNCTUATE (UNIQUE (sid, »x«))", "there is sid, hour, temp, ts, ok"),
+        ("PUNCTUATE (GIVEN »huor«)", "unknown column 'huor'"),
+        ("PUNCTUATE (»GIVEN (sid, sid)«)", "GIVEN in the stream T names sid twice"),
         ("PUNCTUATE (SORTED BY »at«)", "is the time of the stream"),
         ("PUNCTUATE (SORTED BY sid WITHIN »3«)", "only numbers and times have differences"),
         ("PUNCTUATE (SORTED BY ts WITHIN »5«)", "a length of time such as '5 minutes'"),

@@ -127,7 +127,8 @@ def test_a_way_frees_everything_and_a_part_of_it_does_not(name: str, emit: str) 
     for each in advice.operators:
         for part in each.kept:
             for source, columns in said(part.need.ways[0]).items():
-                asked[source] = asked.get(source, columns) & columns
+                if not asked.setdefault(source, set()) & columns:
+                    asked[source].add(min(columns))
     values = [(k, x) for k in range(3) for x in (k, k + 1)]
     rows: dict[str, list[Element]] = {
         source: [Insert(t, t + 1, {"k": k, "x": x}) for t, (k, x) in enumerate(values)] for source in asked
@@ -137,18 +138,23 @@ def test_a_way_frees_everything_and_a_part_of_it_does_not(name: str, emit: str) 
     assert kept(stream, every, emit) == 0
     for silent in asked:
         assert kept(stream, {**every, silent: rows[silent]}, emit) > 0
-    schemes: dict[str, list[Scheme]] = {source: [ew.given(min(columns))] for source, columns in asked.items()}
+    schemes: dict[str, list[Scheme]] = {
+        source: [ew.given(column) for column in columns] for source, columns in asked.items()
+    }
     assert advise(stream.node, schemes).missing == ()
     for silent in asked:
         assert advise(stream.node, {**schemes, silent: []}).missing
 
 
 def _promises(columns: set[str], ordered: bool, values: Sequence[tuple[int, int]]) -> list[Element]:
-    column = min(columns)
     if ordered:
-        return [Punct(Promise({column: Range(le=9)}))]
-    at = sorted(COLUMNS).index(column)
-    return [Punct(Promise.constants({column: value})) for value in sorted({row[at] for row in values})]
+        return [Punct(Promise({column: Range(le=9)})) for column in columns]
+    places = [(column, sorted(COLUMNS).index(column)) for column in sorted(columns)]
+    return [
+        Punct(Promise.constants({column: value}))
+        for column, at in places
+        for value in sorted({row[at] for row in values})
+    ]
 
 
 # -- what is declared --------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from everwhen.model.history import History, first_difference
 from everwhen.model.parquet import read_elements
 from everwhen.model.patterns import show_promise
 from everwhen.model.promise_set import PromiseSet
-from everwhen.model.punctuation import Promise, Range
+from everwhen.model.punctuation import Promise
 from everwhen.model.time import INF
 from everwhen.model.validity import check
 from everwhen.runtime.files import run_files
@@ -125,18 +125,18 @@ def said(elements: list[Element], schema: Any) -> set[str]:
     return set(map(show_promise, together))
 
 
-@pytest.mark.parametrize(("buckets", "emit"), [(1, "final"), (2, "final"), (2, "current")])
+@pytest.mark.parametrize(("buckets", "emit"), [(1, "current"), (2, "final")])
 def test_closing_prices_are_those_of_one_process_also_over_a_restart(
     spark: SparkSession, tmp_path: Path, buckets: int, emit: str
 ) -> None:
-    epochs = auctions(12)
+    epochs = auctions(3 * buckets, at_once=4)
     expected = locally(CLOSING, epochs, emit)
     job = Job(spark, tmp_path, CLOSING, buckets=buckets, emit=emit, snapshot_every=3)
-    job.give(epochs[:8])
+    job.give(epochs[:3])
     first = job.run()
     assert first.status == "stopped", first.last_error
     assert sum(one.rows for one in first.state()) > 0
-    job.give(epochs[8:])
+    job.give(epochs[3:])
     handle = job.run()
     found = job.answers()
     assert first_difference(History.of(expected), History.of(found)) is None
@@ -144,3 +144,110 @@ def test_closing_prices_are_those_of_one_process_also_over_a_restart(
     assert sum(one.rows for one in handle.state()) == 0
     report = check(job.batches())
     assert report.valid
+
+
+def by_seller() -> list[Epoch]:
+    """Auctions of three sellers; that a seller has no more items is said before their last auctions close."""
+    epochs = auctions(5, seed=3, at_once=4)
+    for at, seller in ((-3, "s0"), (-2, "s1"), (-1, "s2")):
+        epochs[at]["Item"].append(Punct(Promise.constants({"seller": seller})))
+    return epochs
+
+
+def test_what_all_buckets_promise_holds_in_the_next_stage(spark: SparkSession, tmp_path: Path) -> None:
+    epochs = by_seller()
+    expected = locally(SELLERS, epochs)
+    job = Job(spark, tmp_path, SELLERS, buckets=2, emit="final", snapshot_every=2)
+    job.give(epochs[:-2])
+    assert "stage 2" in job.run().explain().lower()
+    job.give(epochs[-2:])
+    handle = job.run()
+    found = job.answers()
+    assert first_difference(History.of(expected), History.of(found)) is None and len(History.of(found))
+    assert said(found, SELLERS.schema) == said(expected, SELLERS.schema) == {"punct seller in ('s0', 's1', 's2')"}
+    assert check(job.batches()).valid
+    assert sum(one.rows for one in handle.state()) == 0
+
+
+def test_an_element_that_breaks_a_promise_is_named_and_nothing_of_its_epoch_is_said(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    epochs = auctions(2, at_once=2)
+    job = Job(spark, tmp_path, CLOSING, buckets=2, emit="final")
+    job.give(epochs)
+    assert job.run().last_error is None
+    before = job.answers()
+    job.give([{"Bid": [Insert(99, INF, {"item": 7, "price": 5}), *closed("item", 1)]}])
+    told = r"^Bid: an element that an earlier promise .* has ruled out: punct item = 7; row {'item': 7, 'price': 5} \("
+    with pytest.raises(InputError, match=told):
+        job.run()
+    assert job.answers() == before
+
+
+def lines(epochs: list[Epoch], name: str) -> str:
+    """A stream as JSON lines; constants of promises and rows are numbers and texts here."""
+    found = []
+    for element in (each for epoch in epochs for each in epoch[name]):
+        if isinstance(element, Punct):
+            ((column, pattern),) = element.promise.match.items()
+            found.append({"op": "punct", "match": {column: pattern.values[0]}})
+        else:
+            assert isinstance(element, Insert)
+            found.append({"vs": element.vs, "row": element.row, "ve": None})
+    return "".join(json.dumps(each) + "\n" for each in found)
+
+
+def test_over_files_the_answer_and_its_promises_are_those_of_one_process(spark: SparkSession, tmp_path: Path) -> None:
+    epochs = by_seller()
+    inputs = {}
+    for name in ("Item", "Bid"):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text(lines(epochs, name))
+        inputs[name] = str(path)
+    # what is declared of a source is worked out by the driver: who has no more items follows from the order, too
+    query = ITEM.punctuate(ew.unique("item")).join(BID, on="item").group_by("item").agg(price=ew.max("price"))
+    outs = {}
+    for engine, run in (("local", run_files), ("spark", run_files_on_spark)):
+        outs[engine] = tmp_path / f"{engine}.jsonl"
+        options: dict[str, Any] = {"buckets": 2} if engine == "spark" else {}
+        run(query, inputs, str(outs[engine]), emit="final", batch=15, open=True, **options)
+    local, on_spark = ([e for b in read_elements(out, query.schema) for e in b.elements()] for out in outs.values())
+    assert first_difference(History.of(local), History.of(on_spark)) is None and len(History.of(local))
+    assert said(local, query.schema) == said(on_spark, query.schema) != set()
+    assert check(read_elements(outs["spark"], query.schema)).valid
+
+
+def test_schemes_are_watched_by_each_bucket(spark: SparkSession, tmp_path: Path) -> None:
+    """A bucket that sees a larger item knows that smaller ones are over; who is not in order is named."""
+    items = ITEM.punctuate(ew.sorted_by("item"))
+    query = items.group_by("item").agg(n=ew.count())
+    give = [[(i, i // 2) for i in range(8)], [(i, i // 2) for i in range(8, 20)], [(30, 1)]]
+    batches = [
+        batch_of([Insert(at, INF, {"item": item, "seller": "s"}) for at, item in rows], ITEM.schema) for rows in give
+    ]
+    options: dict[str, Any] = {
+        "sink": str(tmp_path / "answers"), "checkpoint": str(tmp_path / "checkpoint"), "trigger": "available",
+        "emit": "final", "buckets": 2,
+    }  # fmt: skip
+
+    def run() -> Any:
+        handle = ew.spark.start(query, {"Item": read_epochs(spark, tmp_path / "Item", ITEM.schema)}, **options)
+        handle.await_termination()
+        return handle
+
+    write_epochs(tmp_path / "Item", batches[:2])
+    assert run().last_error is None
+    found = [e for b in ew.spark.read_changelog(str(tmp_path / "answers")) for e in b.elements()]
+    final = {e.row["item"]: e.row["n"] for e in found if isinstance(e, Insert) and e.ve == INF}
+    assert final and set(final.values()) == {2} and max(final) < 9
+    assert any(isinstance(e, Punct) for e in found)
+    write_epochs(tmp_path / "Item", batches[2:], 2)
+    with pytest.raises(InputError, match=r"^Item: .*item.* SORTED BY .*; row {'item': 1, 'seller': 's'}"):
+        run()
+
+
+def test_levels_that_forget_refuse_promises_about_data(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path, CLOSING, consistency=ew.consistency(remember=5))
+    job.give([{"Bid": []}])
+    with pytest.raises(QueryError, match=r"source 'Bid' may promise something about its data .*strong or middle"):
+        job.run()

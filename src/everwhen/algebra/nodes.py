@@ -1,14 +1,15 @@
-"""Logical nodes on one page.  A node that exists is valid; it knows its inputs and its schema.
+"""Logical nodes.  A node that exists is valid; it knows its inputs and its schema.
 
 Standard operators are snapshot-reducible (Krämer, ch. 8): their meaning is the relational operator applied to the
 snapshot at every instant.  Windows, granularity and the CQL operators change lifetimes.  `AlterLifetime` and
 `Deletes` (CEDR) depend on event boundaries, so they stand on sources or on a canonical level form (`Coalesce`).
-The meaning of each is written down once, in `everwhen.reference`.
+The meaning of each is written down once, in `everwhen.reference`.  Nodes that change lifetimes are defined in
+`lifetime_nodes`, and named here with all others.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -18,33 +19,25 @@ from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.complement import complement
 from everwhen.algebra.expr import Expr
 from everwhen.algebra.kinds import is_orderable
+from everwhen.algebra.lifetime_nodes import AlterLifetime as AlterLifetime
+from everwhen.algebra.lifetime_nodes import Coalesce as Coalesce
+from everwhen.algebra.lifetime_nodes import Deletes as Deletes
+from everwhen.algebra.lifetime_nodes import Granularity as Granularity
+from everwhen.algebra.lifetime_nodes import RelationToStream as RelationToStream
+from everwhen.algebra.lifetime_nodes import RowsWindow as RowsWindow
+from everwhen.algebra.lifetime_nodes import Split as Split
+from everwhen.algebra.lifetime_nodes import TimeWindow as TimeWindow
+from everwhen.algebra.node import Node as Node
+from everwhen.algebra.node import over as over
+from everwhen.algebra.node import walk as walk
 from everwhen.algebra.punctuation_schemes import Scheme, Selection, bound
 from everwhen.errors import QueryError
 from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Field, Schema
-from everwhen.model.time import INF
 
 SetKind = Literal["difference", "strict_difference", "intersect", "max_union"]
 SourceKind = Literal["stream", "constant", "temporal", "varying"]
 JoinKind = Literal["inner", "semi", "anti", "left", "full"]
-
-
-@dataclass(frozen=True, eq=False)
-class Node:
-    """Base of all logical nodes.  Nodes are compared by identity: a shared node is computed once."""
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return tuple(value for value in vars(self).values() if isinstance(value, Node))
-
-    @cached_property
-    def schema(self) -> Schema:
-        raise AssertionError(f"{type(self).__name__} does not say what its columns are")
-
-    @property
-    def keeps_events(self) -> bool:
-        """Whether an output event is one input event with its boundaries, so that AlterLifetime may follow."""
-        return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,164 +268,6 @@ class Aggregate(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class TimeWindow(Node):
-    """ω: at t, what was alive during the last `size` instants; with `slide`, as of the last multiple of it (17.1)."""
-
-    input: Node
-    size: int
-    slide: int = 1
-
-    def __post_init__(self) -> None:
-        if self.size < 1 or self.slide < 1:
-            raise QueryError(f"a window's size and slide are at least one tick, not {self.size} and {self.slide}")
-        if self.size == INF and self.slide != 1:
-            raise QueryError("an unbounded window does not slide")
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-
-@dataclass(frozen=True, eq=False)
-class RowsWindow(Node):
-    """ω: at t, the last `rows` rows, per partition if given; with `slide`, as of the last multiple of it in rows."""
-
-    input: Node
-    rows: int
-    slide: int = 1
-    partition: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.rows < 1 or self.slide < 1:
-            raise QueryError(f"a window's rows and slide are at least 1, not {self.rows} and {self.slide}")
-        self.input.schema.select(self.partition, "PARTITION BY")
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-
-@dataclass(frozen=True, eq=False)
-class Granularity(Node):
-    """Γ: the snapshot at t is the input's at the last multiple of `granule`."""
-
-    input: Node
-    granule: int
-
-    def __post_init__(self) -> None:
-        if self.granule < 1:
-            raise QueryError(f"a granule is at least one tick, not {self.granule}")
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-
-@dataclass(frozen=True, eq=False)
-class RelationToStream(Node):
-    """CQL: `istream` what came at t, `dstream` what went at t, `rstream` all that is alive at t, as chronons."""
-
-    input: Node
-    kind: Literal["istream", "dstream", "rstream"]
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-
-@dataclass(frozen=True, eq=False)
-class Split(Node):
-    """ς: lifetimes cut into pieces of at most `length`; the snapshots stay the same."""
-
-    input: Node
-    length: int
-
-    def __post_init__(self) -> None:
-        if self.length < 1:
-            raise QueryError(f"a split's length is at least one tick, not {self.length}")
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-
-@dataclass(frozen=True, eq=False)
-class Coalesce(Node):
-    """ζ: canonical level form; the snapshots stay the same, level k is where the multiplicity is at least k.
-
-    `longest` bounds the length of an output event (thesis, 11.7.2); without it events are maximal.
-    """
-
-    input: Node
-    longest: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.longest is not None and self.longest < 1:
-            raise QueryError(f"the longest lifetime of a coalesce is at least one tick, not {self.longest}")
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-    @property
-    def keeps_events(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True, eq=False)
-class AlterLifetime(Node):
-    """Π: a new lifetime for each event (CEDR report, definition 6), in a vocabulary that is legal by construction.
-
-    start: `⌊vs/hop⌋·hop + shift`; end: start + `length` (`INF`: for ever), or with `length=None` the old end + `shift`.
-    With hop > 1 a kept end must not be shifted into the future, and `hop` alone moves starts back: see `legal`.
-    """
-
-    input: Node
-    hop: int = 1
-    shift: int = 0
-    length: int | None = None
-
-    def __post_init__(self) -> None:
-        if not self.input.keeps_events:
-            raise QueryError(
-                "lifetimes can be altered on a source or after .coalesce(): elsewhere events have no fixed boundaries"
-            )
-        if self.hop < 1:
-            raise QueryError(f"a hop is at least one tick, not {self.hop}")
-        if self.length is not None and self.length < 1:
-            raise QueryError(f"a lifetime is at least one tick long, not {self.length}")
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-    @property
-    def keeps_events(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True, eq=False)
-class Deletes(Node):
-    """CEDR: every event's end, from then on for ever."""
-
-    input: Node
-
-    def __post_init__(self) -> None:
-        if not self.input.keeps_events:
-            raise QueryError(
-                "deletes can be taken on a source or after .coalesce(): elsewhere events have no fixed boundaries"
-            )
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-    @property
-    def keeps_events(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True, eq=False)
 class Punctuate(Node):
     """Tucker's punctuate operator (6.2): the same stream, with the promises that follow from the schemes.
 
@@ -455,8 +290,8 @@ class Punctuate(Node):
         found = complement(self.input.predicate, self.input.schema)
         if not found:
             raise QueryError(
-                f"selection() can tell nothing of the condition {self.input.predicate}: promises follow from comparisons "
-                "of a column with constants, IN, BETWEEN, IS NULL, with AND, OR and NOT"
+                f"selection() can tell nothing of the condition {self.input.predicate}: promises follow from "
+                "comparisons of a column with constants, IN, BETWEEN, IS NULL, with AND, OR and NOT"
             )
         return tuple(found)
 
@@ -500,13 +335,6 @@ def _require_same_types(what: str, left: Node, right: Node) -> None:
         raise QueryError(f"{what} needs the same column types on both sides: {left.schema} against {right.schema}")
 
 
-def over(node: Node, *inputs: Node) -> Node:
-    """The node over other inputs; the node itself if they are its own."""
-    names = [name for name, value in vars(node).items() if isinstance(value, Node)]
-    new = dict(zip(names, inputs, strict=True))
-    return node if all(vars(node)[name] is value for name, value in new.items()) else replace(node, **new)
-
-
 def require_sort_on_top(root: Node) -> None:
     """Refuse a plan in which something stands over a sort."""
     for node in walk(*root.inputs):
@@ -514,18 +342,3 @@ def require_sort_on_top(root: Node) -> None:
             raise QueryError(
                 "a sorted stream cannot be read further: rows have an order only where they leave the plan; sort last"
             )
-
-
-def walk(*roots: Node) -> list[Node]:
-    """Every node below the roots once, inputs before users."""
-    seen: dict[int, Node] = {}
-
-    def visit(node: Node) -> None:
-        if id(node) not in seen:
-            for child in node.inputs:
-                visit(child)
-            seen[id(node)] = node
-
-    for root in roots:
-        visit(root)
-    return list(seen.values())

@@ -12,23 +12,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Characters `start` to `end` (exclusive) of the text."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ident:
-    """A single name."""
-
-    text: str
-    quoted: bool
-    span: Span
-
+from everwhen.language.syntax_schemes import Given as Given
+from everwhen.language.syntax_schemes import SchemeBounds as SchemeBounds
+from everwhen.language.syntax_schemes import SchemeClustered as SchemeClustered
+from everwhen.language.syntax_schemes import SchemeComplete as SchemeComplete
+from everwhen.language.syntax_schemes import SchemeGiven as SchemeGiven
+from everwhen.language.syntax_schemes import SchemeSorted as SchemeSorted
+from everwhen.language.syntax_schemes import SchemeSyntax as SchemeSyntax
+from everwhen.language.syntax_schemes import SchemeUnique as SchemeUnique
+from everwhen.language.syntax_words import Ident as Ident
+from everwhen.language.syntax_words import Length as Length
+from everwhen.language.syntax_words import Span as Span
 
 # -- expressions -------------------------------------------------------------------------------------------------------
 
@@ -158,15 +152,6 @@ Expression = Name | Constant | Duration | Operator | Function | Case | CastTo | 
 
 
 # -- what stands in FROM -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Length:
-    """`10 MINUTES`, or with no unit a number of ticks (RANGE) or rows (ROWS)."""
-
-    number: str  # digits, maybe with a point
-    unit: str | None
-    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,72 +339,6 @@ class SourceCall:
     name: str
     args: tuple[Any, ...]
     span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A constant of PUNCTUATE: a number, a text, TRUE or FALSE."""
-
-    value: Any
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class SchemeSorted:
-    """SORTED BY column [DESC] [WITHIN distance]."""
-
-    column: Ident
-    descending: bool
-    within: Given | Length | None
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class SchemeClustered:
-    """CLUSTERED BY column."""
-
-    column: Ident
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class SchemeBounds:
-    """column BETWEEN low AND high, column >= low, column <= high."""
-
-    column: Ident
-    low: Given | None
-    high: Given | None
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class SchemeUnique:
-    """UNIQUE (columns)."""
-
-    columns: tuple[Ident, ...]
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class SchemeComplete:
-    """COMPLETE group FOR unit IN (units) [EACH rows]."""
-
-    group: tuple[Ident, ...]
-    unit: Ident
-    units: tuple[Given, ...]
-    each: Given | None
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class SchemeGiven:
-    """GIVEN column, GIVEN (columns)."""
-
-    columns: tuple[Ident, ...]
-    span: Span
-
-
-SchemeSyntax = SchemeSorted | SchemeClustered | SchemeBounds | SchemeUnique | SchemeComplete | SchemeGiven
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import numpy as np
 from everwhen.model.changes import Changes, concat
 from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
+from everwhen.model.schema import Schema
 from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize, lowest
 from everwhen.operators.kernels.pieces import weighted
 from everwhen.operators.net import netted
@@ -35,15 +36,18 @@ MULTIPLICITY: Final[dict[str, tuple[int, Multiplicity]]] = {
 
 
 class CountsOperator(Operator):
-    """The multiplicity of each row as a function of its multiplicities on the ports."""
+    """The multiplicity of each row as a function of its multiplicities on the ports.
+
+    `second` has the second port's names, where they are others.
+    """
 
     keeps = "per row the counts at the promise and the edges after it"
 
-    def __init__(self, function: str, codec: RowCodec, policy: Policy) -> None:
+    def __init__(self, function: str, codec: RowCodec, policy: Policy, second: Schema | None = None) -> None:
         self.ports, self._multiplicity = MULTIPLICITY[function]
         self.codec = codec
         self._sweep = Sweep(codec.width, codec.pooled, codec.pool, policy, ints=self.ports)
-        self._meeting = Meeting(codec.schema)
+        self._meeting = Meeting(codec.schema, second)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         if self.ports == 1:

@@ -77,8 +77,8 @@ class EpochGuard:
         the promises about data hold."""
         adjust = op == ADJUST
         self._check(adjust, op, vs, ve, vnew, columns)
-        self._check_promises(np.where(adjust, np.minimum(ve, vnew), vs), columns)
         derived = self._observed(columns, len(op))
+        self._check_promises(np.where(adjust, np.minimum(ve, vnew), vs), columns)
         rows = self.codec.encode(columns, len(op))
         adjusts = int(adjust.sum())
         if self.insert_only and adjusts:

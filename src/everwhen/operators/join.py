@@ -150,7 +150,7 @@ class JoinOperator(Operator):
         """Give back the ids of keys that neither side holds any more."""
         self._seen = 0
         ids = self._keys.ids()
-        self._keys.remove(ids[(self._kept[0].heads[ids] < 0) & (self._kept[1].heads[ids] < 0)])
+        self._keys.remove(ids[(self._kept[0].heads[ids, 0] < 0) & (self._kept[1].heads[ids, 0] < 0)])
 
     def _keyed(self, port: int, batch: Changes) -> tuple[Changes, np.ndarray]:
         """The changes that can have a partner, with their key ids."""

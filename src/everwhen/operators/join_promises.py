@@ -50,6 +50,9 @@ class JoinPromises:
         ]
         self._key_names = [[side.schema.names[at] for at in some] for side, some in zip(sides, keys, strict=True)]
         self._pairs = [(out.names[a], out.names[n + b]) for a, b in zip(*keys, strict=True)]
+        self._to_right = dict(self._pairs)
+        self._to_left = {b: a for a, b in reversed(self._pairs)}
+        self._one_to_one = len(self._to_right) == len(self._to_left) == len(self._pairs)
         self._to_keys = [
             Projection(side.schema, _kept(names)) for side, names in zip(sides, self._key_names, strict=True)
         ]
@@ -82,7 +85,7 @@ class JoinPromises:
         """The promises of the answer; rows that need not be kept have gone.  `died`: rows of that side went, or may
         have."""
         low = min(frontier.time for frontier in frontiers)
-        own = [renamed(f.promises, names) for f, names in zip(frontiers, self._names, strict=True)]
+        own = [self._on_left(f.promises, side) for side, f in enumerate(frontiers)]
         found = self._both.take([Frontier(f.time, tuple(said)) for f, said in zip(frontiers, own, strict=True)])
         self._forget(low, found)
         for side, frontier in enumerate(frontiers):
@@ -131,7 +134,8 @@ class JoinPromises:
         together.add(said)
         for side in (0, 1):
             waiting, names = self._waiting[side], [self._names[side][name] for name in self._key_names[side]]
-            for promise in said:
+            names = [self._to_left.get(name, name) for name in names]
+            for promise in said if waiting else ():
                 for row in constants(promise, names) or ():
                     if waiting.get(row, NEVER) <= promise.t:
                         waiting.pop(row, None)
@@ -139,11 +143,27 @@ class JoinPromises:
                 del waiting[row]
             self._others[side][:] = [
                 p for p in self._others[side]
-                if p.t > low and not (said and together.implies(renamed([p], self._names[side])[0]))
+                if p.t > low and not (said and all(map(together.implies, self._on_left([p], side))))
             ]  # fmt: skip
+
+    def _on_left(self, promises: Sequence[Promise], side: int) -> list[Promise]:
+        """A side's promises with what they say about keys on the left columns: where two sides speak of different keys,
+        nothing is said together."""
+        found = renamed(promises, self._names[side])
+        if side == 0:
+            return found
+        if self._one_to_one:
+            to_left = self._to_left
+            return [Promise({to_left.get(n, n): pattern for n, pattern in p.match.items()}, p.t) for p in found]
+        return [self._said_of_both(promise)[0] for promise in found if self._said_of_both(promise)]
 
     def _said_of_both(self, promise: Promise) -> list[Promise]:
         """The same promise with all patterns about keys on the left columns, and on the right ones."""
+        if self._one_to_one and self._to_left.keys().isdisjoint(promise.match):
+            if self._to_right.keys().isdisjoint(promise.match):
+                return [promise]
+            right = {self._to_right.get(name, name): pattern for name, pattern in promise.match.items()}
+            return [promise, Promise(right, promise.t)]
         bound = [(a, b) for a, b in self._pairs if a in promise.match or b in promise.match]
         if not bound:
             return [promise]

@@ -99,7 +99,7 @@ class CoalesceOperator(Operator):
         self._late[pieces[0][~self._is_said(pieces, self._promise, self._bound)]] = True
 
     def _close(self, keys: np.ndarray, until: np.ndarray, promise: int, bound: int) -> list[Changes]:
-        """Intervals that end before the time promised for their row do not grow: say those that are held, forget all."""
+        """Intervals that end before the time promised for their row do not grow: say what is held, forget all."""
         if not len(keys):
             return []
         records, offsets = self._kept.gather(keys)

@@ -100,14 +100,17 @@ class MapOperator(Operator):
 
 
 class UnionOperator(Operator):
-    """The sum of both inputs; `sign` -1 subtracts the second (inside anti- and outer joins)."""
+    """The sum of both inputs; `sign` -1 subtracts the second (inside anti- and outer joins).
+
+    `second` has the second input's names, where they are others.
+    """
 
     ports = 2
 
-    def __init__(self, codec: RowCodec, sign: int = 1) -> None:
+    def __init__(self, codec: RowCodec, sign: int = 1, second: Schema | None = None) -> None:
         self.codec = codec
         self._sign = sign
-        self._meeting = Meeting(codec.schema)
+        self._meeting = Meeting(codec.schema, second)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         first, second = inputs

@@ -133,10 +133,12 @@ def promised(promises: Iterable[Promise] | PromiseSet, codec: RowCodec, rows: np
 class Meeting:
     """Two ports with the same columns: what both have promised, each by a pattern or by its time.
 
-    Kept are both ports' promises, until both times have passed them.
+    Columns meet by position, as in SQL's sets: the second port may have other names for them (`second`).  Kept are both
+    ports' promises, until both times have passed them.
     """
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, second: Schema | None = None) -> None:
+        self._names = {} if second is None else dict(zip(second.names, schema.names, strict=True))
         self._said = (PromiseSet(schema), PromiseSet(schema))
         self._times = [NEVER, NEVER]
 
@@ -145,6 +147,9 @@ class Meeting:
         one, two = frontiers
         if not (one.promises or two.promises or len(self._said[0]) or len(self._said[1])):
             return []
+        if self._names and two.promises:
+            two = Frontier(two.time, tuple(renamed(two.promises, self._names)))
+            frontiers = (one, two)
         m = min(one.time, two.time)
         found = self._said[0].meet(two.promises)
         self._said[1].add(two.promises)

@@ -17,11 +17,13 @@ from everwhen.model.changes import Changes
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels import join as kernel
-from everwhen.operators.kernels.join import HI, ROW, WEIGHT
+from everwhen.operators.kernels.join import HI, MOST, ROW, WEIGHT
 from everwhen.operators.kernels.tables import grown
 
 _LEAST: Final = 256
 """Entries that are not worth looking for dead ones."""
+_NO_ENTRY: Final = (-1, NEVER)
+"""The head of a key that has no entries."""
 
 
 class JoinSide:
@@ -33,14 +35,15 @@ class JoinSide:
     def __init__(self, codec: RowCodec, behind: int = 0) -> None:
         self.codec = codec
         self.cti = NEVER
-        self.heads = np.full(1, -1, np.int64)
+        self.heads = np.full((1, 2), _NO_ENTRY, np.int64)
         self.log = np.empty((_LEAST, ROW + codec.width + behind), np.int64)
         self._count = 0
         self._tidy_at = _LEAST
 
     def grow(self, capacity: int) -> None:
         """Make room for key ids below `capacity`."""
-        self.heads = grown(self.heads, capacity, -1)
+        _check_room("keys", capacity)
+        self.heads = grown(self.heads, capacity, _NO_ENTRY)
 
     def reserve(self, more: int) -> bool:
         """Make room for so many entries; whether the dead ones went before that.
@@ -48,11 +51,13 @@ class JoinSide:
         They go when as many entries have been added as were left the last time, so that the log stays small.
         """
         if self._count < self._tidy_at:
+            _check_room("rows", self._count + more)
             if self._count + more > len(self.log):
                 self.log = grown(self.log, 2 * (self._count + more), 0)
             return False
         self.tidy()
         room = self._count + more
+        _check_room("rows", room)
         if not room <= len(self.log) <= 8 * max(_LEAST, room):
             log = np.empty((max(_LEAST, 2 * room), self.log.shape[1]), np.int64)
             log[: self._count] = self.log[: self._count]
@@ -80,7 +85,7 @@ class JoinSide:
         """What ended at or before `cti` is dead."""
         self.cti = cti
         if cti == INF:
-            self.heads[:] = -1
+            self.heads[:] = _NO_ENTRY
             self._count = 0
 
     def expire_keys(self, ids: np.ndarray, until: np.ndarray) -> bool:
@@ -121,3 +126,11 @@ class JoinSide:
         segments = state["segments"]
         lo, hi, weight = (np.ascontiguousarray(column) for column in segments.T)
         return Changes(self.codec, lo, hi, weight, self.codec.encode(state["rows"], len(segments)))
+
+
+def _check_room(what: str, size: int) -> None:
+    if size > MOST:
+        raise EverwhenError(
+            f"a side of a join would keep {size:,} {what}, and the most it can is {MOST:,}: "
+            "let promises (CTIs) free rows sooner, put windows on the inputs, or split them by key"
+        )

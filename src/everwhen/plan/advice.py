@@ -3,7 +3,7 @@
     advise(root) -> Advice            advise(root, {"Bid": [ew.given("item")]})
     str(advice)                       for people: `everwhen explain --punctuation`
 
-That question is the last one that Tucker et al. leave open (section 8).  For every operator that keeps state or holds
+That question is the last one that Tucker et al. leave open (section 9).  For every operator that keeps state or holds
 answers back it lists the ways to free it, from the rules of `plan/punctuation_needs.py`: who has to speak of which
 columns, and a line of input to imitate.  A declared scheme is idle if no operator is freed by it, alone or together
 with the others; the reason says where its columns are lost, or who else would have to speak.

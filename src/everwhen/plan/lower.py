@@ -204,9 +204,8 @@ class Lowering:
                 operator = MapOperator(columns, self.codec(input.schema), codec)
                 return self.place("map", operator, self.lower(input, "events", top))
             case n.Union(left, right):
-                return self.place(
-                    "union", UnionOperator(codec), self.lower(left, "events"), self.lower(right, "events")
-                )
+                union = UnionOperator(codec, second=right.schema)
+                return self.place("union", union, self.lower(left, "events"), self.lower(right, "events"))
             case n.AlterLifetime(input, hop, shift, length):
                 altered = AlterLifetimeOperator(hop, shift, length, codec)
                 return self.place("alter lifetime", altered, self.lower(input, "events"))
@@ -257,7 +256,7 @@ class Lowering:
                 return self.place("map", operator, self.lower(input, "segments", top))
             case n.Union(left, right):
                 ports = self.lower(left, "segments", top), self.lower(right, "segments", top)
-                return self.place("union", UnionOperator(codec), *ports)
+                return self.place("union", UnionOperator(codec, second=right.schema), *ports)
             case n.TimeWindow(input, 1, 1) | n.Granularity(input, 1):  # the identity (thesis, remark 12.1)
                 return self.lower(input, "segments")
             case n.TimeWindow(input, size, slide):
@@ -268,7 +267,8 @@ class Lowering:
                 return self.place("distinct", CountsOperator("distinct", codec, policy), self.lower(input, "segments"))
             case n.SetOperation(left, right, kind):
                 ports = self.lower(left, "segments"), self.lower(right, "segments")
-                return self.place(kind.replace("_", " "), CountsOperator(kind, codec, policy), *ports)
+                counts = CountsOperator(kind, codec, policy, right.schema)
+                return self.place(kind.replace("_", " "), counts, *ports)
             case n.Aggregate(input, keys, aggregations):
                 groups = AggregateOperator(keys, aggregations, self.codec(input.schema), codec, policy)
                 return self.place("aggregate", groups, self.lower(input, "segments"))

@@ -5,7 +5,7 @@
     Say               a source says, again and again, what is over: it binds some of these columns and no others
     meets(scheme, say)     whether a declared scheme does
 
-The question is the last one that Tucker et al. leave open (section 8).
+The question is the last one that Tucker et al. leave open (section 9).
 
 An operator frees a key when a promise reaches it that binds columns of the key only.  So the question goes down from
 the operator to the sources: which columns of the inputs are these columns (`carried`), and who has to speak.  A map

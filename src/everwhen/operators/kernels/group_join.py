@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from everwhen.model.prefetch import prefetch
-from everwhen.operators.kernels.join import AFTER, HI, LO, ROW, WEIGHT
+from everwhen.operators.kernels.join import BELOW, HI, LINK, LO, ROW, WEIGHT, after_of
 from everwhen.operators.kernels.live import _order_code
 
 ROWS: Final = 0
@@ -78,9 +78,9 @@ def evaluate(ids, times, heads, log, words, how, at):
         while r < n and active < _SIDE_BY_SIDE:
             for c in range(len(how)):
                 out[r, c] = NOTHING if how[c] >= EXTREME else 0
-            if heads[ids[r]] >= 0:
+            if heads[ids[r], 0] >= 0 and heads[ids[r], 1] > times[r]:
                 request[active] = r
-                cursor[active] = heads[ids[r]]
+                cursor[active] = heads[ids[r], 0]
                 prefetch(log, cursor[active])
                 active += 1
             r += 1
@@ -90,8 +90,9 @@ def evaluate(ids, times, heads, log, words, how, at):
             q = request[x]
             if log[entry, LO] <= times[q] and times[q] < log[entry, HI]:
                 _add(out, q, 0, log, entry, ROW, words, log[entry, WEIGHT], how, at)
-            entry = log[entry, AFTER]
-            if entry >= 0:
+            below = log[entry, BELOW]
+            entry = after_of(log[entry, LINK])
+            if entry >= 0 and below > times[q]:
                 prefetch(log, entry)
                 cursor[x] = entry
                 x += 1

@@ -1,10 +1,16 @@
 """One side of a join: a log of the rows that the other side may still meet, chained by key, and how it is probed.
 
-A log entry is `[lo, hi, weight, after, key id, row codes…]`; `after` is the next older entry of the same key (-1:
-none), and `heads` has the newest one of each key.  Adding a row writes one entry and one head; nothing is moved or
-sorted.  An entry is dead when the other side has promised that nothing before its end will come (`hi` ≤ the side's
-CTI), or when it was taken back (`hi` = -∞).  A probe that passes a dead entry takes it out of its chain, so no probe
-meets it again; `tidy` takes the dead ones out of the log.
+A log entry is `[lo, hi, weight, link, below, row codes…]`.  `link` has two halves: the key id, and the next older entry
+of the same key.  `below` is a time before which, or at which, all older entries of the key end (-∞: there are none).
+`heads` has for each key the newest entry (-1: none) and such a time for all of them.  Adding a row writes one entry and
+one head; nothing is moved or sorted.  An entry is dead when the other side has promised that nothing before its end
+will come (`hi` ≤ the side's CTI), or when it was taken back (`hi` = -∞).  A probe that passes a dead entry takes it out
+of its chain, so no probe meets it again; `tidy` takes the dead ones out of the log.
+
+A walk down a chain ends where all older entries ended before it begins.  So rows that are kept only because a promise
+is late cost the probes in order nothing.  Ends only ever become earlier, which leaves `below` true.  What is still
+walked without a result: by a probe that comes late, what came in since its time; and by all probes, what lies above an
+older row that lives on.
 
 All weights kept are positive.  A negative segment is cut out of entries with the same row, which a legal stream
 always has.
@@ -23,9 +29,35 @@ _GONE: Final = np.int64(NEVER)
 LO: Final = 0
 HI: Final = 1
 WEIGHT: Final = 2
-AFTER: Final = 3
-KEY: Final = 4
+LINK: Final = 3
+BELOW: Final = 4
 ROW: Final = 5
+MOST: Final = 2**31
+"""Key ids and positions in a log lie below this, so that two of them fit into a link."""
+_HALF: Final = 32
+_OLDER: Final = np.int64(2**_HALF - 1)
+
+
+@njit(cache=True, inline="always")
+def linked(key, after):
+    """The link of an entry: its key, and the next older entry (-1: none)."""
+    return (key << _HALF) | (after + 1)
+
+
+@njit(cache=True, inline="always")
+def after_of(link):
+    """The next older entry (-1: none)."""
+    return (link & _OLDER) - 1
+
+
+def link_of(keys: np.ndarray) -> np.ndarray:
+    """Links of entries that no older ones follow."""
+    return keys << _HALF
+
+
+def key_of(links: np.ndarray) -> np.ndarray:
+    """The key ids of links."""
+    return links >> _HALF
 
 
 @njit(cache=True)
@@ -43,15 +75,20 @@ def probe(ids, lo, hi, first, heads, log, cti, cap):
         x = lo[i]
         y = hi[i]
         newer = np.int64(-1)
-        at = heads[k]
-        while at >= 0:
-            after = log[at, AFTER]
+        at = heads[k, 0]
+        below = heads[k, 1]
+        since = max(x, cti)
+        while at >= 0 and below > since:
+            after = after_of(log[at, LINK])
+            below = log[at, BELOW]
             end = log[at, HI]
             if end <= cti:
                 if newer < 0:
-                    heads[k] = after
+                    heads[k, 0] = after
+                    heads[k, 1] = below
                 else:
-                    log[newer, AFTER] = after
+                    log[newer, LINK] = linked(k, after)
+                    log[newer, BELOW] = below
             else:
                 if x < end and log[at, LO] < y:
                     if n == len(left):
@@ -146,12 +183,9 @@ def keep(ids, lo, hi, weight, rows, heads, log, count, cti):
             log[count, LO] = lo[i]
             log[count, HI] = hi[i]
             log[count, WEIGHT] = weight[i]
-            k = ids[i]
-            log[count, AFTER] = heads[k]
-            log[count, KEY] = k
+            _put_first(ids[i], heads, log, count)
             for j in range(width):
                 log[count, ROW + j] = rows[i, j]
-            heads[k] = count
             count += 1
         elif weight[i] < 0:
             negative = True
@@ -165,6 +199,15 @@ def keep(ids, lo, hi, weight, rows, heads, log, count, cti):
     return log, count, np.int64(-1)
 
 
+@njit(cache=True, inline="always")
+def _put_first(k, heads, log, at):
+    """Make an entry the newest one of its key."""
+    log[at, LINK] = linked(k, heads[k, 0])
+    log[at, BELOW] = heads[k, 1]
+    heads[k, 0] = at
+    heads[k, 1] = max(heads[k, 1], log[at, HI])
+
+
 @njit(cache=True)
 def _cut(k, a, b, left, row, heads, log, count):
     """Cut [a, b) out of entries with the same row, `left` times; an entry with the same end is the best match."""
@@ -172,8 +215,9 @@ def _cut(k, a, b, left, row, heads, log, count):
     while left > 0:
         best = np.int64(-1)
         exact = False
-        at = heads[k]
-        while at >= 0:
+        at = heads[k, 0]
+        below = heads[k, 1]
+        while at >= 0 and below > lo:
             if log[at, LO] <= lo and lo < log[at, HI] and _same(log, at, row):
                 if log[at, HI] == b:
                     if not exact or log[at, LO] == lo:
@@ -183,7 +227,8 @@ def _cut(k, a, b, left, row, heads, log, count):
                         break  # no other one fits better
                 elif not exact and (best < 0 or log[at, HI] > log[best, HI]):
                     best = at
-            at = log[at, AFTER]
+            below = log[at, BELOW]
+            at = after_of(log[at, LINK])
         if best < 0:
             return log, count, False
         if count + 2 > len(log):
@@ -196,19 +241,45 @@ def _cut(k, a, b, left, row, heads, log, count):
         times = min(left, log[best, WEIGHT]) if lo == a and stop == b else np.int64(1)
         rest = log[best, WEIGHT] - times
         if stop < e:
-            count = _piece(log, count, best, stop, e, times)
+            count = _piece(k, log, count, best, stop, e, times)
         if rest > 0:
             log[best, WEIGHT] = rest
             if s < lo:
-                count = _piece(log, count, best, s, lo, times)
+                count = _piece(k, log, count, best, s, lo, times)
         else:
             log[best, HI] = lo if s < lo else _GONE
+            if stop == e:
+                _lower(k, heads, log, best)
         if stop == b:
             left -= times
             lo = a
         else:
             lo = stop
     return log, count, True
+
+
+@njit(cache=True)
+def _lower(k, heads, log, ended):
+    """Let the entries above one that ends earlier now know it: else a row that was open when the next ones came would
+    keep every walk going.  Costs as much as the walk that found the entry."""
+    path = np.empty(16, np.int64)
+    n = 0
+    at = heads[k, 0]
+    while at != ended:
+        if n == len(path):
+            path = _doubled(path)
+        path[n] = at
+        n += 1
+        at = after_of(log[at, LINK])
+    below = max(log[ended, HI], log[ended, BELOW])
+    while n > 0:
+        n -= 1
+        at = path[n]
+        if log[at, BELOW] == below:
+            return
+        log[at, BELOW] = below
+        below = max(below, log[at, HI])
+    heads[k, 1] = below
 
 
 @njit(cache=True, inline="always")
@@ -220,13 +291,14 @@ def _same(log, at, row):
 
 
 @njit(cache=True, inline="always")
-def _piece(log, count, at, lo, hi, weight):
+def _piece(k, log, count, at, lo, hi, weight):
     """A part of an entry as an entry of its own, next in its chain."""
     log[count] = log[at]
     log[count, LO] = lo
     log[count, HI] = hi
     log[count, WEIGHT] = weight
-    log[at, AFTER] = count
+    log[at, LINK] = linked(k, count)
+    log[at, BELOW] = max(log[at, BELOW], hi)
     return count + 1
 
 
@@ -235,12 +307,14 @@ def expire(ids, until, heads, log, cti):
     """Entries of keys that end by the time promised for their key are dead.  Returns how many that were."""
     n = 0
     for i in range(len(ids)):
-        at = heads[ids[i]]
-        while at >= 0:
+        at = heads[ids[i], 0]
+        below = heads[ids[i], 1]
+        while at >= 0 and below > cti:
             if cti < log[at, HI] <= until[i]:
                 log[at, HI] = _GONE
                 n += 1
-            at = log[at, AFTER]
+            below = log[at, BELOW]
+            at = after_of(log[at, LINK])
     return n
 
 
@@ -249,10 +323,14 @@ def occupied(ids, before, heads, log, cti):
     """Whether keys (-1: unknown) have an entry that lives before a time."""
     found = np.zeros(len(ids), np.bool_)
     for i in range(len(ids)):
-        at = heads[ids[i]] if ids[i] >= 0 else -1
-        while at >= 0 and not found[i]:
+        if ids[i] < 0:
+            continue
+        at = heads[ids[i], 0]
+        below = heads[ids[i], 1]
+        while at >= 0 and below > cti and not found[i]:
             found[i] = log[at, HI] > cti and log[at, LO] < before[i]
-            at = log[at, AFTER]
+            below = log[at, BELOW]
+            at = after_of(log[at, LINK])
     return found
 
 
@@ -262,14 +340,14 @@ def tidy(heads, log, count, cti):
     width = log.shape[1]
     n = 0
     for at in range(count):
-        heads[log[at, KEY]] = -1
+        k = log[at, LINK] >> _HALF
+        heads[k, 0] = -1
+        heads[k, 1] = _GONE
     for at in range(count):
         if log[at, HI] > cti:
             if n != at:
                 for j in range(width):
                     log[n, j] = log[at, j]
-            k = log[n, KEY]
-            log[n, AFTER] = heads[k]
-            heads[k] = n
+            _put_first(log[n, LINK] >> _HALF, heads, log, n)
             n += 1
     return n

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Final
 
 from everwhen.algebra.expression import Call, Expr, Udf
-from everwhen.algebra.nodes import Node
+from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.model.schema import Schema
 from everwhen.plan.narrow import narrow
-from everwhen.plan.stages import StagePlan, cut
+from everwhen.plan.stages import StagePlan, Trait, cut
 from everwhen.runtime.spark.expressions import spark_type
 
 _OTHERWISE_IN_JAVA: Final = frozenset(
@@ -23,7 +23,8 @@ _OTHERWISE_IN_JAVA: Final = frozenset(
 
 def stages_over_files(node: Node) -> StagePlan:
     """The stages of a query whose inputs are files of elements."""
-    return cut({"out": narrow(node)}, {}, _looks_native)
+    promising = {each.name: Trait(promising=True) for each in walk(node) if isinstance(each, Source) and each.schemes}
+    return cut({"out": narrow(node)}, promising, _looks_native)
 
 
 def _looks_native(expr: Expr, schema: Schema) -> bool:

@@ -5,7 +5,7 @@
 
 A promise that binds all columns by which a stream's rows are spread, to constants, goes to the buckets of these
 constants only: the row's slots hold them, and the JVM places the row as it places data.  Any other one goes to every
-bucket.  Constants that were merged to a range on the way are written out again, if they are not too many.
+bucket.  Constants that a bucket has merged to a range are written out again.
 
     WHOLE   holds for the stream as it is: its source has said it
     OWNED   said by a bucket, about rows that one bucket alone can say; holds if it is that bucket (`kept_words`)
@@ -35,7 +35,7 @@ from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
 from everwhen.model.value_order import Kind, order_of
 from everwhen.model.value_spans import run_of
-from everwhen.operators.promised import MOST_CONSTANTS, compacted
+from everwhen.operators.promised import MOST_CONSTANTS
 from everwhen.runtime.spark.layout import ERROR, PROMISE, Layout, control, slots
 
 WHOLE: Final = 0
@@ -43,6 +43,8 @@ OWNED: Final = 1
 PART: Final = 2
 BY_HASH: Final = -1
 """The bucket of a row that is to be placed by its slots."""
+LONGEST_RUN: Final = 4096
+"""Constants that a bucket has merged to a range are written out again, if they are not more than that."""
 
 
 @dataclass(frozen=True)
@@ -61,69 +63,82 @@ class Address:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Sort:
+    """What the rows of several promises have in common; `listed` are the columns whose constants stand in slots."""
+
+    kind: int
+    until: int
+    placed: bool
+    listed: tuple[str, ...]
+    rest: str
+
+
 def promise_rows(
     layout: Layout, address: Address, promises: Iterable[Promise], buckets: int, sender: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Control rows for promises of a source (no sender), or of a bucket."""
+    """Control rows for promises of a source (no sender), or of a bucket; one batch for those that are alike."""
+    alike: dict[_Sort, list[tuple[Any, ...]]] = {}
     for promise in promises:
-        by = _constants(promise, address.by, address.schema)
-        own = _constants(promise, address.own, address.schema) if sender is not None and buckets > 1 else {}
+        longest = 1 if sender is None else LONGEST_RUN
+        by = _constants(promise, address.by, address.schema, longest)
+        own = _constants(promise, address.own, address.schema, longest) if sender is not None and buckets > 1 else {}
         listed = {**own, **by}
         if prod(map(len, listed.values())) > MOST_CONSTANTS:
             listed, by, own = {}, {}, {}
         kind = WHOLE if sender is None or buckets == 1 else OWNED if own else PART
-        targets = [BY_HASH] if by else list(range(buckets)) if address.everywhere else [0]
         rest = {name: pattern for name, pattern in promise.match.items() if name not in listed}
-        note = json.dumps({"match": write_match(rest, address.schema), "slots": list(listed)}, ensure_ascii=False)
-        rows = list(product(*listed.values()))
-        head = {
-            "bucket": np.tile(targets, len(rows)), "tag": PROMISE, "a": -1 if sender is None else sender,
-            "b": promise.t, "c": kind, "w": address.tag, "note": note,
-        }  # fmt: skip
-        named = dict(zip(address.schema.names, slots(address.schema), strict=True))
-        columns = dict(zip((named[name][0] for name in listed), zip(*rows, strict=True), strict=True))
-        yield _batch(layout, len(rows) * len(targets), head, columns, len(targets))
+        text = json.dumps(write_match(rest, address.schema), ensure_ascii=False)
+        sort = _Sort(kind, promise.t, bool(by), tuple(listed), text)
+        alike.setdefault(sort, []).extend(product(*listed.values()))
+    for sort, rows in alike.items():
+        yield _batch(layout, address, sort, rows, buckets, sender)
 
 
 def _batch(
-    layout: Layout, n: int, head: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], times: int
+    layout: Layout, address: Address, sort: _Sort, rows: Sequence[tuple[Any, ...]], buckets: int, sender: int | None
 ) -> pa.RecordBatch:
+    targets = [BY_HASH] if sort.placed else list(range(buckets)) if address.everywhere else [0]
+    n = len(rows) * len(targets)
+    head = {
+        "tag": PROMISE, "a": -1 if sender is None else sender, "b": sort.until, "c": sort.kind, "w": address.tag,
+        "note": f'{{"match": {sort.rest}, "slots": {json.dumps(sort.listed)}}}',
+    }  # fmt: skip
+    named = dict(zip(address.schema.names, slots(address.schema), strict=True))
+    columns = dict(zip((named[name][0] for name in sort.listed), zip(*rows, strict=True), strict=True)) if rows else {}
     arrays = []
     for name, type_ in layout.columns:
-        if name in columns:
-            found = from_python([value for value in columns[name] for _ in range(times)], type_)
-        elif isinstance(given := head.get(name), np.ndarray):
-            found = pa.array(given, type_)
+        if name == "bucket":
+            found = pa.array(np.tile(targets, len(rows)), type_)
+        elif name in columns:
+            found = from_python([value for value in columns[name] for _ in targets], type_)
         else:
-            found = pa.nulls(n, type_) if given is None else pa.repeat(pa.scalar(given, type_), n)
+            found = pa.repeat(pa.scalar(head[name], type_), n) if name in head else pa.nulls(n, type_)
         arrays.append(found)
     return pa.RecordBatch.from_arrays(arrays, schema=layout.arrow)
 
 
-def _constants(promise: Promise, names: Sequence[str] | None, schema: Schema) -> dict[str, tuple[Any, ...]]:
+def _constants(
+    promise: Promise, names: Sequence[str] | None, schema: Schema, longest: int
+) -> dict[str, tuple[Any, ...]]:
     """The constants to which a promise binds columns; empty if it does not bind all of them so."""
     found = {}
     for name in names or ():
-        values = _values(promise.match.get(name), name, schema)
+        values = _values(promise.match.get(name), name, schema, longest)
         if values is None:
             return {}
         found[name] = values
     return found
 
 
-def _values(pattern: AttributePattern | None, name: str, schema: Schema) -> tuple[Any, ...] | None:
+def _values(pattern: AttributePattern | None, name: str, schema: Schema, longest: int) -> tuple[Any, ...] | None:
     match pattern:
         case OneOf(values):
             return values
         case Range():
-            type_ = schema.field(name).type
-            order = order_of(type_)
-            if order.kind is not Kind.RANK:
-                return None
-            run = run_of(pattern, order, name)
-            if run is None:
-                return ()
-            if run[1] is None or run[1] - run[0] > MOST_CONSTANTS:
+            order = order_of(schema.field(name).type)
+            run = run_of(pattern, order, name) if order.kind is Kind.RANK else None
+            if run is None or run[1] is None or run[1] - run[0] > longest:
                 return None
             return tuple(order.values(np.arange(run[0], run[1])))
     return None
@@ -204,8 +219,7 @@ class SourceWords:
                 yield failure(self.layout, self.buckets, error, 0)
                 return
             for tag, promises in said.items():
-                address = self.addresses[tag]
-                yield from promise_rows(self.layout, address, compacted(promises, address.schema), self.buckets, None)
+                yield from promise_rows(self.layout, self.addresses[tag], promises, self.buckets, None)
 
     def _match(self, tag: int, text: str) -> dict[str, AttributePattern]:
         source = self.names[tag]

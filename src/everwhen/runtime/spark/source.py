@@ -94,12 +94,12 @@ class SparkSource:
     lifetime: int | str | None = None
     op: str | None = None
     vnew: str | None = None
-    match: str | None = None
     columns: Sequence[str] | None = None
     tick: str = "1ms"
     progress: Progress | None = None
     idle: float | None = None
     late: Late = "error"
+    match: str | None = None
 
     def __post_init__(self) -> None:
         if self.progress is None:

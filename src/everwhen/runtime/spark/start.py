@@ -195,13 +195,14 @@ def _intake(
     sources = {each.name: each for each in walk(*nodes.values()) if isinstance(each, Source)}
     stateful = lower(nodes, level.emit).stateful_sources()
     bounded = frozenset(name for name in stateful if sources[name].kind not in WHOLE)
-    for name in sorted(bounded):
+    for name in sorted(sources if bounded else ()):
         if resolved[name].match is not None or sources[name].schemes:
             raise QueryError(
                 f"source {name!r} may promise something about its data (op = 'punct', or PUNCTUATE), and the level "
                 f"{level.name!r} waits or forgets, in which such promises have no place on streaming DataFrames; "
                 "choose strong or middle, or run over files"
             )
+    for name in sorted(bounded):
         if resolved[name].source.late == "adjust":
             raise QueryError(
                 f"source {name!r}: late='adjust' moves late rows, and the level {level.name!r} gives them up; choose "

@@ -1,0 +1,174 @@
+"""Logical nodes that change lifetimes: windows, granularity, the conversions of CQL, and CEDR's operators on events.
+
+They leave payloads alone.  Windows and conversions depend on snapshots only; `AlterLifetime` and `Deletes` depend on
+the boundaries of events, so they stand on sources or behind `Coalesce`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from everwhen.algebra.node import Node
+from everwhen.errors import QueryError
+from everwhen.model.schema import Schema
+from everwhen.model.time import INF
+
+
+@dataclass(frozen=True, eq=False)
+class TimeWindow(Node):
+    """ω: at t, what was alive during the last `size` instants; with `slide`, as of the last multiple of it (17.1)."""
+
+    input: Node
+    size: int
+    slide: int = 1
+
+    def __post_init__(self) -> None:
+        if self.size < 1 or self.slide < 1:
+            raise QueryError(f"a window's size and slide are at least one tick, not {self.size} and {self.slide}")
+        if self.size == INF and self.slide != 1:
+            raise QueryError("an unbounded window does not slide")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, eq=False)
+class RowsWindow(Node):
+    """ω: at t, the last `rows` rows, per partition if given; with `slide`, as of the last multiple of it in rows."""
+
+    input: Node
+    rows: int
+    slide: int = 1
+    partition: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.slide < 1:
+            raise QueryError(f"a window's rows and slide are at least 1, not {self.rows} and {self.slide}")
+        self.input.schema.select(self.partition, "PARTITION BY")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, eq=False)
+class Granularity(Node):
+    """Γ: the snapshot at t is the input's at the last multiple of `granule`."""
+
+    input: Node
+    granule: int
+
+    def __post_init__(self) -> None:
+        if self.granule < 1:
+            raise QueryError(f"a granule is at least one tick, not {self.granule}")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, eq=False)
+class RelationToStream(Node):
+    """CQL: `istream` what came at t, `dstream` what went at t, `rstream` all that is alive at t, as chronons."""
+
+    input: Node
+    kind: Literal["istream", "dstream", "rstream"]
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, eq=False)
+class Split(Node):
+    """ς: lifetimes cut into pieces of at most `length`; the snapshots stay the same."""
+
+    input: Node
+    length: int
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise QueryError(f"a split's length is at least one tick, not {self.length}")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, eq=False)
+class Coalesce(Node):
+    """ζ: canonical level form; the snapshots stay the same, level k is where the multiplicity is at least k.
+
+    `longest` bounds the length of an output event (thesis, 11.7.2); without it events are maximal.
+    """
+
+    input: Node
+    longest: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.longest is not None and self.longest < 1:
+            raise QueryError(f"the longest lifetime of a coalesce is at least one tick, not {self.longest}")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def keeps_events(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class AlterLifetime(Node):
+    """Π: a new lifetime for each event (CEDR report, definition 6), in a vocabulary that is legal by construction.
+
+    start: `⌊vs/hop⌋·hop + shift`; end: start + `length` (`INF`: for ever), or with `length=None` the old end + `shift`.
+    With hop > 1 a kept end must not be shifted into the future, and `hop` alone moves starts back: see `legal`.
+    """
+
+    input: Node
+    hop: int = 1
+    shift: int = 0
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.input.keeps_events:
+            raise QueryError(
+                "lifetimes can be altered on a source or after .coalesce(): elsewhere events have no fixed boundaries"
+            )
+        if self.hop < 1:
+            raise QueryError(f"a hop is at least one tick, not {self.hop}")
+        if self.length is not None and self.length < 1:
+            raise QueryError(f"a lifetime is at least one tick long, not {self.length}")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def keeps_events(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Deletes(Node):
+    """CEDR: every event's end, from then on for ever."""
+
+    input: Node
+
+    def __post_init__(self) -> None:
+        if not self.input.keeps_events:
+            raise QueryError(
+                "deletes can be taken on a source or after .coalesce(): elsewhere events have no fixed boundaries"
+            )
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def keeps_events(self) -> bool:
+        return True

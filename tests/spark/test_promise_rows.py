@@ -1,0 +1,123 @@
+"""Promises as rows of an exchange: where they go, what comes back from them, and what is wrong with one."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from itertools import product
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from everwhen.model.promise_set import PromiseSet
+from everwhen.model.punctuation import Frontier, OneOf, Promise, Range
+from everwhen.model.schema import Schema
+from everwhen.model.time import INF, NEVER
+from everwhen.runtime.spark.layout import ERROR, PROMISE, Layout
+from everwhen.runtime.spark.promises import (
+    BY_HASH,
+    OWNED,
+    PART,
+    WHOLE,
+    Address,
+    Heard,
+    SourceWords,
+    heard,
+    promise_rows,
+)
+
+SCHEMA = Schema.of([("item", pa.int64()), ("seller", pa.string()), ("day", pa.date32())])
+LAYOUT = Layout.of([SCHEMA])
+D = date(2024, 2, 28)
+
+
+def rows(promise: Promise, sender: int | None = 1, buckets: int = 3, **about: Any) -> pa.Table:
+    address = Address(5, SCHEMA, about.pop("by", ("item",)), about.pop("own", None), **about)
+    return pa.Table.from_batches(promise_rows(LAYOUT, address, [promise], buckets, sender), LAYOUT.arrow)
+
+
+def all_of(promise: Promise) -> list[tuple[Any, ...]]:
+    """The values of a promise that binds columns to lists of constants."""
+    bound = [pattern.values for _, pattern in sorted(promise.match.items()) if isinstance(pattern, OneOf)]
+    return list(product(*bound))
+
+
+def buckets_of(table: pa.Table) -> list[int]:
+    return table.column("bucket").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("promise", "by", "buckets"),
+    [
+        (Promise.constants({"item": 7}), ("item",), [BY_HASH]),
+        (Promise({"item": OneOf((7, None, 9)), "seller": OneOf(("a",))}), ("item",), [BY_HASH] * 3),
+        (Promise({"item": OneOf((7, 9)), "seller": OneOf(("a", "b"))}), ("seller", "item"), [BY_HASH] * 4),
+        (Promise({"day": Range(ge=D, lt=date(2024, 3, 2))}), ("day",), [BY_HASH] * 3),
+        # not all columns of the key, no constants, too many of them, no key at all
+        (Promise.constants({"item": 7}), ("item", "seller"), [0, 1, 2]),
+        (Promise({"item": Range(ge=7)}), ("item",), [0, 1, 2]),
+        (Promise({"item": Range(ge=0, le=10**9)}), ("item",), [0, 1, 2]),
+        (Promise({"seller": Range(ge="a", le="b")}), ("seller",), [0, 1, 2]),
+        (Promise.constants({"item": 7}), (), [0, 1, 2]),
+        (Promise.constants({"item": 7}), None, [0, 1, 2]),
+    ],
+)
+def test_a_promise_goes_to_the_buckets_of_its_constants_or_to_all(
+    promise: Promise, by: tuple[str, ...] | None, buckets: list[int]
+) -> None:
+    table = rows(promise, by=by)
+    assert buckets_of(table) == buckets and set(table.column("tag").to_pylist()) == {PROMISE}
+    found = heard(table.filter(pa.array([bucket in (BY_HASH, 0) for bucket in buckets])), {5: SCHEMA})[5]
+    assert found.whole == []
+    back, there = PromiseSet(SCHEMA), PromiseSet(SCHEMA)
+    back.add(found.parts[1])
+    there.add([promise])
+    assert all(map(there.implies, found.parts[1]))
+    assert back.implies(promise) or {r for p in found.parts[1] for r in all_of(p)} == set(all_of(promise))
+
+
+def test_who_may_say_it_decides_whether_it_holds() -> None:
+    promise = Promise({"item": OneOf((7, 8))}, 12)
+    assert set(rows(promise, sender=None).column("c").to_pylist()) == {WHOLE}
+    assert set(rows(promise, buckets=1).column("c").to_pylist()) == {WHOLE}
+    assert set(rows(promise).column("c").to_pylist()) == {PART}
+    owned = rows(promise, own=("item",), by=("seller",))
+    assert owned.column("c").to_pylist() == [OWNED] * 6 and sorted(buckets_of(owned)) == [0, 0, 1, 1, 2, 2]
+    assert sorted(owned.column("int64_1").to_pylist()) == [7, 7, 7, 8, 8, 8]
+    assert buckets_of(rows(promise, own=("item",), by=None, everywhere=False)) == [0, 0]
+    assert heard(rows(promise, own=("item",)), {5: SCHEMA})[5].whole == [promise]
+
+
+def test_what_buckets_say_stands_with_their_times() -> None:
+    said = Heard(parts={1: [Promise.constants({"item": 7})]})
+    assert said.frontiers({0: 4}) == {0: Frontier(4), 1: Frontier(NEVER, (Promise.constants({"item": 7}),))}
+
+
+def words(*texts: str) -> list[dict[str, Any]]:
+    task = SourceWords({5: Address(5, SCHEMA, ("item",))}, {5: "Bid"}, LAYOUT, 2)
+    given = pa.RecordBatch.from_pydict({"tag": [5] * len(texts), "vs": [INF] * len(texts), "match": list(texts)})
+    return pa.Table.from_batches(task(iter([given])), LAYOUT.arrow).to_pylist()
+
+
+def test_the_rows_of_a_source_are_read() -> None:
+    found = words('{"item": 3}', '{"item": 4}', '{"seller": {"ge": "m"}}')
+    assert sorted((row["bucket"], row["int64_1"]) for row in found if row["bucket"] == BY_HASH) == [(-1, 3), (-1, 4)]
+    assert sorted(row["bucket"] for row in found if row["bucket"] != BY_HASH) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"itm": 3}', "Bid: \"match\" names the attribute 'itm', which no row has"),
+        ('{"item": {"ge": "x"}}', "Bid: in the pattern of 'item'"),
+        ('{"item": {"ge": 5, "lt": 5}}', "holds no value"),
+        ('{"item": ', "Bid: a punctuation that is no JSON"),
+        ("3", '"match" must be an object'),
+    ],
+)
+def test_a_wrong_pattern_is_told_to_every_bucket(text: str, problem: str) -> None:
+    found = words('{"item": 3}', text)
+    assert [(row["tag"], row["bucket"]) for row in found] == [(ERROR, 0), (ERROR, 1)]
+    told = json.loads(found[0]["note"])
+    assert told["kind"] == "InputError" and problem in told["message"] and text in told["message"]
