@@ -118,10 +118,12 @@ class Plot:
     x: str
     y: str
     lines: Sequence[Line]
+    linear: bool = False
+    """Both axes from 0 on, not logarithmic."""
 
 
 def plots(title: str, every: Sequence[Plot]) -> str:
-    """Plots side by side, both axes logarithmic."""
+    """Plots side by side."""
     legend = max(len(plot.lines) for plot in every) * 15
     left, gap = 62, 84
     width, height = left + len(every) * PLOT_W + (len(every) - 1) * gap + 24, 62 + PLOT_H + 46 + legend
@@ -134,7 +136,10 @@ def plots(title: str, every: Sequence[Plot]) -> str:
 def _plot(plot: Plot, x0: float, y0: float) -> list[str]:
     xs = [x for line in plot.lines for x, _ in line.points]
     ys = [y for line in plot.lines for _, y in line.points]
-    across, up = _scale(min(xs), max(xs), PLOT_W), _scale(min(ys), max(ys), PLOT_H)
+    if plot.linear:
+        across, up = _from_nothing(max(xs), PLOT_W), _from_nothing(max(ys), PLOT_H)
+    else:
+        across, up = _scale(min(xs), max(xs), PLOT_W), _scale(min(ys), max(ys), PLOT_H)
     parts = [text(x0, y0 - 12, plot.title, 12, "start")]
     for value, at in up.ticks:
         y = y0 + PLOT_H - at
@@ -153,7 +158,7 @@ def _plot(plot: Plot, x0: float, y0: float) -> list[str]:
         way = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
         dash = ' stroke-dasharray="5 4"' if line.dashed else ""
         parts.append(f'<path d="{way}" fill="none" stroke="{colour}" stroke-width="1.6"{dash}/>')
-        if not line.dashed:
+        if not line.dashed and len(places) <= 40:
             parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
         y = y0 + PLOT_H + 50 + 15 * i
         parts.append(f'<path d="M{x0} {y - 4:.1f}h22" stroke="{colour}" stroke-width="2"{dash}/>')
@@ -167,8 +172,11 @@ class _Scale:
     high: float
     length: float
     ticks: tuple[tuple[float, float], ...]
+    linear: bool = False
 
     def at(self, value: float) -> float:
+        if self.linear:
+            return value / self.high * self.length
         return (math.log10(max(value, 1e-12)) - self.low) / (self.high - self.low) * self.length
 
 
@@ -180,6 +188,15 @@ def _scale(least: float, most: float, length: float) -> _Scale:
     marks = [f * 10.0**e for e in powers for f in factors]
     inside = tuple((v, (math.log10(v) - low) / (high - low) * length) for v in marks if low <= math.log10(v) <= high)
     return _Scale(low, high, length, inside)
+
+
+def _from_nothing(most: float, length: float) -> _Scale:
+    """From 0 to a little more than the most, with four to eight marks."""
+    high = 1.05 * max(most, 1e-12)
+    power = 10.0 ** math.floor(math.log10(high))
+    step = next(s for s in (power / 5, power / 2, power, 2 * power, 5 * power) if high / s <= 8)
+    marks = [i * step for i in range(int(high / step) + 1)]
+    return _Scale(0.0, high, length, tuple((v, v / high * length) for v in marks), linear=True)
 
 
 def _number(value: float) -> str:

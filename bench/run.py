@@ -24,6 +24,7 @@ from rich.table import Table
 
 from consistency_report import told
 from measure import MARK
+from punctuation_report import told_of_punctuation
 
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
@@ -32,7 +33,7 @@ PEERS = ROOT / ".cache" / "peers"
 OUT = BENCH / "out" / "latest.json"
 TIMEOUT = 120  # seconds for one measurement
 SPARK_TIMEOUT = 900
-LONG_WORKS = ("triangle", "complexity", "consistency")  # many runs in one process
+LONG_WORKS = ("triangle", "complexity", "consistency", "punctuation")  # many runs in one process
 OWN_HOME = {"bytewax": "bytewax==0.21.1", "pathway": "pathway==0.33.0"}
 OWN_PROGRAM = {
     "closing_price": ("sql_works.py", "closing_price"),
@@ -41,6 +42,7 @@ OWN_PROGRAM = {
     "complexity": ("complexity.py",),
     "consistency": ("consistency_cost.py",),
     "punctuation_match": ("punctuation_match.py",),
+    "punctuation": ("punctuation.py",),
 }
 DIFFERENT = "DIFFERENT ANSWER"
 
@@ -102,6 +104,15 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
     ),
     "punctuation_match": tuple(
         Measurement("everwhen-local", (kind,)) for kind in ("consecutive", "random", "dense", "text")
+    ),
+    "punctuation": tuple(
+        Measurement("everwhen-local", case)
+        for case in (
+            *(("state", rate) for rate in ("0", "1")),
+            ("rates",),
+            *(("cost", name) for name in ("warehouse", "filter", "tumbling_sum", "auction")),
+            ("auction", "10000000"),
+        )
     ),
     "spark_sums": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
     "spark_join": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
@@ -272,7 +283,7 @@ def main(works: list[str], pathway: bool) -> int:
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     show(rows)
-    for each in told(rows, OUT.parent):
+    for each in (*told(rows, OUT.parent), *told_of_punctuation(rows, OUT.parent)):
         console.print(each) if isinstance(each, Table) else say(each)
     for system, why in absent.items():
         say(f"left out: {system} ({why})")

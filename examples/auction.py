@@ -9,8 +9,11 @@ been (Tucker et al., section 1.3).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+
+from rich.console import Console
 
 import everwhen as ew
 from everwhen.connectors.scenarios.auctions import AUCTION, Auctions
@@ -32,16 +35,9 @@ def main(words: Sequence[str] | None = None) -> dict[str, Watched]:
     }
     assert all(run.answers == auctions.prices for run in found.values()), "these are not the closing prices"
     show("Closing prices of an auction", AUCTION, found, f"About {AT_ONCE} auctions are open at a time.\n")
-    ew_words = str(advise(query.node))
-    show_advice(ew_words)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(str(advise(query.node)), highlight=False, markup=False)
     return found
-
-
-def show_advice(words: str) -> None:
-    """What `everwhen explain --punctuation` says of the query."""
-    from rich.console import Console
-
-    Console(width=120).print(words, highlight=False, markup=False)
 
 
 def _unsaid(auctions: Auctions) -> Iterator[Mapping[str, ElementBatch]]:

@@ -17,6 +17,7 @@ from everwhen.connectors.scenarios import MACHINES, SCENARIOS, STOCKS, WEB, Acco
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SMALL = {"machine_maintenance": 3_000, "web_statistics": 6_000, "stock_corrections": 4_000}
 EVENTS = {"machines": 3_000, "web": 6_000, "stocks": 13_000}
+OF_PUNCTUATION = ("warehouse", "auction", "punctuation_table")  # test_punctuation_examples.py tries them
 EVERY = pytest.mark.parametrize("name", SCENARIOS)
 
 
@@ -38,7 +39,7 @@ def accounted(name: str, level: ew.Consistency, events: int = 0) -> Account:
 
 
 def test_every_example_is_tried() -> None:
-    assert {file.stem for file in EXAMPLES.glob("*.py")} == {*SMALL, "comparison"}
+    assert {file.stem for file in EXAMPLES.glob("*.py")} == {*SMALL, "comparison", *OF_PUNCTUATION}
 
 
 @pytest.mark.parametrize("example", SMALL)

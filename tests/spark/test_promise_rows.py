@@ -54,11 +54,17 @@ def buckets_of(table: pa.Table) -> list[int]:
         (Promise({"item": OneOf((7, None, 9)), "seller": OneOf(("a",))}), ("item",), [BY_HASH] * 3),
         (Promise({"item": OneOf((7, 9)), "seller": OneOf(("a", "b"))}), ("seller", "item"), [BY_HASH] * 4),
         (Promise({"day": Range(ge=D, lt=date(2024, 3, 2))}), ("day",), [BY_HASH] * 3),
+        (Promise({"item": OneOf(tuple(range(0, 300_000, 2)))}), ("item",), [BY_HASH] * 150_000),
         # not all columns of the key, no constants, too many of them, no key at all
         (Promise.constants({"item": 7}), ("item", "seller"), [0, 1, 2]),
         (Promise({"item": Range(ge=7)}), ("item",), [0, 1, 2]),
         (Promise({"item": Range(ge=0, le=10**9)}), ("item",), [0, 1, 2]),
         (Promise({"seller": Range(ge="a", le="b")}), ("seller",), [0, 1, 2]),
+        (
+            Promise({"item": OneOf(tuple(range(0, 2000, 2))), "seller": OneOf(tuple(map(str, range(1000))))}),
+            ("item", "seller"),
+            [0, 1, 2],
+        ),
         (Promise.constants({"item": 7}), (), [0, 1, 2]),
         (Promise.constants({"item": 7}), None, [0, 1, 2]),
     ],

@@ -100,8 +100,9 @@ def settings(spark: SparkSession, **conf: str) -> Iterator[None]:
         ({"tick": "0 s"}, "longer than nothing"),
         ({"tick": "5000w"}, "shorter than fifty years"),
         ({"tick": "soon"}, "cannot read the duration"),
-        ({"end": "t"}, "two of time, end, op and vnew"),
+        ({"end": "t"}, "two of time, end, op, vnew and match"),
         ({"columns": "abc"}, "a list of names"),
+        ({"match": "m"}, "match is read where op is 'punct', and there is no op"),
     ],
 )
 def test_a_wrong_description_is_refused_when_built(given: dict[str, object], said: str) -> None:

@@ -74,7 +74,8 @@ class EventLog:
     def close(self, promises: Iterable[Promise]) -> None:
         """Events whose rows are promised can no longer be named; they go with the next tidying."""
         self._last = None
-        self._over.add(promises)
+        if self._count > self._oldest:  # what comes later can't be what is promised
+            self._over.add(promises)
 
     def _drop_promised(self) -> None:
         """Drop events that ended before what is promised of their rows."""

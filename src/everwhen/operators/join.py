@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from everwhen.algebra.expr import Expr
 from everwhen.model.changes import Changes, no_changes
-from everwhen.model.punctuation import Frontier
+from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import BITS, RowCodec
 from everwhen.model.schema import Field, Schema
 from everwhen.operators.band import Band
@@ -106,11 +106,12 @@ class JoinOperator(Operator):
         frontier = Frontier(lowest(frontiers))
         if not idle:
             fresh = self._promises.about_keys(frontiers)
+            freed: list[Sequence[Promise]] = [(), ()]
             for port, side in enumerate(self._kept):
-                if fresh[1 - port]:
-                    gone = side.expire_keys(*concerned(fresh[1 - port], self._key_codec, self._keys))
-                    moved[port] = moved[port] or gone
-            said = self._promises.take(frontiers, self._blocks, self._rows_kept, moved)
+                said_of_keys = fresh[1 - port]
+                if said_of_keys and side.expire_keys(*concerned(said_of_keys, self._key_codec, self._keys)):
+                    freed[port] = said_of_keys
+            said = self._promises.take(frontiers, self._blocks, self._rows_kept, moved, freed)
             frontier = settled(frontier.time, said)
         return Output(changes, frontier)
 

@@ -14,14 +14,15 @@ Kept are both sides' promises about keys, for rows still to come, and those that
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from everwhen.model.pattern_algebra import combine
 from everwhen.model.promise_projection import Projection
 from everwhen.model.promise_set import PromiseSet
-from everwhen.model.punctuation import Frontier, Promise
+from everwhen.model.punctuation import Frontier, Promise, Range
 from everwhen.model.rows import RowCodec
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
@@ -31,6 +32,10 @@ Blocks = Callable[[int, np.ndarray, np.ndarray], np.ndarray]
 """(side, coded keys, times) -> whether a row with that key is kept that lives before the time."""
 Kept = Callable[[int], tuple[np.ndarray, np.ndarray]]
 """side -> starts and coded rows of what it keeps."""
+
+
+SHORT: Final = 1_000
+"""A range of so many whole numbers waits number by number."""
 
 
 class JoinPromises:
@@ -43,6 +48,7 @@ class JoinPromises:
         self._key_codec = key_codec
         self._out = out
         self._keyed = len(keys[0]) > 0
+        self._whole = all(pa.types.is_integer(type_) for type_ in key_codec.schema.types)
         n = len(sides[0].schema)
         first = (out.names[:n], out.names[n:])
         self._names = [
@@ -81,9 +87,19 @@ class JoinPromises:
         said = self._about_keys[side]
         return promised(said, self._key_codec, keys) if len(said) else None
 
-    def take(self, frontiers: Sequence[Frontier], blocks: Blocks, kept: Kept, died: Sequence[bool]) -> list[Promise]:
-        """The promises of the answer; rows that need not be kept have gone.  `died`: rows of that side went, or may
-        have."""
+    def take(
+        self,
+        frontiers: Sequence[Frontier],
+        blocks: Blocks,
+        kept: Kept,
+        died: Sequence[bool],
+        freed: Sequence[Sequence[Promise]],
+    ) -> list[Promise]:
+        """The promises of the answer; rows that need not be kept have gone.
+
+        `died`: rows of that side went with time, or may have; `freed`: the other side's promises about keys by which
+        some went.
+        """
         low = min(frontier.time for frontier in frontiers)
         own = [self._on_left(f.promises, side) for side, f in enumerate(frontiers)]
         found = self._both.take([Frontier(f.time, tuple(said)) for f, said in zip(frontiers, own, strict=True)])
@@ -92,18 +108,46 @@ class JoinPromises:
             waiting: dict[tuple[Any, ...], int] = {}
             others = []
             for promise in frontier.promises:
-                rows = constants(promise, self._key_names[side]) if self._keyed else None
+                rows = self._constants(promise, self._key_names[side]) if self._keyed else None
                 if rows is None:
                     others.append(promise)
                 else:
                     _raise(waiting, dict.fromkeys(rows, promise.t))
-            if died[side]:
-                _raise(waiting, self._waiting[side])
+            if died[side] or freed[side]:
+                _raise(waiting, self._looked_at_again(side, died[side], freed[side]))
                 others = [*self._others[side], *others]
-                self._waiting[side].clear()
                 self._others[side].clear()
             found += self._alone(side, waiting, others, blocks, kept)
         return list(compacted([each for promise in found for each in self._said_of_both(promise)], self._out))
+
+    def _looked_at_again(self, side: int, died: bool, freed: Sequence[Promise]) -> dict[tuple[Any, ...], int]:
+        """What waits for rows that may have gone, and waits no more: all of it, or the keys that were freed."""
+        waiting = self._waiting[side]
+        keys: list[tuple[Any, ...]] = []
+        for promise in freed:
+            rows = self._constants(promise, self._key_codec.schema.names)
+            if rows is None or len(rows) > len(waiting):
+                died = True
+                break
+            keys += rows
+        if died:
+            keys = list(waiting)
+        return {key: waiting.pop(key) for key in keys if key in waiting}
+
+    def _constants(self, promise: Promise, names: Sequence[str]) -> list[tuple[Any, ...]] | None:
+        """The keys that a promise speaks of, if it speaks of keys alone and of few: a short range of whole numbers is a
+        list of them."""
+        rows = constants(promise, names)
+        if rows is not None or len(names) != 1 or len(promise.match) != 1 or not self._whole:
+            return rows
+        pattern = promise.match.get(names[0])
+        if not isinstance(pattern, Range) or (pattern.ge is None and pattern.gt is None):
+            return None
+        low = pattern.ge if pattern.ge is not None else pattern.gt + 1
+        if pattern.le is None and pattern.lt is None:
+            return None
+        high = pattern.le if pattern.le is not None else pattern.lt - 1
+        return [(value,) for value in range(low, high + 1)] if high - low < SHORT else None
 
     def _alone(
         self, side: int, waiting: dict[tuple[Any, ...], int], others: list[Promise], blocks: Blocks, kept: Kept
@@ -136,7 +180,7 @@ class JoinPromises:
             waiting, names = self._waiting[side], [self._names[side][name] for name in self._key_names[side]]
             names = [self._to_left.get(name, name) for name in names]
             for promise in said if waiting else ():
-                for row in constants(promise, names) or ():
+                for row in self._constants(promise, names) or ():
                     if waiting.get(row, NEVER) <= promise.t:
                         waiting.pop(row, None)
             for row in [row for row, t in waiting.items() if t <= low]:

@@ -19,6 +19,7 @@ from everwhen.model.changes import Changes, concat, no_changes
 from everwhen.model.promise_projection import Projection
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import BITS, RowCodec, encode_column
+from everwhen.model.schema import Schema
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.operators.base import Operator, Output, lowest
 from everwhen.operators.kernels import windows as kernel

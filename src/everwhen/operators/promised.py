@@ -114,7 +114,7 @@ def concerned(promises: Sequence[Promise], codec: RowCodec, keys: KeyTable) -> t
         t = promised(others, codec, keys.codes[ids])
         reached = t > NEVER
         found, times = np.concatenate([found, ids[reached]]), np.concatenate([times, t[reached]])
-    if len(found) > 1:
+    if listed and len(found) > 1:  # keys that are looked through come once, and in order
         order = np.lexsort((times, found))
         last = np.append(found[order][1:] != found[order][:-1], True)
         found, times = found[order][last], times[order][last]

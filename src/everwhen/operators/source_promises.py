@@ -21,6 +21,7 @@ from everwhen.model.promise_set import PromiseSet
 from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
+from everwhen.operators.promised import compacted
 from everwhen.operators.punctuator import Broken, Punctuator
 
 RULED_OUT: Final = "an element that an earlier promise of the source has ruled out"
@@ -75,15 +76,8 @@ class SourcePromises:
         sync = np.where(batch.op == ADJUST, np.minimum(batch.ve, batch.vnew), batch.vs)
         broken = np.zeros(len(batch), np.bool_)
         if len(self._said):
-            broken |= sync < self._promised(self._said, batch)
-        inside = [(i, promise) for i, promise in said if i < data[-1]]
-        n = len(batch)
-        for t in {promise.t for _, promise in inside}:
-            # promises for the same time, by place: of those that match, the first counts
-            by_place = PromiseSet(self._schema)
-            by_place.add(Promise(promise.match, n - i) for i, promise in inside if promise.t == t)
-            place = n - np.maximum(self._promised(by_place, batch), 0)
-            broken |= (place < np.arange(n)) & (sync < t)
+            broken |= sync < self._promised(self._said, batch.columns, len(batch))
+        broken |= self._broken_inside(batch, sync, [(i, promise) for i, promise in said if i < data[-1]])
         broken &= batch.op <= ADJUST
         if not broken.any():
             return None
@@ -91,9 +85,32 @@ class SourcePromises:
         promise = self._breaks(batch, at, int(sync[at]), [promise for i, promise in said if i < at])
         return Broken(at, f"{RULED_OUT}: {show_promise(promise)}", KEEP_YOUR_WORD)
 
-    def _promised(self, promises: PromiseSet, batch: ElementBatch) -> np.ndarray:
-        columns = {name: batch.columns[self._schema.index(name)] for name in promises.bound}
-        return promises.promised(columns, len(batch))
+    def _broken_inside(self, batch: ElementBatch, sync: np.ndarray, inside: list[tuple[int, Promise]]) -> np.ndarray:
+        """Which elements are ruled out by a promise of the same batch that stands before them."""
+        n = len(batch)
+        broken = np.zeros(n, np.bool_)
+        times = {promise.t for _, promise in inside}
+        rows = np.arange(n)
+        columns = batch.columns
+        if len(times) > 1:  # mostly nothing stands behind one promise and before the time of another
+            every, any_time = PromiseSet(self._schema), PromiseSet(self._schema)
+            every.add(promise for _, promise in inside)
+            any_time.add(Promise(promise.match, n - i) for i, promise in inside)
+            late = n - np.maximum(self._promised(any_time, columns, n), 0) < rows
+            rows = np.flatnonzero(late & (sync < self._promised(every, columns, n)))
+            if not len(rows):
+                return broken
+            columns = tuple(column.take(pa.array(rows)) for column in columns)
+        for t in times:
+            # promises for the same time, by place: of those that match, the first counts
+            by_place = PromiseSet(self._schema)
+            by_place.add(Promise(promise.match, n - i) for i, promise in inside if promise.t == t)
+            place = n - np.maximum(self._promised(by_place, columns, len(rows)), 0)
+            broken[rows] |= (place < rows) & (sync[rows] < t)
+        return broken
+
+    def _promised(self, promises: PromiseSet, columns: Sequence[pa.Array], n: int) -> np.ndarray:
+        return promises.promised({name: columns[self._schema.index(name)] for name in promises.bound}, n)
 
     def _breaks(self, batch: ElementBatch, at: int, sync: int, inside: Sequence[Promise]) -> Promise:
         row = {name: column[at].as_py() for name, column in zip(self._schema.names, batch.columns, strict=True)}
@@ -107,10 +124,8 @@ class SourcePromises:
         fresh = self._checked
         self._checked = []
         if fresh:
-            together = PromiseSet(self._schema)
-            together.add(fresh)
+            fresh = list(compacted(fresh, self._schema))
             self._said.add(fresh)
-            fresh = list(together)
         self.fresh = tuple(promise for promise in fresh if promise.t > cti)
         if len(self._said):
             if cti == INF:

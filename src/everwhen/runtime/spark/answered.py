@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from everwhen.model.element import Cti, Punct
+from everwhen.model.elements import ElementBatch, batch_of
 from everwhen.model.patterns import write_match
 from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.schema import Schema
@@ -66,6 +68,11 @@ def newly_promised(
             ]
         found[name] = [promise for promise in compacted(promises, schema) if promise.t > low]
     return found, replace(after, said=kept)
+
+
+def last_words(schema: Schema, promised: Sequence[Promise], before: int, now: int) -> ElementBatch:
+    """The promises with which an epoch of an answer ends: those about data, and a CTI if time has moved on."""
+    return batch_of([*map(Punct, promised), *([Cti(now)] if now > before else [])], schema)
 
 
 def _ports(said: Heard, times: Mapping[int, int], buckets: int) -> list[Frontier]:

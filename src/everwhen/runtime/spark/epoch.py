@@ -25,16 +25,15 @@ from everwhen import errors
 from everwhen.connectors.sinks.base import EpochSink
 from everwhen.connectors.sinks.changelog import ChangelogSink
 from everwhen.errors import EverwhenError, InputError, SinkError, StateError
-from everwhen.model.elements import ADJUST, CTI, ElementBatch, empty_elements, joined
+from everwhen.model.elements import ADJUST, ElementBatch, empty_elements, joined
 from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit
-from everwhen.operators.chain import with_punctuation
 from everwhen.plan.stages import StagePlan
 from everwhen.runtime.consistency import MIDDLE, Consistency
 from everwhen.runtime.spark.admitted import Admitted, IntakeStage
-from everwhen.runtime.spark.answered import newly_promised, onward
+from everwhen.runtime.spark.answered import last_words, newly_promised, onward
 from everwhen.runtime.spark.feeds import Cutoff, bucketed, fed_rows
 from everwhen.runtime.spark.intake import IntakeTask, level_of, level_to_plain
 from everwhen.runtime.spark.journal import Decided, Journal, Known
@@ -47,6 +46,7 @@ from everwhen.runtime.spark.rows import taken, whole
 from everwhen.runtime.spark.source import ResolvedSource
 from everwhen.runtime.spark.task import StageTask
 
+_Notes = list[dict[str, Any]]
 _log = logging.getLogger(__name__)
 _PATIENCE: Final = (0.2, 1.0, 3.0, 10.0)
 """Seconds to wait before a sink is tried again."""
@@ -251,9 +251,7 @@ class EpochRunner:
 
     # -- what came out ------------------------------------------------------------------------------------------
 
-    def _read(
-        self, table: pa.Table, emit: Emit
-    ) -> tuple[list[dict[str, Any]], dict[str, ElementBatch], dict[int, Heard]]:
+    def _read(self, table: pa.Table, emit: Emit) -> tuple[_Notes, dict[str, ElementBatch], dict[int, Heard]]:
         table = table.combine_chunks()
         tags = table.column("tag").to_numpy()
         texts = table.filter(pa.array((tags == NOTE) | (tags == ERROR))).select(["tag", "note"]).to_pylist()
@@ -320,9 +318,7 @@ class EpochRunner:
         known: Known,
         after: Known,
     ) -> None:
-        promise = after.queries[name]
-        tail = _cti(batch.schema, promise) if promise > known.queries.get(name, NEVER) else empty_elements(batch.schema)
-        tail = with_punctuation(tail, promised)
+        tail = last_words(batch.schema, promised, known.queries.get(name, NEVER), after.queries[name])
         for attempt, pause in enumerate([*self.patience, None]):
             try:
                 if isinstance(sink, ChangelogSink):
@@ -402,9 +398,3 @@ def _error(told: Mapping[str, Any]) -> EverwhenError:
     error = EverwhenError.__new__(kind)
     Exception.__init__(error, told["message"])
     return error
-
-
-def _cti(schema: Schema, promise: int) -> ElementBatch:
-    t = np.array([promise], np.int64)
-    columns = tuple(pa.nulls(1, type_) for type_ in schema.types)
-    return ElementBatch(schema, np.array([CTI], np.uint8), t, t, np.zeros(1, np.int64), columns)

@@ -84,7 +84,8 @@ def promise_rows(
         by = _constants(promise, address.by, address.schema, longest)
         own = _constants(promise, address.own, address.schema, longest) if sender is not None and buckets > 1 else {}
         listed = {**own, **by}
-        if prod(map(len, listed.values())) > MOST_CONSTANTS:
+        counts = [len(values) for values in listed.values()]
+        if prod(counts) > max(MOST_CONSTANTS, *counts, 0):  # a list of its own may be as long as it is
             listed, by, own = {}, {}, {}
         kind = WHOLE if sender is None or buckets == 1 else OWNED if own else PART
         rest = {name: pattern for name, pattern in promise.match.items() if name not in listed}

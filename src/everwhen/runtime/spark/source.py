@@ -112,7 +112,7 @@ class SparkSource:
         twice = sorted({name for name in roles if roles.count(name) > 1})
         if twice:
             raise QueryError(
-                f"SparkSource: the column {twice[0]!r} cannot be two of time, end, op, vnew, match at once"
+                f"SparkSource: the column {twice[0]!r} cannot be two of time, end, op, vnew and match at once"
             )
         if self.vnew is not None and self.op is None:
             raise QueryError(
