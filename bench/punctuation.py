@@ -108,7 +108,7 @@ def cost(name: str) -> None:
     report(
         "punctuation", "everwhen-local", rows, with_, case=f"cost, {name}", punctuations=said,
         without_s=round(without, 4), cost=round(with_ / without - 1, 4),
-        note=f"{name}: {100 * (with_ / without - 1):+.1f} % time with {1e3 * said / rows:.2f} punctuations per 1,000 rows",
+        note=f"{100 * (with_ / without - 1):+.1f} % time with {1e3 * said / rows:.2f} punctuations per 1,000 rows",
     )  # fmt: skip
 
 
@@ -170,9 +170,8 @@ def _without(batch: ElementBatch) -> ElementBatch:
     """The batch without punctuation."""
     kept = np.flatnonzero(batch.op != PUNCT)
     columns = tuple(column.take(pa.array(kept)) for column in batch.columns)
-    return replace(
-        batch, op=batch.op[kept], vs=batch.vs[kept], ve=batch.ve[kept], vnew=batch.vnew[kept], columns=columns, promises={}
-    )  # fmt: skip
+    op, vs, ve, vnew = (times[kept] for times in (batch.op, batch.vs, batch.ve, batch.vnew))
+    return replace(batch, op=op, vs=vs, ve=ve, vnew=vnew, columns=columns, promises={})
 
 
 def _rows(epoch: Epoch) -> int:
@@ -202,9 +201,10 @@ def auction(bids: str) -> None:
             points.append((rows, size.rows, round(size.bytes / 1e6, 2), round(_rss_mb(), 1)))
     left = runtime.state_size().rows
     assert right == items, f"{right} of {items} closing prices are right"
+    most = max(point[1] for point in points)
     report(
         "punctuation", "everwhen-local", rows, seconds, case="auction", points=points, items=items, left=left,
-        note=f"{items:,} closing prices, all exact; {max(p[1] for p in points):,} rows of state at most, {left} in the end; "
+        note=f"{items:,} closing prices, all exact; {most:,} rows of state at most, {left} in the end; "
         f"rss {points[len(points) // 10][3]:,.0f} MB after a tenth, {points[-1][3]:,.0f} MB in the end",
     )  # fmt: skip
 

@@ -42,7 +42,8 @@ from everwhen.algebra.punctuation_schemes import (
 )
 from everwhen.api import Stream, source
 from everwhen.errors import EverwhenError, InputError, QueryError
-from everwhen.model.element import Adjust, Cti, Insert
+from everwhen.model.element import Adjust, Cti, Insert, Punct
+from everwhen.model.punctuation import Nothing, OneOf, Promise, Range
 from everwhen.model.time import INF, ticks
 from everwhen.query import sql
 from everwhen.runtime.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
@@ -67,7 +68,12 @@ __all__ = [
     "InputError",
     "Insert",
     "LocalRuntime",
+    "Nothing",
+    "OneOf",
+    "Promise",
+    "Punct",
     "QueryError",
+    "Range",
     "SqlSession",
     "Stream",
     "UserAggregate",

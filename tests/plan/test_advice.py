@@ -111,7 +111,7 @@ RUNS: dict[str, Callable[[], ew.Stream]] = {
 
 def kept(stream: ew.Stream, rows: Mapping[str, Sequence[Element]], emit: str) -> int:
     """How many rows are kept after these; guards keep none of sources that correct nothing."""
-    runtime = LocalRuntime(stream, emit)  # type: ignore[arg-type]
+    runtime = LocalRuntime(stream, emit)
     runtime.push({name: batch_of(some, S.schema) for name, some in rows.items()})
     return runtime.state_size().rows
 

@@ -14,18 +14,22 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from everwhen.errors import QueryError
 from everwhen.model.element import Punct
 from everwhen.model.elements import ADJUST, PUNCT, ElementBatch
 from everwhen.model.patterns import show_promise
 from everwhen.model.promise_set import PromiseSet
-from everwhen.model.punctuation import Promise
+from everwhen.model.punctuation import AttributePattern, Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
-from everwhen.operators.promised import compacted
 from everwhen.operators.punctuator import Broken, Punctuator
 
 RULED_OUT: Final = "an element that an earlier promise of the source has ruled out"
 KEEP_YOUR_WORD: Final = "a promise says that no matching insert or adjust follows; correct the source"
+
+NO_PATTERN: Final = (
+    "write OneOf((value, …)), Range(ge=…, lt=…) or Nothing(); Promise.constants({name: value}) binds constants"
+)
 
 
 class SourcePromises:
@@ -35,7 +39,7 @@ class SourcePromises:
         self._schema = schema
         self._punctuator = punctuator
         self._said = PromiseSet(schema)
-        self._checked: list[Promise] = []
+        self._checked = PromiseSet(schema)  # what the batch at hand promises
         self.fresh: tuple[Promise, ...] = ()
         """What the last settled batch has promised, in few words."""
 
@@ -58,7 +62,7 @@ class SourcePromises:
         if len(data) < len(batch):
             columns = {name: column.take(pa.array(data)) for name, column in columns.items()}
         seen = self._punctuator.observe(columns, len(data))
-        self._checked += seen.promises
+        self._checked.add(seen.promises)
         if seen.broken is None or (broken is not None and broken.at < data[seen.broken.at]):
             return broken
         return replace(seen.broken, at=int(data[seen.broken.at]))
@@ -67,7 +71,10 @@ class SourcePromises:
         said = [
             (i, p.promise) for i, p in sorted(batch.promises.items()) if isinstance(p, Punct) and batch.op[i] == PUNCT
         ]
-        self._checked = [promise for _, promise in said]
+        self._checked = PromiseSet(self._schema)
+        unreadable = self._read(said)
+        if unreadable is not None:
+            return unreadable
         if not said and not len(self._said):
             return None
         data = np.flatnonzero(batch.op <= ADJUST)
@@ -109,6 +116,23 @@ class SourcePromises:
             broken[rows] |= (place < rows) & (sync[rows] < t)
         return broken
 
+    def _read(self, said: Sequence[tuple[int, Promise]]) -> Broken | None:
+        """Read the batch's promises, before anything of it is taken; the first with a pattern that does not fit."""
+        for i, promise in said:
+            for name, pattern in promise.match.items():
+                if not isinstance(pattern, AttributePattern):
+                    return Broken(i, f"{pattern!r} is no pattern for {name!r}", NO_PATTERN)
+        try:
+            self._checked.add(promise for _, promise in said)
+        except QueryError:
+            for i, promise in said:
+                try:
+                    PromiseSet(self._schema).add([promise])
+                except QueryError as bad:
+                    return Broken(i, str(bad), "a pattern holds values of its column's type")
+            raise
+        return None
+
     def _promised(self, promises: PromiseSet, columns: Sequence[pa.Array], n: int) -> np.ndarray:
         return promises.promised({name: columns[self._schema.index(name)] for name in promises.bound}, n)
 
@@ -121,10 +145,9 @@ class SourcePromises:
         """The checked batch stays."""
         if self._punctuator is not None:
             self._punctuator.settle()
-        fresh = self._checked
-        self._checked = []
+        fresh = list(self._checked)
         if fresh:
-            fresh = list(compacted(fresh, self._schema))
+            self._checked = PromiseSet(self._schema)
             self._said.add(fresh)
         self.fresh = tuple(promise for promise in fresh if promise.t > cti)
         if len(self._said):
@@ -134,7 +157,7 @@ class SourcePromises:
                 self._said.forget(cti)
 
     def undo(self) -> None:
-        self._checked = []
+        self._checked = PromiseSet(self._schema)
 
     def __iter__(self) -> Iterator[Promise]:
         return iter(self._said)

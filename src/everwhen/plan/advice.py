@@ -38,7 +38,7 @@ _LEGEND: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Something that an operator keeps: whether it would grow for ever, and how declared schemes free it, if they do."""
+    """Something that an operator keeps: whether it would grow for ever, and how declared schemes free it, if so."""
 
     need: Need
     endless: bool

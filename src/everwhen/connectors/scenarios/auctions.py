@@ -1,7 +1,8 @@
 """The auction (Tucker, 1.1 and 1.3): items for sale, bids that raise their prices, and the closing price of each.
 
-No window and no CTI: as in the paper, rows have no time, they live on [0, ∞).  An item comes once (UNIQUE), so its bids need not be kept for another one; a
-punctuation among the bids closes its auction.  Then the price is final, and nothing of the item is kept any more.
+No window and no CTI: as in the paper, rows have no time, they live on [0, ∞).  An item comes once (UNIQUE), so its bids
+need not be kept for another one; a punctuation among the bids closes its auction.  Then the price is final, and nothing
+of the item is kept any more.
 """
 
 from __future__ import annotations
@@ -66,10 +67,6 @@ class Auctions:
             self.prices.update(zip(closed.tolist(), sums[gone].tolist(), strict=True))
             stays = np.ones(len(open_), np.bool_)
             stays[gone] = False
-            yield {
-                "Auction": opened,
-                "Bid": embedded(
-                    _BIDS, np.zeros(n, np.int64), [pa.array(open_[on]), pa.array(increase)], promises
-                ),  # fmt: skip
-            }
+            bids = [pa.array(open_[on]), pa.array(increase)]
+            yield {"Auction": opened, "Bid": embedded(_BIDS, np.zeros(n, np.int64), bids, promises)}
             open_, sums = open_[stays], sums[stays]
