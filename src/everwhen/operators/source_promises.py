@@ -71,8 +71,9 @@ class SourcePromises:
         said = [
             (i, p.promise) for i, p in sorted(batch.promises.items()) if isinstance(p, Punct) and batch.op[i] == PUNCT
         ]
-        self._checked = PromiseSet(self._schema)
-        unreadable = self._read(said)
+        if len(self._checked):
+            self._checked = PromiseSet(self._schema)
+        unreadable = self._read(said) if said else None
         if unreadable is not None:
             return unreadable
         if not said and not len(self._said):
