@@ -9,7 +9,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-EXAMPLES = int(os.environ.get("EVERWHEN_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("EVERWHEN_EXAMPLES", "30"))
 
 # The first example may compile kernels, and two workers share two cores: time says nothing about correctness here.
 common = {

@@ -200,7 +200,7 @@ def _check_edges(edges: list[Edge], jumps: Jumps, m: int, sweep: Sweep, seen: _S
         there = lanes[: seen.lanes]
         assert there == expected, f"invariant POS: the edge at {show(t)} has {there}, the input gives {expected}"
     for t, delta in jumps.items():
-        if t > m and any(delta) and t not in times:
+        if t > m and any(delta[: seen.lanes]) and t not in times:
             name = "POS" if t <= seen.tau else "ECQ"
             raise AssertionError(f"invariant {name}: there is no edge at {show(t)}, where the input changes")
     assert len(times) > 1 or any(edges[0][1]), "invariant POS: a key is left that nothing is alive of"

@@ -62,7 +62,8 @@ def test_options(capsys: Capture, query: Path) -> None:
     assert "The plan as rewritten" not in plain and "On Spark" in plain
     ticks = explain(capsys, query, "--tick", "1s")[1]
     assert "Window range 600 " in ticks or "Window range 600\n" in ticks
-    assert explain(capsys, query, "--consistency", "weak")[0] == 2
+    assert explain(capsys, query, "--consistency", "weak")[0] == 0
+    assert explain(capsys, query, "--consistency", "weaker")[0] == 2
 
 
 def test_what_may_grow_is_told_and_not_refused(capsys: Capture, tmp_path: Path) -> None:

@@ -136,6 +136,7 @@ class Sweep:
         `raised` are keys of which more is promised than of all, and until when.  Returns the pieces that changed.  Keys
         that are gone are forgotten by `keys`.
         """
+        promise = max(promise, self.cti)  # what promises about data have given together is said once, and stands
         mode, then = self.policy.clip(self.tau, self.cti)
         _, now = self.policy.clip(tau, promise)
         reached = self._floors.raise_to(*raised, self.keys.capacity) if len(raised[0]) else _NO_INTS

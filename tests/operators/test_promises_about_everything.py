@@ -1,0 +1,70 @@
+"""Promises that cover everything together are progress in time, which stands: no operator falls behind it again.
+
+The source's own CTI has not come so far, and the promises are news in one step only.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import everwhen as ew
+from everwhen.model.element import Cti, Element
+from everwhen.model.elements import batch_of
+from everwhen.runtime.local import LocalRuntime
+from everwhen.testing import assert_same_history, assert_valid
+
+S = ew.source("S", {"k": "int64", "v": "int64"})
+KEYS = S.select("k")
+PLANS = {
+    "window": KEYS.range(5).group_by("k").agg(n=ew.count()),
+    "count": S.group_by("k").agg(n=ew.count()),
+    "median": S.group_by("k").agg(n=ew.median("v")),
+    "no groups": S.aggregate(n=ew.count()),
+    "distinct": S.distinct(),
+    "distinct keys": KEYS.distinct(),
+    "rows": S.split(1).rows(2, partition_by=["k"]),
+    "istream": KEYS.istream(),
+    "difference": KEYS.difference(S.where(ew.col("v") > 5).select("k")),
+    "left join": KEYS.join(S.where(ew.col("v") > 0).select("k"), on="k", how="left"),
+    "coalesce": KEYS.coalesce(),
+}
+
+
+def before(t: int, **match: ew.Range | ew.OneOf) -> ew.Punct:
+    return ew.Punct(ew.Promise(match, t))
+
+
+COVERED: dict[str, list[Element]] = {
+    "everything": [before(-2)],
+    "all values": [before(-2, v=ew.Range(lt=1)), before(-2, v=ew.Range(ge=1)), before(-2, v=ew.OneOf((None,)))],
+}
+
+
+@pytest.mark.parametrize("covered", COVERED)
+@pytest.mark.parametrize("emit", ["final", "ended", "current", "all"])
+@pytest.mark.parametrize("plan", PLANS)
+def test_time_does_not_go_back(plan: str, emit: str, covered: str) -> None:
+    """With less promised in later steps, the answer is as without promises, and nothing begins before time."""
+    one, other = ew.Insert(-2, -1, {"k": 3, "v": 1}), ew.Insert(-2, 3, {"k": 3, "v": 0})
+    epochs: list[list[Element]] = [
+        [*COVERED[covered], one, other],
+        [before(9, k=ew.OneOf((1,)))],
+        [ew.Insert(1, 4, {"k": 3, "v": 1})],
+        [ew.Insert(9, 10, {"k": 0, "v": 1}), Cti(14)],
+    ]
+    said, plain = [
+        _said(plan, emit, [[each for each in epoch if keep or not isinstance(each, ew.Punct)] for epoch in epochs])
+        for keep in (True, False)
+    ]
+    report = assert_valid(said)
+    assert report.grammatical, report.offences
+    assert emit != "final" or not report.adjusts
+    times = [each.t for each in said if isinstance(each, Cti)]
+    assert times == sorted(set(times))
+    assert_same_history([each for each in said if not isinstance(each, ew.Punct)], plain)
+
+
+def _said(plan: str, emit: str, epochs: list[list[Element]]) -> list[Element]:
+    runtime = LocalRuntime(PLANS[plan], emit=emit)
+    said = [each for epoch in epochs for each in runtime.push({"S": batch_of(epoch, S.schema, "S")})["out"].elements()]
+    return [*said, *runtime.close()["out"].elements()]
