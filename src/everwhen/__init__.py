@@ -54,7 +54,7 @@ from everwhen.runtime.sql_session import SqlSession
 if TYPE_CHECKING:
     from everwhen import spark, testing
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "INF",
