@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
+from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 from everwhen.model.words import LITTLE, load, store
 
@@ -56,16 +57,16 @@ def _hash(data, a, b, w0, w1):
     return h ^ (h >> np.uint64(32))
 
 
-@njit(cache=True)
-def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes):
+@loop
+def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes, hashes):
     """Codes of rows `first`…; new strings are appended.  `starts` has one entry more than there are strings.
 
     An entry is the first two words, the length and the hash: strings of up to 16 bytes are compared without the arena.
+    `hashes` has room for all hashes if memory is to be asked for ahead, else none.
     """
     mask = np.uint64(len(slots) - 1)
     used = starts[count]
-    ahead = len(slots) > _NEAR
-    hashes = np.empty(n if ahead else 0, np.uint64)
+    ahead = len(hashes) > 0
     for i in range(len(hashes)):
         a = np.int64(offsets[first + i])
         b = np.int64(offsets[first + i + 1])
@@ -114,7 +115,7 @@ def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes
     return count
 
 
-@njit(cache=True)
+@loop
 def _rehash(slots, entries, count):
     mask = np.uint64(len(slots) - 1)
     for code in range(count):
@@ -124,7 +125,7 @@ def _rehash(slots, entries, count):
         slots[at] = code
 
 
-@njit(cache=True)
+@loop
 def _size(codes, starts):
     size = 0
     for i in range(len(codes)):
@@ -132,7 +133,7 @@ def _size(codes, starts):
     return size
 
 
-@njit(cache=True)
+@loop
 def _gather(codes, starts, arena, offsets, data):
     used = 0
     for i in range(len(codes)):
@@ -146,7 +147,7 @@ def _gather(codes, starts, arena, offsets, data):
     offsets[len(codes)] = used
 
 
-@njit(cache=True)
+@loop
 def _gather_short(codes, entries, offsets, data):
     """The same for strings of up to 16 bytes, which stand in their entries; `data` has 16 bytes more than needed."""
     used = 0
@@ -177,9 +178,10 @@ class BytesTable:
         size = int(offsets[first + n]) - int(offsets[first]) if n else 0
         self._reserve(self.count + n, int(self._starts[self.count]) + size)
         codes = np.empty(n, np.int64)
+        hashes = np.empty(n if len(self._slots) > _NEAR else 0, np.uint64)
         known = self.count
         self.count = _encode(
-            offsets, first, n, data, self._slots, self._entries, self._starts, self._arena, known, codes
+            offsets, first, n, data, self._slots, self._entries, self._starts, self._arena, known, codes, hashes
         )
         if self.count > known:
             self._longest = max(self._longest, int(self._entries[known : self.count, 2].max()))

@@ -55,12 +55,15 @@ class EventLog:
         if self._count + n - self._oldest > len(self._log):
             self._tidy(n)
         marks = np.zeros(1 << (16 * adjusts).bit_length(), np.uint8)
-        todo = kernel.named(op, vs, ve, rows, until, marks)
+        todo = np.empty(n, np.int64)
+        todo = todo[: kernel.named(op, vs, ve, rows, until, marks, todo)]
         killed, logged = np.empty(len(todo), np.int64), np.empty(len(todo), np.uint8)
+        hashes = np.empty(len(todo), np.uint64)
         before = self._count
         self._count, wrong = kernel.apply(
-            op, vs, ve, vnew, rows, until, marks, todo, self._heads, self._log, self._oldest, before, killed, logged
-        )
+            op, vs, ve, vnew, rows, until, marks, todo, self._heads, self._log, self._oldest, before, killed, logged,
+            hashes,
+        )  # fmt: skip
         self._last = (op, vs, ve, vnew, rows, before, todo, killed, logged) if wrong < 0 else None
         return int(wrong)
 

@@ -24,6 +24,7 @@ from everwhen.operators.kernels import said as kernel
 from everwhen.operators.kernels.runs import LENGTH, Runs, needed
 
 _FEW: Final = 1 << 15
+_NO_RECORDS: Final = np.empty((5, 0), np.int64)
 
 
 class GroupChain:
@@ -74,7 +75,7 @@ class GroupChain:
         group, lo, hi, said = batch.group, batch.lo, batch.hi, self._said
         said.grow(int(group.max()) + 1)
         taken = int(np.count_nonzero(batch.weight < 0))
-        count = 0
+        count, records = 0, _NO_RECORDS
         if taken:
             total, longest = self._reserve(group[:taken])
             records = np.empty((5, 2 * taken + total), np.int64)
@@ -101,13 +102,11 @@ class GroupChain:
             )
         self._since += n
         self._tidy()
-        head = np.zeros((4, count + n - taken + more), np.int64)
-        head[1, count : count + n - taken] = lo[taken:]
-        head[2, count : count + n - taken] = hi[taken:]
-        if not taken:
-            return head, batch.rows
-        head[:, :count] = records[:4, :count]
-        return head, np.concatenate([batch.rows[records[4, :count]], batch.rows[taken:]])
+        size = count + n - taken
+        head = np.empty((4, size + more), np.int64)
+        rows = np.empty((size if taken else 0, batch.rows.shape[1]), np.int64)
+        kernel.elements(lo, hi, batch.rows, taken, records, count, head, rows)
+        return head, rows if taken else batch.rows
 
     def _reserve(self, group: np.ndarray) -> tuple[int, int]:
         """Make room for a record more per segment.  Returns how many records these groups have, in all and at most."""

@@ -149,7 +149,7 @@ class Sweep:
                 visits.both(touched, edges)
             due = self._due(now, promise, mode, reached, touched)
             if len(due):
-                visits.both(due, _NO_EDGES)
+                visits.pass_by(due)
             keys = np.concatenate([touched, due]) if len(due) else touched
         else:
             self._calendar.due[touched] = INF  # they are visited anyway
@@ -310,6 +310,21 @@ class _Visits:
         self._sweep._expect(self._n_taken, self._n_said, 2 * total + len(edges[1]) + 6 * len(keys))
         self._visit(keys, edges, 3, (self._scratch(longest + 2), _NO_INTS, _NO_INTS))
 
+    def pass_by(self, keys: np.ndarray) -> None:
+        """Say what the clip alone has changed."""
+        sweep = self._sweep
+        runs, calendar = sweep._runs, sweep._calendar
+        _, total, _ = needed(runs.place, keys, _NO_INTS)
+        sweep._expect(self._n_taken, self._n_said, 2 * total + 6 * len(keys))
+        dead = np.zeros(len(keys), np.bool_)
+        self._n_taken, self._n_said = kernel.pass_by(
+            keys, sweep._ints, sweep._added, sweep._tests, *self._policy, sweep._floors.before, sweep._floors.now,
+            runs.place, runs.pool, calendar.due, calendar.block, sweep._taken, self._n_taken, sweep._said,
+            self._n_said, self._visited, dead,
+        )  # fmt: skip
+        self._visited += len(keys)
+        self._gone.append(keys[dead])
+
     def merge(self, keys: np.ndarray, edges: Sequence[np.ndarray]) -> Old:
         """Merge only; returns what `say` has to know of the state before."""
         total, _ = self._reserve(keys, edges)
@@ -336,10 +351,12 @@ class _Visits:
     def _visit(self, keys: np.ndarray, edges: Sequence[np.ndarray], parts: int, old: Old) -> None:
         sweep = self._sweep
         runs, calendar = sweep._runs, sweep._calendar
-        runs.end, self._n_taken, self._n_said, dead = kernel.visit(
+        dead = np.zeros(len(keys), np.bool_)
+        runs.end, self._n_taken, self._n_said = kernel.visit(
             keys, *edges, sweep._ints, sweep._added, sweep._tests, sweep.prune, *self._policy, sweep._floors.before,
             sweep._floors.now, parts, runs.place, runs.pool, runs.free, runs.end, *old, calendar.due, calendar.block,
-            sweep._taken, self._n_taken, sweep._said, self._n_said, self._visited,
+            sweep._taken, self._n_taken, sweep._said, self._n_said, self._visited, dead,
+            np.empty(sweep._added, np.int64),
         )  # fmt: skip
         if parts & 2:
             self._visited += len(keys)

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from everwhen.model.loops import loop
 from everwhen.model.time import INF
 
 _INF: Final = np.int64(INF)
@@ -126,10 +127,7 @@ def edges_on_grid(group, keys, which, starts, ends, values, values_f, ni):
     cells = np.zeros((ng * np_, na), np.int64)
     cells_f = cells.view(np.float64)
     there = np.zeros(ng * np_, np.bool_)
-    for i in range(len(group)):
-        at = group[i] * np_ + which[i]
-        there[at] = True
-        _add(cells, cells_f, at, values, values_f, i, 1, ni)
+    _add_cells(group, which, np_, cells, cells_f, there, values, values_f, ni)
     # each lifetime's start and end, in the order of time
     finite = 0
     for p in range(np_):
@@ -154,6 +152,22 @@ def edges_on_grid(group, keys, which, starts, ends, values, values_f, ni):
     offsets = np.empty(ng + 1, np.int64)
     first = np.empty(ng, np.int64)
     last = np.empty(ng, np.int64)
+    out = _edges_of_cells(ng, np_, times, of, there, cells, cells_f, offsets, et, ed, ed_f, er, first, last, ni)
+    return keys, offsets, et[:out], ed[:out], er[:out], first, last
+
+
+@loop
+def _add_cells(group, which, np_, cells, cells_f, there, values, values_f, ni):
+    for i in range(len(group)):
+        at = group[i] * np_ + which[i]
+        there[at] = True
+        _add(cells, cells_f, at, values, values_f, i, 1, ni)
+
+
+@loop
+def _edges_of_cells(ng, np_, times, of, there, cells, cells_f, offsets, et, ed, ed_f, er, first, last, ni):
+    """The edges of each key, from its sums per lifetime.  Returns how many there are."""
+    at = len(times)
     out = 0
     for g in range(ng):
         offsets[g] = out
@@ -178,7 +192,7 @@ def edges_on_grid(group, keys, which, starts, ends, values, values_f, ni):
         first[g] = et[offsets[g]]
         last[g] = _INF if open_ != 0 else et[out - 1]
     offsets[ng] = out
-    return keys, offsets, et[:out], ed[:out], er[:out], first, last
+    return out
 
 
 @njit(cache=True)
@@ -215,14 +229,24 @@ def edges_in_order(group, keys, lo, hi, values, values_f, ni):
     offsets = np.empty(ng + 1, np.int64)
     first = np.empty(ng, np.int64)
     last = np.empty(ng, np.int64)
+    # NumPy's sort makes an array, so long runs are put in order here
+    for g in range(ng):
+        _sort(time, ref, bounds[g], start[g])
+        _sort(time, ref, start[g], bounds[g + 1])
+    out = _edges_of_ends(bounds, start, time, ref, values, values_f, offsets, et, ed, ed_f, er, first, last, ni)
+    return keys, offsets, et[:out], ed[:out], er[:out], first, last
+
+
+@loop
+def _edges_of_ends(bounds, start, time, ref, values, values_f, offsets, et, ed, ed_f, er, first, last, ni):
+    """The edges of each key, from its starts and its ends, each in order.  Returns how many there are."""
+    ng = len(start)
     out = 0
     for g in range(ng):
         x = bounds[g]
         y = start[g]  # behind the last start
         x1 = y
         y1 = bounds[g + 1]
-        _sort(time, ref, x, x1)
-        _sort(time, ref, y, y1)
         offsets[g] = out
         first[g] = time[x]
         last[g] = _INF if y1 - y < x1 - x else time[y1 - 1]
@@ -239,7 +263,7 @@ def edges_in_order(group, keys, lo, hi, values, values_f, ni):
             et[out] = t
             out += 1
     offsets[ng] = out
-    return keys, offsets, et[:out], ed[:out], er[:out], first, last
+    return out
 
 
 @njit(cache=True)

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import NEVER
 
@@ -44,7 +45,7 @@ def _mark(vs, ve, rows, i):
     return h >> np.uint64(24)
 
 
-@njit(cache=True)
+@loop
 def undo(op, vs, ve, vnew, rows, heads, log, count, todo, killed, logged):
     """Take the elements out again that `apply` took, the last first."""
     mask = np.uint64(len(heads) - 1)
@@ -69,9 +70,9 @@ def _named(log, at, vs, ve, rows, i):
     return True
 
 
-@njit(cache=True)
-def named(op, vs, ve, rows, until, marks):
-    """The elements that the log must know: adjusts, and inserts that one may name.
+@loop
+def named(op, vs, ve, rows, until, marks, todo):
+    """The elements that the log must know, adjusts and inserts that one may name, into `todo`.  Returns their number.
 
     What ends before `until` is forgotten right after this batch, so it counts only if an adjust of the batch may name
     it: `marks` gets a mark for each of those; it is all zero at first.
@@ -81,21 +82,20 @@ def named(op, vs, ve, rows, until, marks):
     for i in range(n):
         if op[i] != 0:
             marks[_mark(vs[i], ve[i], rows, i) & mark] = 1
-    todo = np.empty(n, np.int64)
     count = 0
     for i in range(n):
         todo[count] = i
         count += (op[i] != 0) | (ve[i] >= until) | (marks[_mark(vs[i], ve[i], rows, i) & mark] != 0)
-    return todo[:count]
+    return count
 
 
-@njit(cache=True)
-def apply(op, vs, ve, vnew, rows, until, marks, todo, heads, log, oldest, count, killed, logged):
+@loop
+def apply(op, vs, ve, vnew, rows, until, marks, todo, heads, log, oldest, count, killed, logged, hashes):
     """Append inserts and move adjusted events: the elements `todo`.  Returns the new count and the first adjust without
     its event (-1: none).
 
     On such an error everything is as it was before.  `killed` and `logged` have an entry for each of `todo`; `undo`
-    reads them.
+    reads them.  `hashes` is scratch of that length.
     """
     n = len(todo)
     mask = np.uint64(len(heads) - 1)
@@ -103,7 +103,6 @@ def apply(op, vs, ve, vnew, rows, until, marks, todo, heads, log, oldest, count,
     ring = len(log) - 1
     first = count
     wrong = np.int64(-1)
-    hashes = np.empty(n, np.uint64)
     for x in range(n):
         i = todo[x]
         hashes[x] = _hash(vs[i], ve[i], rows[i])
@@ -141,7 +140,7 @@ def apply(op, vs, ve, vnew, rows, until, marks, todo, heads, log, oldest, count,
     return count, wrong
 
 
-@njit(cache=True)
+@loop
 def forget(cti, log, oldest, count):
     """The first entry that is not gone and does not end before `cti`."""
     ring = len(log) - 1
@@ -150,7 +149,7 @@ def forget(cti, log, oldest, count):
     return oldest
 
 
-@njit(cache=True)
+@loop
 def alive(cti, log, oldest, count):
     """How many entries are not gone and do not end before `cti`."""
     ring = len(log) - 1
@@ -161,7 +160,7 @@ def alive(cti, log, oldest, count):
     return n
 
 
-@njit(cache=True)
+@loop
 def compact(cti, heads, log, oldest, count, out):
     """Write what is not gone and does not end before `cti` to another ring, from 0 on.  Returns how many are left."""
     mask = np.uint64(len(heads) - 1)
@@ -172,14 +171,15 @@ def compact(cti, heads, log, oldest, count, out):
         at = i & ring
         if log[at, VE] >= cti and log[at, VE] != _GONE:
             slot = _hash(log[at, VS], log[at, VE], log[at, ROW:]) & mask
-            out[n] = log[at]
+            for j in range(VS, log.shape[1]):
+                out[n, j] = log[at, j]
             out[n, BEFORE] = heads[slot]
             heads[slot] = n
             n += 1
     return n
 
 
-@njit(cache=True)
+@loop
 def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
     """Times in range, lifetimes not empty, nothing behind a CTI: the first element that is wrong (-1: none).
 

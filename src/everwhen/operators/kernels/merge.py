@@ -71,7 +71,7 @@ def merge(old, i, i1, j, j1, et, ed, er, ni, na, pool, w, prune, delta):
     return w
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def merge_two(old, i, i1, j, j1, et, ed, pool, w, prune):
     """The same for two integer lanes and nothing else, the usual case: a count and a sum."""
     d0 = d1 = np.int64(0)

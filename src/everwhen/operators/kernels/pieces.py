@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF
 from everwhen.operators.kernels.runs import LENGTH, START
@@ -49,21 +50,27 @@ def standing(ids, place, pool, mode, tau_1, m_1, floor, ni, lanes):
 def aggregate_rows(visited, taken, said, keys, key_words, words, key_columns, value_lane, valid_lane):
     """What is taken back, then what is said, with coded rows, for aggregates that are a lane each (null where the valid
     lane is zero).  Returns keys, starts, ends, weights and rows."""
-    nt = len(taken)
-    n = nt + len(said)
-    n_values = len(value_lane)
+    n = len(taken) + len(said)
     out = np.empty((4, n), np.int64)
-    rows = np.empty((n, words + key_columns + n_values), np.int64)
-    for i in range(n):
-        source = taken if i < nt else said
-        at = i if i < nt else i - nt
+    rows = np.empty((n, words + key_columns + len(value_lane)), np.int64)
+    _fill_rows(visited, taken, -1, 0, keys, key_words, words, key_columns, value_lane, valid_lane, out, rows)
+    _fill_rows(visited, said, 1, len(taken), keys, key_words, words, key_columns, value_lane, valid_lane, out, rows)
+    return out[0], out[1], out[2], out[3], rows
+
+
+@loop
+def _fill_rows(visited, source, weight, first, keys, key_words, words, key_columns, value_lane, valid_lane, out, rows):
+    """Pieces as `aggregate_rows` gives them, from the row `first` on."""
+    n_values = len(value_lane)
+    for at in range(len(source)):
+        i = first + at
         if at + 16 < len(source):
             prefetch(keys, visited[source[at + 16, 0]])
         k = visited[source[at, 0]]
         out[0, i] = k
         out[1, i] = source[at, 1]
         out[2, i] = source[at, 2]
-        out[3, i] = -1 if i < nt else 1
+        out[3, i] = weight
         for c in range(words):
             rows[i, c] = keys[k, c] if c < key_words else 0
         for c in range(key_columns):
@@ -76,7 +83,6 @@ def aggregate_rows(visited, taken, said, keys, key_words, words, key_columns, va
                 rows[i, to] = 0
                 column = key_columns + c
                 rows[i, column // 63] |= np.int64(1) << np.int64(column % 63)
-    return out[0], out[1], out[2], out[3], rows
 
 
 @njit(cache=True)

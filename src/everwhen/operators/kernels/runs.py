@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 
 FIRST: Final = 0
@@ -56,7 +57,8 @@ def _class_of(size):
 
 
 @njit(cache=True, inline="always")
-def _fits(place, k, more):
+def fits(place, k, more):
+    """Whether there is room for so many records behind a run."""
     return place[k, START] + place[k, LENGTH] + more <= place[k, FIRST] + place[k, ROOM]
 
 
@@ -71,7 +73,7 @@ def _wanted(size):
     return size + (size >> 1) + 2
 
 
-@njit(cache=True)
+@loop
 def release(place, pool, free, k):
     """Leave the stretch of a run: it is linked to others of its class in `free`, for the next that wants such a one."""
     if place[k, ROOM] > 0:
@@ -82,10 +84,10 @@ def release(place, pool, free, k):
         place[k, ROOM] = 0
 
 
-@njit(cache=True)
+@loop
 def make_room(place, pool, free, end, k, more):
     """Let the run of `k` have room for `more` records behind it.  Returns the end of the pool, which is big enough."""
-    if _fits(place, k, more):
+    if fits(place, k, more):
         return end
     s = place[k, START]
     n = place[k, LENGTH]
@@ -112,7 +114,7 @@ def make_room(place, pool, free, end, k, more):
     return end
 
 
-@njit(cache=True)
+@loop
 def needed(place, keys, offsets):
     """What `make_room` may need for so many more records of each key; and how many records the keys have, in all and at
     most."""
@@ -125,14 +127,14 @@ def needed(place, keys, offsets):
             prefetch(place, keys[i + 16])
         more = 1 + offsets[i + 1] - offsets[i] if len(offsets) else 1
         n = place[k, LENGTH]
-        if not _fits(place, k, more) and not _slides(place, k, more):
+        if not fits(place, k, more) and not _slides(place, k, more):
             room += 2 * max(_wanted(n + more), 2 * place[k, ROOM]) + 8
         total += n
         longest = max(longest, n)
     return room, total, longest
 
 
-@njit(cache=True)
+@loop
 def _trim(place):
     """Give each run the stretch that it needs.  Returns how much they have in all."""
     size = 0
@@ -142,7 +144,7 @@ def _trim(place):
     return size
 
 
-@njit(cache=True)
+@loop
 def _move(place, pool, out):
     """Copy all runs to another pool, in the order of keys.  Returns its end."""
     width = pool.shape[1]
@@ -158,7 +160,7 @@ def _move(place, pool, out):
     return end
 
 
-@njit(cache=True)
+@loop
 def _release(place, pool, free, ids):
     for i in range(len(ids)):
         place[ids[i], START] = place[ids[i], LENGTH] = 0
@@ -166,7 +168,7 @@ def _release(place, pool, free, ids):
         place[ids[i], FIRST] = 0
 
 
-@njit(cache=True)
+@loop
 def _fill(place, pool, free, end, ids, offsets, records):
     """Give records to ids that have none.  Returns the end of the pool."""
     for i in range(len(ids)):
@@ -174,7 +176,7 @@ def _fill(place, pool, free, end, ids, offsets, records):
         n = offsets[i + 1] - offsets[i]
         end = make_room(place, pool, free, end, k, n)
         for j in range(n):
-            pool[place[k, START] + j] = records[offsets[i] + j]
+            copy_row(pool, place[k, START] + j, records, offsets[i] + j, pool.shape[1])
         place[k, LENGTH] = n
     return end
 

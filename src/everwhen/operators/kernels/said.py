@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 from everwhen.operators.kernels.runs import FIRST, LENGTH, START, copy_row, make_room, release
 
@@ -64,7 +65,7 @@ def _record(out, n, op, vs, ve, vnew, at):
     out[4, n] = at
 
 
-@njit(cache=True)
+@loop
 def take_back(group, lo, hi, place, pool, free, end, cti, out, rest):
     """Segments that are taken back as adjusts, and inserts of what a cut leaves behind it.
 
@@ -127,7 +128,7 @@ def take_back(group, lo, hi, place, pool, free, end, cti, out, rest):
     return count, end, np.int64(-1)
 
 
-@njit(cache=True)
+@loop
 def _replace(place, pool, free, end, k, to, at, rest, kept):
     """Let the first records of `rest` stand for those from `to` to `at` in the run of `k`."""
     grown = kept - (at - to)
@@ -149,7 +150,7 @@ def _replace(place, pool, free, end, k, to, at, rest, kept):
     return end
 
 
-@njit(cache=True)
+@loop
 def keep(keys, offsets, lo, hi, place, pool, free, end, cti, promise):
     """Remember segments that are said and do not end by the promise; those of a group, in the order of time, stand
     between offsets."""
@@ -186,6 +187,29 @@ def keep(keys, offsets, lo, hi, place, pool, free, end, cti, promise):
     return end
 
 
+@loop
+def elements(lo, hi, rows, taken, records, count, head, out):
+    """Write elements: the first `count` records of what is taken back, then an insert for each segment that is said.
+
+    `head` gets op, vs, ve and vnew as columns; `out` gets the rows, unless it is empty.
+    """
+    width = out.shape[1]
+    for i in range(count):
+        head[0, i] = records[0, i]
+        head[1, i] = records[1, i]
+        head[2, i] = records[2, i]
+        head[3, i] = records[3, i]
+        copy_row(out, i, rows, records[4, i], width)
+    for j in range(taken, len(lo)):
+        i = count + j - taken
+        head[0, i] = 0
+        head[1, i] = lo[j]
+        head[2, i] = hi[j]
+        head[3, i] = 0
+        if len(out) > 0:
+            copy_row(out, i, rows, j, width)
+
+
 @njit(cache=True)
 def stretches(group):
     """The groups of segments that stand together, and the offsets at which each begins."""
@@ -202,10 +226,12 @@ def stretches(group):
     return keys[:count], offsets[: count + 1]
 
 
-@njit(cache=True)
+@loop
 def forget(place, pool, free, cti):
     """Drop all events that ended by `cti`."""
     for k in range(len(place)):
+        if k + 16 < len(place) and place[k + 16, LENGTH] > 0:
+            prefetch(pool, place[k + 16, START])
         if place[k, LENGTH] > 0:
             _drop_ended(place, pool, k, cti)
             if place[k, LENGTH] == 0:

@@ -26,11 +26,12 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels.calendar import BLOCK
 from everwhen.operators.kernels.merge import merge, merge_two
-from everwhen.operators.kernels.runs import LENGTH, START, copy_row, make_room
+from everwhen.operators.kernels.runs import LENGTH, START, copy_row, fits, make_room
 
 CUT: Final = 0
 ENDED: Final = 1
@@ -124,7 +125,7 @@ def _put(out, n, first, v, lo, hi, pool, at, tests, lanes):
     return n + 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _say(v, old, o0, o1, F0, L0, pool, s, n, F1, L1, first, last, mode, ni, tests, lanes, taken, nt, said, ns):
     """Append the pieces in which what was said differs from what is to be said; both lists have room for them."""
     p = first
@@ -224,10 +225,10 @@ def raised(floor, k, mode, tau, m):
     return (tau if mode == ENDED else max(tau, floor[k])), floor[k]
 
 
-@njit(cache=True)
+@loop
 def visit(
     keys, offsets, et, ed, er, first, last, ni, na, tests, prune, mode, tau_0, m_0, tau_1, m_1, floor0, floor1, parts,
-    place, pool, free, end, old, old_at, F0, due, block, taken, nt, said, ns, visited,
+    place, pool, free, end, old, old_at, F0, due, block, taken, nt, said, ns, visited, dead, delta,
 ):  # fmt: skip
     """Visit keys: merge edges into their runs (`parts` & 1) and say what changes by it (`parts` & 2).
 
@@ -235,12 +236,11 @@ def visit(
     visited because they are due; `offsets` is empty then.  If both parts come at once, `old` is scratch; otherwise it
     keeps what `_say` needs until then, with `old_at` and `F0`.  Pieces are numbered from `visited` by their key's place
     in `keys`.  Of the first `tests` lanes the answer reads only whether they are positive.  All arrays have room
-    enough.  Returns the end of the pool, the numbers of pieces, and which keys are empty.
+    enough; `delta` is scratch, as long as there are added lanes.  `dead` gets which keys are empty.  Returns the end of
+    the pool and the numbers of pieces.
     """
     width = pool.shape[1]
     lanes = width - 1 if width == 1 + na else width - 2
-    dead = np.zeros(len(keys) if parts & 2 else 0, np.bool_)
-    delta = np.empty(na, np.int64)
     frontier = _INF
     o0 = 0
     o1 = 0
@@ -279,8 +279,9 @@ def visit(
                     copy_row(old, i, pool, x + i - o0, width)
             if touched:
                 x -= s
-                end = make_room(place, pool, free, end, k, offsets[v + 1] - offsets[v])
-                s = place[k, START]
+                if not fits(place, k, offsets[v + 1] - offsets[v]):
+                    end = make_room(place, pool, free, end, k, offsets[v + 1] - offsets[v])
+                    s = place[k, START]
                 at = _after(pool, s, n, start - 1) - 1  # an edge at the same time is written anew
                 i = o0 + at - s - x
                 if two:
@@ -300,18 +301,45 @@ def visit(
             s = place[k, START]
             n = place[k, LENGTH]
             F1 = _frontier(pool, s, n, mode, tau1, m1)
-            if parts == 3 and not touched:  # nothing has changed but the clip: the run is its own past
-                nt, ns = _say(
-                    v + visited, pool, s, s + n, frontier, L0, pool, s, n, F1, L1, start, stop, mode, ni, tests, lanes,
-                    taken, nt, said, ns,
-                )  # fmt: skip
-            else:
-                nt, ns = _say(
-                    v + visited, old, o0, o1, frontier, L0, pool, s, n, F1, L1, start, stop, mode, ni, tests, lanes,
-                    taken, nt, said, ns,
-                )  # fmt: skip
+            nt, ns = _say(
+                v + visited, old, o0, o1, frontier, L0, pool, s, n, F1, L1, start, stop, mode, ni, tests, lanes,
+                taken, nt, said, ns,
+            )  # fmt: skip
             dead[v] = _settle(k, place, pool, F1, mode, tau1, m1, ni, due, block)
-    return end, nt, ns, dead
+    return end, nt, ns
+
+
+@loop
+def pass_by(
+    keys, ni, na, tests, mode, tau_0, m_0, tau_1, m_1, floor0, floor1, place, pool, due, block, taken, nt, said, ns,
+    visited, dead,
+):  # fmt: skip
+    """Visit keys of which nothing has changed but the clip: the run is its own past.  `dead` gets which are empty."""
+    width = pool.shape[1]
+    lanes = width - 1 if width == 1 + na else width - 2
+    for v in range(len(keys)):
+        _ahead(keys, place, pool, due, v)
+        k = keys[v]
+        s = place[k, START]
+        n = place[k, LENGTH]
+        if n == 0:
+            continue
+        tau0, m0 = raised(floor0, k, mode, tau_0, m_0)
+        tau1, m1 = raised(floor1, k, mode, tau_1, m_1)
+        gone = _after(pool, s, n, m0) - s - 1
+        s += gone
+        n -= gone
+        place[k, START] = s
+        place[k, LENGTH] = n
+        F0 = _frontier(pool, s, n, mode, tau0, m0)
+        F1 = _frontier(pool, s, n, mode, tau1, m1)
+        L0, L1 = (tau0, tau1) if mode == INFINITE else (_INF, _INF)
+        nt, ns = _say(
+            v + visited, pool, s, s + n, F0, L0, pool, s, n, F1, L1, _INF, _NEVER, mode, ni, tests, lanes,
+            taken, nt, said, ns,
+        )  # fmt: skip
+        dead[v] = _settle(k, place, pool, F1, mode, tau1, m1, ni, due, block)
+    return nt, ns
 
 
 @njit(cache=True)

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
+from everwhen.model.loops import loop
+
 
 @njit(cache=True)
 def _hash(row: np.ndarray) -> np.uint64:
@@ -53,7 +55,7 @@ def _probe(slots, codes, hashes, row, h):
         at = (at + np.uint64(1)) & mask
 
 
-@njit(cache=True)
+@loop
 def _intern(slots, codes, hashes, free, n_free, top, batch, ids):
     for i in range(len(batch)):
         row = batch[i]
@@ -69,7 +71,7 @@ def _intern(slots, codes, hashes, free, n_free, top, batch, ids):
     return n_free, top
 
 
-@njit(cache=True)
+@loop
 def _intern_direct(direct, codes, free, n_free, top, batch, ids):
     """Rows of one small code: `direct` has the id of each code, the last entry that of null."""
     for i in range(len(batch)):
@@ -84,7 +86,7 @@ def _intern_direct(direct, codes, free, n_free, top, batch, ids):
     return n_free, top
 
 
-@njit(cache=True)
+@loop
 def _intern_column(direct, codes, free, n_free, top, rows, column, ids):
     """The same where the code stands in a column of other rows and is never null."""
     for i in range(len(rows)):
@@ -99,13 +101,13 @@ def _intern_column(direct, codes, free, n_free, top, rows, column, ids):
     return n_free, top
 
 
-@njit(cache=True)
+@loop
 def _find(slots, codes, hashes, batch, ids):
     for i in range(len(batch)):
         _, ids[i] = _probe(slots, codes, hashes, batch[i], _hash(batch[i]))
 
 
-@njit(cache=True)
+@loop
 def _remove(slots, hashes, free, n_free, ids):
     mask = np.uint64(len(slots) - 1)
     for i in range(len(ids)):
@@ -130,7 +132,7 @@ def _remove(slots, hashes, free, n_free, ids):
     return n_free
 
 
-@njit(cache=True)
+@loop
 def _rehash(slots, codes, hashes, ids):
     mask = np.uint64(len(slots) - 1)
     for i in range(len(ids)):
