@@ -169,7 +169,7 @@ def _check_sweep(sweep: Sweep, seen: _Seen) -> dict[int, list[Edge]]:
     }
     for key in [key for key in seen.keys if key not in runs]:
         jumps = seen.keys.pop(key)
-        left = [t for t in (m, *(t for t in jumps if t > m)) if any(_lanes_at(jumps, t))]
+        left = [t for t in (m, *(t for t in jumps if t > m)) if any(_lanes_at(jumps, t)[: seen.lanes])]
         assert not left or m == INF, f"invariant POS: a key is gone that is alive at {show(left[0])}"
     for key, edges in runs.items():
         _check_edges(edges, seen.keys.get(key, {}), m, sweep, seen)

@@ -176,6 +176,10 @@ class TimeWindowOperator(Operator):
         levels = np.minimum(np.where(batch.hi == INF, INF, batch.hi - batch.lo), self._size)
         total = float("inf") if (levels == INF).any() else int(levels.astype(np.float64).sum())
         if total > MOST_LEVELS:
+            if self._size == INF and (batch.hi == INF).any():
+                raise QueryError(
+                    "an unbounded window over rows that never end: they stay without a window; leave the window out"
+                )
             raise QueryError(
                 f"a window over lifetimes counts every instant of them: this batch would need {total:.3g} levels. "
                 "Put .istream() before the window to count each event once, or use .lifetime(length=…) on a source"
