@@ -45,7 +45,7 @@ demo: $(STAMP)
 	$(BIN)/everwhen demo $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
+from everwhen.algebra.nodes import RowsWindow
 from everwhen.errors import QueryError
 from everwhen.model.element import Cti, Element, Insert
 from everwhen.model.elements import ElementBatch, batch_of
@@ -90,6 +91,8 @@ def test_joining_a_source_that_keeps_nothing(pair: int, history: History, data: 
     """The largest end that has passed says from when on the answer is right."""
     emit = data.draw(st.sampled_from(EMITS))
     first, later = insert_only_pairs()[pair]
+    # in `ended` a window of rows says other things below an operator than at the top, so there are two of them
+    assume(emit != "ended" or not isinstance(first.node, RowsWindow))
     rng = random.Random(data.draw(st.integers(0, 2**32)))
     elements = reorder(history, rng, disorder=rng.choice((0, 3)), corrections=0.0, wrong=0.0, ctis=0.3)
     at = data.draw(st.integers(0, len(elements) - 1))  # the last one ends the input

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from everwhen.runtime.spark.session import session
 
 HERE = Path(__file__).parent
+COMPILING = ("test_operators_oracle.py", "test_punctuated_plans.py", "test_group_join.py", "test_epoch_guard.py")
 SECOND_HALF = ("test_bad_input.py", "test_batch_parity.py", "test_expressions.py", "test_spark_files.py")
 
 # Warnings are errors here.  These come out of PySpark itself, whatever the caller does.
@@ -44,8 +45,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents and shares:
             half = "spark, too" if item.path.name in SECOND_HALF else "spark"
             item.add_marker(pytest.mark.xdist_group(half))
-    # The longest first, so that no worker is left alone with them in the end.
-    items.sort(key=lambda item: HERE not in item.path.parents)
+    # The longest early, so that no worker is left alone with them in the end; but behind tests that compile the kernels,
+    # which Spark's workers would otherwise all do at once.
+    items.sort(key=lambda item: item.path.name not in COMPILING and (1 if HERE in item.path.parents else 2))
 
 
 @pytest.fixture(scope="session")
