@@ -45,8 +45,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents and shares:
             half = "spark, too" if item.path.name in SECOND_HALF else "spark"
             item.add_marker(pytest.mark.xdist_group(half))
-    # The longest early, so that no worker is left alone with them in the end; but behind tests that compile the kernels,
-    # which Spark's workers would otherwise all do at once.
+    # The longest early, so that no worker is left alone with them in the end; but behind tests that compile the
+    # kernels, which Spark's workers would otherwise all do at once.
     items.sort(key=lambda item: item.path.name not in COMPILING and (1 if HERE in item.path.parents else 2))
 
 
