@@ -14,10 +14,9 @@ from numba import njit
 
 from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
-from everwhen.model.words import LITTLE, load, store
+from everwhen.model.words import LITTLE, mixed, store, word_at
 
 _SEED: Final = np.uint64(0x243F6A8885A308D3)
-_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _LAST: Final = np.uint64(0xBF58476D1CE4E5B9)
 _NEAR: Final = 1 << 14
 """A table of so many slots is near enough: memory need not be asked for ahead."""
@@ -26,33 +25,15 @@ _SHORT: Final = 16
 
 
 @njit(cache=True, inline="always")
-def _word(data, a, b):
-    """Up to eight bytes as one number."""
-    if LITTLE and a + 8 <= len(data):
-        word = load(data, a)
-        return word if b - a >= 8 else word & ((np.uint64(1) << np.uint64(8 * (b - a))) - np.uint64(1))
-    word = np.uint64(0)
-    for j in range(min(b - a, 8)):
-        word |= np.uint64(data[a + j]) << np.uint64(8 * j)
-    return word
-
-
-@njit(cache=True, inline="always")
-def _mixed(h, word):
-    h = (h ^ word) * _MIX
-    return h ^ (h >> np.uint64(29))
-
-
-@njit(cache=True, inline="always")
 def _hash(data, a, b, w0, w1):
     """The hash of a string whose first words are known."""
     h = _SEED ^ np.uint64(b - a)
     if b > a:
-        h = _mixed(h, w0)
+        h = mixed(h, w0)
     if b - a > 8:
-        h = _mixed(h, w1)
+        h = mixed(h, w1)
     for j in range(a + 16, b, 8):
-        h = _mixed(h, _word(data, j, b))
+        h = mixed(h, word_at(data, j, b))
     h *= _LAST
     return h ^ (h >> np.uint64(32))
 
@@ -70,7 +51,7 @@ def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes
     for i in range(len(hashes)):
         a = np.int64(offsets[first + i])
         b = np.int64(offsets[first + i + 1])
-        hashes[i] = _hash(data, a, b, _word(data, a, b), _word(data, a + 8, b) if b - a > 8 else np.uint64(0))
+        hashes[i] = _hash(data, a, b, word_at(data, a, b), word_at(data, a + 8, b) if b - a > 8 else np.uint64(0))
     for i in range(n):
         if ahead and i + 24 < n:
             prefetch(slots, np.int64(hashes[i + 24] & mask))
@@ -78,8 +59,8 @@ def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes
         a = np.int64(offsets[first + i])
         b = np.int64(offsets[first + i + 1])
         size = np.uint64(b - a)
-        w0 = _word(data, a, b)
-        w1 = _word(data, a + 8, b) if b - a > 8 else np.uint64(0)
+        w0 = word_at(data, a, b)
+        w1 = word_at(data, a + 8, b) if b - a > 8 else np.uint64(0)
         h = hashes[i] if ahead else _hash(data, a, b, w0, w1)
         at = h & mask
         while True:

@@ -16,10 +16,9 @@ from numba import njit
 from everwhen.errors import StateError
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import NEVER
-from everwhen.model.words import LITTLE, load
+from everwhen.model.words import mixed, word_at
 
 _SEED: Final = np.uint64(0x9AE16A3B2F90404F)
-_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _LAST: Final = np.uint64(0xBF58476D1CE4E5B9)
 _LEAST: Final = 16
 _EMPTY: Final = np.uint64(2**64 - 1)
@@ -32,24 +31,6 @@ _FAR, _NEAR = 24, 10
 
 
 @njit(cache=True, inline="always")
-def _word(data, a, b):
-    """Up to eight bytes as one number."""
-    if LITTLE and a + 8 <= len(data):
-        word = load(data, a)
-        return word if b - a >= 8 else word & ((np.uint64(1) << np.uint64(8 * (b - a))) - np.uint64(1))
-    word = np.uint64(0)
-    for j in range(min(b - a, 8)):
-        word |= np.uint64(data[a + j]) << np.uint64(8 * j)
-    return word
-
-
-@njit(cache=True, inline="always")
-def _mixed(h, word):
-    h = (h ^ word) * _MIX
-    return h ^ (h >> np.uint64(29))
-
-
-@njit(cache=True, inline="always")
 def _finished(h):
     h *= _LAST
     return h ^ (h >> np.uint64(32))
@@ -59,7 +40,7 @@ def _finished(h):
 def _hash(data, a, b):
     h = _SEED ^ np.uint64(b - a)
     for j in range(a, b, 8):
-        h = _mixed(h, _word(data, j, b))
+        h = mixed(h, word_at(data, j, b))
     return _finished(h)
 
 
@@ -79,7 +60,7 @@ def _seek(cells, arena, h, data, a, b):
             if same:
                 word = record + _HEAD
                 for j in range(a, b, 8):
-                    if np.uint64(arena[word]) != _word(data, j, b):
+                    if np.uint64(arena[word]) != word_at(data, j, b):
                         same = False
                         break
                     word += 1
@@ -116,7 +97,7 @@ def _append(cells, arena, at, h, used, data, a, b, value):
     arena[used + 1] = b - a
     used += _HEAD
     for j in range(a, b, 8):
-        arena[used] = np.int64(_word(data, j, b))
+        arena[used] = np.int64(word_at(data, j, b))
         used += 1
     return used
 
@@ -162,7 +143,7 @@ def _spread(cells, arena, used):
         h = _SEED ^ np.uint64(size)
         words = (size + 7) // 8
         for j in range(words):
-            h = _mixed(h, np.uint64(arena[record + _HEAD + j]))
+            h = mixed(h, np.uint64(arena[record + _HEAD + j]))
         h = _finished(h)
         at = h & mask
         while cells[at] != _EMPTY:

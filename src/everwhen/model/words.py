@@ -9,10 +9,12 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
+import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
 
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 LITTLE: Final = sys.byteorder == "little"
 """Whether the first byte is a word's lowest; if not, words are read byte by byte."""
 
@@ -43,3 +45,22 @@ def store(typingctx: Any, data: Any, at: Any, word: Any) -> Any:
         return context.get_dummy_value()
 
     return signature, code
+
+
+@njit(cache=True, inline="always")
+def word_at(data, a, b):
+    """Up to eight bytes as one number."""
+    if LITTLE and a + 8 <= len(data):
+        word = load(data, a)
+        return word if b - a >= 8 else word & ((np.uint64(1) << np.uint64(8 * (b - a))) - np.uint64(1))
+    word = np.uint64(0)
+    for j in range(min(b - a, 8)):
+        word |= np.uint64(data[a + j]) << np.uint64(8 * j)
+    return word
+
+
+@njit(cache=True, inline="always")
+def mixed(h, word):
+    """A hash with one word more."""
+    h = (h ^ word) * _MIX
+    return h ^ (h >> np.uint64(29))
