@@ -104,6 +104,7 @@ class EpochRunner:
     stopping: bool = False
     listener: Callable[[EpochReport], None] | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _prepared: list[OnePass] = field(default_factory=list)
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         try:
@@ -189,12 +190,12 @@ class EpochRunner:
                 "and new sinks"
             )
 
-    @cached_property
-    def _one_pass(self) -> OnePass | None:
-        if not OnePass.fits(self.plan, self.behind):
-            return None
-        layout = Layout.of(stream.schema for stream in self.plan.stages[0].inputs)
-        return OnePass(self.plan, self.behind, layout, self.buckets)
+    def _one_pass(self, frame: DataFrame) -> OnePass | None:
+        """The fast way to feed the first stage, if there is one; prepared once."""
+        if not self._prepared and OnePass.fits(self.plan, self.behind):
+            layout = Layout.of(stream.schema for stream in self.plan.stages[0].inputs)
+            self._prepared.append(OnePass(frame, self.plan, self.behind, layout, self.buckets))
+        return self._prepared[0] if self._prepared else None
 
     # -- the job ------------------------------------------------------------------------------------------------
 
@@ -216,8 +217,8 @@ class EpochRunner:
                 handed = [stream for stream in stage.inputs if stream.feed is None]
                 flowing = kept_words(flowing, list(addresses.values()), self.buckets)
                 frames.append(bucketed(flowing, handed, into, self.buckets))
-            if at == 0 and self._one_pass is not None:
-                fed = self._one_pass.rows(frame, cutoff.promised[0])
+            if at == 0 and (one_pass := self._one_pass(frame)) is not None:
+                fed = one_pass.rows(frame, cutoff)
                 frames.append(fed.rows)
                 held.append(fed.held)
             else:

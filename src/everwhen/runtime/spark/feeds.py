@@ -139,7 +139,7 @@ def fed_rows(
     own = stage_rows(frame, stage, plan, layout, sources, cutoff, buckets)
     if own is None:
         return None
-    found = frame.where("lead").groupBy("source").agg(*statistics(_promised(cutoff)))
+    found = frame.where("lead").groupBy("source").agg(*statistics(promised_before(cutoff)))
     own = own.unionByName(marks(found, plan, sources, layout, buckets))
     words = _words(frame, stage, sources, layout, buckets)
     return own if words is None else own.unionByName(words)
@@ -189,13 +189,13 @@ def stage_rows(
 
 def too_late(cutoff: Cutoff, source: ResolvedSource) -> Column:
     """Whether a row is left out because of what its source had promised."""
-    promised = _promised(cutoff)
+    promised = promised_before(cutoff)
     if source.source.late == "adjust":
         return (F.col("ve") <= promised) & (F.col("ve") > F.col("vs") + 1)
     return sync() < promised
 
 
-def _promised(cutoff: Cutoff) -> Column:
+def promised_before(cutoff: Cutoff) -> Column:
     return F.element_at(F.array(*(F.lit(t) for t in cutoff.promised)), F.col("source") + 1)
 
 
@@ -204,7 +204,7 @@ def _on_time(frame: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSo
     policies = [sources[source.name].source.late for source in plan.sources]
     if all(policy == "error" for policy in policies) or all(t == NEVER for t in cutoff.promised):
         return frame
-    promised = _promised(cutoff)
+    promised = promised_before(cutoff)
     moving = F.col("source").isin([at for at, policy in enumerate(policies) if policy == "adjust"])
     lateness = F.greatest(promised - F.col("vs"), F.lit(0))
     # an event of one tick is moved as a whole; of a longer one the part that is too late is cut off

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -13,18 +11,24 @@ from everwhen.runtime.spark.layout import carried, slots
 
 def merged(frame: DataFrame, stream: StreamIn, feed: Feed) -> DataFrame:
     """Rows with the numbers a and b, merged."""
-    keys, lanes = partial(feed, F.lit(True))
-    return frame.groupBy("a", "b", *keys).agg(*lanes).select(*in_place(stream, feed))
+    keys, rest = partial(stream, feed)
+    return frame.groupBy("a", "b", *keys).agg(*rest)
 
 
-def partial(feed: Feed, fits: Column) -> tuple[list[Column], list[Column]]:
-    """The keys and the partial results of rows that fit."""
+def partial(stream: StreamIn, feed: Feed, fits: Column | None = None) -> tuple[list[Column], list[Column]]:
+    """What rows that fit (None: all) are grouped by besides their lifetime, and what makes rows of the stream of the
+    groups: the partial results, and what all rows have in common."""
     assert feed.partial is not None
     before = dict(zip(feed.node.schema.names, (slot for slot, _ in slots(feed.node.schema)), strict=True))
-    keys = [F.when(fits, F.col(before[key])).alias(f"k{at}") for at, key in enumerate(feed.partial.keys)]
-    lanes: list[Column] = []
-    for lane in feed.partial.lanes:
-        value = F.when(fits, F.col(before[lane.columns[0]]) if lane.columns else F.lit(1))
+    after = slots(stream.schema)
+
+    def where(value: Column) -> Column:
+        return value if fits is None else F.when(fits, value)
+
+    keys = [where(F.col(before[key])).alias(slot) for key, (slot, _) in zip(feed.partial.keys, after, strict=False)]
+    rest = [F.lit(stream.tag).alias("tag"), F.lit(0).cast("bigint").alias("c"), F.lit(1).cast("bigint").alias("w")]
+    for lane, (slot, type_) in zip(feed.partial.lanes, after[len(keys) :], strict=True):
+        value = where(F.col(before[lane.columns[0]]) if lane.columns else F.lit(1))
         match lane.function:
             case "count":
                 found = F.count(value)
@@ -36,28 +40,8 @@ def partial(feed: Feed, fits: Column) -> tuple[list[Column], list[Column]]:
                 found = F.min(value)
             case _:
                 found = F.max(value)
-        lanes.append(found.alias(f"l{len(lanes)}"))
-    return keys, lanes
-
-
-def in_place(stream: StreamIn, feed: Feed, more: Sequence[str] = ()) -> list[Column]:
-    """Merged rows as rows of their stream, and further columns."""
-    assert feed.partial is not None
-    names = [f"k{at}" for at in range(len(feed.partial.keys))] + [f"l{at}" for at in range(len(feed.partial.lanes))]
-    payload = [
-        F.col(name).cast(carried(type_)).alias(slot)
-        for name, (slot, type_) in zip(names, slots(stream.schema), strict=True)
-    ]
-    one, zero = F.lit(1).cast("bigint").alias("w"), F.lit(0).cast("bigint").alias("c")
-    return [
-        F.lit(stream.tag).alias("tag"),
-        F.col("a"),
-        F.col("b"),
-        zero,
-        one,
-        *payload,
-        *(F.col(name) for name in more),
-    ]
+        rest.append(found.cast(carried(type_)).alias(slot))
+    return keys, rest
 
 
 def _checked_sum(value: Column, name: str) -> Column:

@@ -1,7 +1,9 @@
 """The fast way of a plan that reads one source and merges all its rows: one pass gives rows and progress.
 
 The few rows of that pass are held in memory, since Spark would otherwise make it once for the rows and once for the
-progress.  What does not change from epoch to epoch is built once: every column expression costs calls to the JVM.
+progress.  What does not change from epoch to epoch is built once (`prepared`).  A number that does change may not stand
+in an expression as it is: it would become part of the generated code, which would be compiled anew, and run cold, in
+every epoch.  An array of numbers is handed to the code instead (`feeds.promised_before`).
 """
 
 from __future__ import annotations
@@ -12,12 +14,15 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from everwhen.algebra import nodes as n
+from everwhen.algebra.node import walk
 from everwhen.model.elements import CTI
-from everwhen.plan.stages import StagePlan
-from everwhen.runtime.spark.feeds import numbers, placed
+from everwhen.plan.stages import Feed, StagePlan, StreamIn
+from everwhen.runtime.spark.feeds import Cutoff, numbers, placed, promised_before
 from everwhen.runtime.spark.layout import Layout, slots
-from everwhen.runtime.spark.merging import in_place, partial
-from everwhen.runtime.spark.progress import STATISTICS, combined, spread, statistics, sync, told
+from everwhen.runtime.spark.merging import partial
+from everwhen.runtime.spark.prepared import Prepared
+from everwhen.runtime.spark.progress import combined, spread, statistics, sync, told
 from everwhen.runtime.spark.source import ResolvedSource
 
 
@@ -38,32 +43,50 @@ class OnePass:
         moving = any(source.source.late == "adjust" for source in sources.values())
         return len(fed) == 1 and fed[0].feed is not None and fed[0].feed.partial is not None and not moving
 
-    def __init__(self, plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: Layout, buckets: int) -> None:
+    def __init__(
+        self, frame: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: Layout, buckets: int
+    ) -> None:
         (stream,) = [s for stage in plan.stages for s in stage.inputs if s.feed is not None]
         feed = stream.feed
         assert feed is not None
+        source = sources[feed.source.name]
+        plain = source.op is None and not any(isinstance(node, n.Filter) for node in walk(feed.node))
         own = numbers([stream])
-        raw = ("source", "op", "vs", "ve", "vnew", "problem")
+        raw = ("op", "vs", "ve", "vnew", "problem")
         payload = [slot for slot, _ in slots(feed.node.schema)]
-        kept = F.col("keep") & (F.col("op") < CTI) & F.col("problem").isNull() & (own["a"] < own["b"])
-        self._first = [F.col(name) for name in (*raw, *payload)]
-        self._first += [own["a"].alias("a"), own["b"].alias("b"), kept.alias("kept")]
+        kept = F.col("problem").isNull()
+        if not plain:
+            kept = kept & F.col("keep") & (F.col("op") < CTI)
+        if not _never_empty(feed):
+            kept = kept & (own["a"] < own["b"])
+        first = [F.col(name) for name in (*raw, *payload, "promised")]
+        self._first = Prepared(frame, [*first, own["a"].alias("a"), own["b"].alias("b"), kept.alias("kept")])
         kept = F.col("kept")
-        if sources[feed.source.name].source.late == "drop":
+        if source.source.late == "drop":
             kept = kept & (sync() >= F.col("promised"))
-        keys, lanes = partial(feed, kept)
-        self._groups = [kept.alias("kept"), *(F.when(kept, F.col(name)).alias(name) for name in "ab"), *keys]
-        self._results = [*lanes, *statistics(F.col("promised"))]
-        self._merged = in_place(stream, feed, ("kept", *STATISTICS))
-        present = frozenset(("tag", "a", "b", "c", "w", *(slot for slot, _ in slots(stream.schema))))
-        self._rows = placed([stream], layout, buckets, present)
-        self._whole = [*combined(), F.lit(0).alias("source")]
-        self._told = told(plan, sources)
-        self._spread = spread(layout, buckets)
+            plain = False
+        # Where all rows are kept but wrong ones, which end the epoch, it does not matter which groups those are in.
+        keys, merged = partial(stream, feed, None if plain else kept)
+        ends = [F.col(name) if plain else F.when(kept, F.col(name)).alias(name) for name in "ab"]
+        self._groups = Prepared(frame, [kept.alias("kept"), *ends, *keys])
+        self._results = Prepared(frame, [*merged, *statistics(F.col("promised"), source.op is None)])
+        self._rows = Prepared(frame, placed([stream], layout, buckets, _present(stream)))
+        self._whole = Prepared(frame, [*combined(), F.lit(0).alias("source")])
+        self._told = Prepared(frame, [told(plan, sources)])
+        self._spread = Prepared(frame, spread(layout, buckets))
 
-    def rows(self, frame: DataFrame, promised: int) -> Fed:
+    def rows(self, frame: DataFrame, cutoff: Cutoff) -> Fed:
         """An epoch's rows and control rows, in the layout of the stage."""
-        numbered = frame.select(*self._first, F.lit(promised).alias("promised"))
-        held = numbered.groupBy(*self._groups).agg(*self._results).select(*self._merged).persist()
-        marks = held.agg(*self._whole).where("rows is not null").select(self._told).select(*self._spread)
-        return Fed(held.where("kept").select(*self._rows).union(marks), held)
+        numbered = self._first.of(frame.withColumn("promised", promised_before(cutoff)))
+        held = self._results.over(numbered, self._groups).persist()
+        marks = self._spread.of(self._told.of(self._whole.over(held)))
+        return Fed(self._rows.of(held.where("kept")).union(marks), held)
+
+
+def _present(stream: StreamIn) -> frozenset[str]:
+    return frozenset(("tag", "a", "b", "c", "w", *(slot for slot, _ in slots(stream.schema))))
+
+
+def _never_empty(feed: Feed) -> bool:
+    """Whether rounding cannot make a window's lifetime an empty one."""
+    return feed.window is not None and feed.window[0] >= feed.window[1]

@@ -27,16 +27,18 @@ def sync() -> Column:
     return F.when(F.col("op") == ADJUST, F.least("ve", "vnew")).otherwise(F.col("vs"))
 
 
-def statistics(promised: Column) -> list[Column]:
-    """The largest start and CTI, the number of rows, of late and of wrong ones, and the earliest late one."""
-    op = F.col("op")
-    late = (op < CTI) & (sync() < promised)
+def statistics(promised: Column, plain: bool = False) -> list[Column]:
+    """The largest start and CTI, the number of rows, of late and of wrong ones, and the earliest late one.  `plain`:
+    all rows are inserts."""
+    op, vs = F.col("op"), F.col("vs")
+    first = vs if plain else sync()
+    late = first < promised if plain else (op < CTI) & (first < promised)
     return [
-        F.max(F.when(op == INSERT, F.col("vs"))).alias("start"),
-        F.max(F.when(op == CTI, F.col("vs"))).alias("said"),
-        F.count(F.when(op < CTI, 1)).alias("rows"),
+        F.max(vs if plain else F.when(op == INSERT, vs)).alias("start"),
+        (F.lit(None).cast("bigint") if plain else F.max(F.when(op == CTI, vs))).alias("said"),
+        F.count(F.lit(1) if plain else F.when(op < CTI, 1)).alias("rows"),
         F.count(F.when(late, 1)).alias("late"),
-        F.min(F.when(late, sync())).alias("earliest"),
+        F.min(F.when(late, first)).alias("earliest"),
         F.count(F.when(F.col("problem").isNotNull(), 1)).alias("wrong"),
     ]
 
@@ -73,7 +75,9 @@ def told(plan: StagePlan, sources: Mapping[str, ResolvedSource]) -> Column:
         which,
         nothing.alias("note"),
     )
-    return F.explode(F.when(F.col("late") > 0, F.array(row, behind)).otherwise(F.array(row))).alias("mark")
+    there = F.col("rows").isNotNull()  # of no rows at all there are no statistics, and the source has said nothing
+    said = F.when(F.col("late") > 0, F.array(row, behind)).when(there, F.array(row))
+    return F.explode(said).alias("mark")
 
 
 def spread(layout: Layout, buckets: int) -> list[Column]:

@@ -47,6 +47,8 @@ UNKNOWN_OP: Final = -1
 _INTEGERS: Final = (ByteType, ShortType, IntegerType, LongType)
 _STAMPS: Final = (TimestampType, TimestampNTZType)
 _MICROS_PER_DAY: Final = 86_400_000_000
+_ALWAYS_IN_RANGE: Final = 3000
+"""Of ticks of so many nanoseconds, every timestamp has fewer than there are: it is 64 bits of microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +312,7 @@ def normalise(df: DataFrame, resolved: ResolvedSource) -> DataFrame:
 
     op, start = _op(resolved), at(resolved.time)
     if resolved.end is None:
-        end = F.try_add(start, F.lit(resolved.source.lifetime_ticks))
+        end = start + F.lit(resolved.source.lifetime_ticks)  # no start is so large that this leaves 64 bits
     else:
         end = F.coalesce(at(resolved.end), infinity)
     if resolved.op is None:
@@ -388,6 +390,8 @@ def _op(resolved: ResolvedSource) -> Column:
 def _time(column: Column, type_: DataType, nanoseconds: int) -> Column:
     """A time as ticks of so many nanoseconds, rounded down; `NEVER` where that is out of range."""
     found = _ticks(column, type_, nanoseconds)
+    if isinstance(type_, TimestampType) and nanoseconds >= _ALWAYS_IN_RANGE:
+        return found
     legal = found.between(F.lit(MIN_TIME), F.lit(MAX_TIME))
     return F.when(legal, found).when(column.isNotNull(), F.lit(NEVER))
 
@@ -397,6 +401,8 @@ def _ticks(column: Column, type_: DataType, nanoseconds: int) -> Column:
     if isinstance(type_, _INTEGERS):
         return column.cast(LongType())
     if isinstance(type_, TimestampType):
+        if nanoseconds == 1_000_000:
+            return F.unix_millis(column)
         micros = F.unix_micros(column)
     else:
         # Neither a date nor a timestamp without a zone may pass through the session's zone: it can lack their hour.

@@ -1,0 +1,36 @@
+"""Columns that the JVM has been given once, for frames that are made anew every epoch.
+
+A column is built by a call to the JVM per function in it, and given to a frame by some more.  An epoch does the same as
+the one before to another frame, so the lists are kept on the other side, and each step is a single call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.classic.column import _to_java_column, _to_seq
+from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+
+
+class Prepared:
+    """A list of columns."""
+
+    def __init__(self, frame: DataFrame, columns: Sequence[Column]) -> None:
+        self._first = _to_java_column(columns[0])
+        self._all = self._seq(frame, columns)
+        self._rest = self._seq(frame, columns[1:])
+
+    @staticmethod
+    def _seq(frame: DataFrame, columns: Sequence[Column]) -> Any:
+        return _to_seq(frame.sparkSession.sparkContext, columns, _to_java_column)
+
+    def of(self, frame: DataFrame) -> DataFrame:
+        """The columns, computed from a frame."""
+        return ClassicFrame(frame._jdf.select(self._all), frame.sparkSession)
+
+    def over(self, frame: DataFrame, groups: Prepared | None = None) -> DataFrame:
+        """The columns, which are aggregates, of the groups of a frame or of the whole."""
+        grouped = frame._jdf.groupBy(frame._jseq([]) if groups is None else groups._all)
+        return ClassicFrame(grouped.agg(self._first, self._rest), frame.sparkSession)
