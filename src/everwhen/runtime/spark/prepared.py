@@ -32,5 +32,5 @@ class Prepared:
 
     def over(self, frame: DataFrame, groups: Prepared | None = None) -> DataFrame:
         """The columns, which are aggregates, of the groups of a frame or of the whole."""
-        grouped = frame._jdf.groupBy(frame._jseq([]) if groups is None else groups._all)
+        grouped = frame._jdf.groupBy(self._seq(frame, ()) if groups is None else groups._all)
         return ClassicFrame(grouped.agg(self._first, self._rest), frame.sparkSession)
