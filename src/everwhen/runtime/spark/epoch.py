@@ -52,6 +52,12 @@ _PATIENCE: Final = (0.2, 1.0, 3.0, 10.0)
 """Seconds to wait before a sink is tried again."""
 _TOLD: Final = 500
 """Characters of an error that are told to Spark; the handle has the error itself."""
+_SETTINGS: Final = {
+    # stages are few and their sizes known: planning them anew after each exchange costs more than it can gain
+    "spark.sql.adaptive.enabled": "false",
+    # what is held in memory is read within the second
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+}
 _STOPPED: Final = "py4j.protocol.Py4JJavaError: An error occurred while calling the job: java.lang.InterruptedException"
 """The words by which Spark knows that an epoch did not fail but was stopped."""
 
@@ -122,8 +128,8 @@ class EpochRunner:
         if self.journal.has(epoch) and all(sink.committed() >= epoch for sink in self.sinks.values()):
             return  # only Spark's own commit was missing
         started = time.perf_counter()
-        # stages are few and their sizes known: planning them anew after each exchange costs more than it can gain
-        frame.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
+        for name, value in _SETTINGS.items():
+            frame.sparkSession.conf.set(name, value)
         known = self.journal.known(epoch - 1)
         now = self.clock()
         asked = Decided(self._idle(known, now), now, level_to_plain(self.level))

@@ -251,27 +251,26 @@ def numbers(streams: Sequence[StreamIn]) -> dict[str, Column]:
 
 def bucketed(frame: DataFrame, streams: Sequence[StreamIn], layout: Layout, buckets: int) -> DataFrame:
     """Rows in the columns of a layout, each with the bucket it goes to; control rows (tag < 0) have theirs already."""
-    present = frozenset(frame.columns)
-    return frame.select(*placed(streams, layout, buckets, present))
+    return frame.select(*placed(streams, layout, buckets, {name: F.col(name) for name in frame.columns}))
 
 
-def placed(streams: Sequence[StreamIn], layout: Layout, buckets: int, present: frozenset[str]) -> list[Column]:
+def placed(streams: Sequence[StreamIn], layout: Layout, buckets: int, present: Mapping[str, Column]) -> list[Column]:
     """The columns of a layout, from rows that have some of them."""
-    where = F.col("bucket") if "bucket" in present else F.lit(0).cast("int")
+    tag, where = present["tag"], present.get("bucket", F.lit(0).cast("int"))
     for stream in streams:
         if stream.by:
-            mine = F.col("tag") == stream.tag
+            mine = tag == stream.tag
             if "bucket" in present:  # promises about data that bind the key come here, too
-                mine = mine | ((F.col("tag") == PROMISE) & (F.col("w") == stream.tag) & (F.col("bucket") == BY_HASH))
+                mine = mine | ((tag == PROMISE) & (F.col("w") == stream.tag) & (F.col("bucket") == BY_HASH))
             where = F.when(mine, bucket_of(stream.schema, stream.by, buckets)).otherwise(where)
         elif stream.by == ():
-            where = F.when(F.col("tag") == stream.tag, F.lit(0)).otherwise(where)
+            where = F.when(tag == stream.tag, F.lit(0)).otherwise(where)
     copied = [stream.tag for stream in streams if stream.by is None]
     if copied:
         every = F.sequence(F.lit(0), F.lit(buckets - 1))
-        where = F.explode(F.when(F.col("tag").isin(copied), every).otherwise(F.array(where)))
+        where = F.explode(F.when(tag.isin(copied), every).otherwise(F.array(where)))
     rest = [
-        (F.col(name) if name in present else F.lit(None).cast(carried(type_))).alias(name)
+        (present[name] if name in present else F.lit(None).cast(carried(type_))).alias(name)
         for name, type_ in layout.columns
         if name != "bucket"
     ]

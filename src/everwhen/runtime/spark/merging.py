@@ -11,13 +11,17 @@ from everwhen.runtime.spark.layout import carried, slots
 
 def merged(frame: DataFrame, stream: StreamIn, feed: Feed) -> DataFrame:
     """Rows with the numbers a and b, merged."""
-    keys, rest = partial(stream, feed)
-    return frame.groupBy("a", "b", *keys).agg(*rest)
+    keys, results = partial(stream, feed)
+    return frame.groupBy("a", "b", *keys).agg(*results, *(c.alias(name) for name, c in common(stream).items()))
+
+
+def common(stream: StreamIn) -> dict[str, Column]:
+    """What all merged rows of a stream have in common."""
+    return {"tag": F.lit(stream.tag), "c": F.lit(0).cast("bigint"), "w": F.lit(1).cast("bigint")}
 
 
 def partial(stream: StreamIn, feed: Feed, fits: Column | None = None) -> tuple[list[Column], list[Column]]:
-    """What rows that fit (None: all) are grouped by besides their lifetime, and what makes rows of the stream of the
-    groups: the partial results, and what all rows have in common."""
+    """What rows that fit (None: all) are grouped by besides their lifetime, and the partial results of the groups."""
     assert feed.partial is not None
     before = dict(zip(feed.node.schema.names, (slot for slot, _ in slots(feed.node.schema)), strict=True))
     after = slots(stream.schema)
@@ -26,7 +30,7 @@ def partial(stream: StreamIn, feed: Feed, fits: Column | None = None) -> tuple[l
         return value if fits is None else F.when(fits, value)
 
     keys = [where(F.col(before[key])).alias(slot) for key, (slot, _) in zip(feed.partial.keys, after, strict=False)]
-    rest = [F.lit(stream.tag).alias("tag"), F.lit(0).cast("bigint").alias("c"), F.lit(1).cast("bigint").alias("w")]
+    results = []
     for lane, (slot, type_) in zip(feed.partial.lanes, after[len(keys) :], strict=True):
         value = where(F.col(before[lane.columns[0]]) if lane.columns else F.lit(1))
         match lane.function:
@@ -40,8 +44,8 @@ def partial(stream: StreamIn, feed: Feed, fits: Column | None = None) -> tuple[l
                 found = F.min(value)
             case _:
                 found = F.max(value)
-        rest.append(found.cast(carried(type_)).alias(slot))
-    return keys, rest
+        results.append(found.cast(carried(type_)).alias(slot))
+    return keys, results
 
 
 def _checked_sum(value: Column, name: str) -> Column:

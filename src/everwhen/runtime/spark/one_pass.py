@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from everwhen.algebra import nodes as n
@@ -20,7 +20,7 @@ from everwhen.model.elements import CTI
 from everwhen.plan.stages import Feed, StagePlan, StreamIn
 from everwhen.runtime.spark.feeds import Cutoff, numbers, placed, promised_before
 from everwhen.runtime.spark.layout import Layout, slots
-from everwhen.runtime.spark.merging import partial
+from everwhen.runtime.spark.merging import common, partial
 from everwhen.runtime.spark.prepared import Prepared
 from everwhen.runtime.spark.progress import combined, spread, statistics, sync, told
 from everwhen.runtime.spark.source import ResolvedSource
@@ -66,10 +66,10 @@ class OnePass:
             kept = kept & (sync() >= F.col("promised"))
             plain = False
         # Where all rows are kept but wrong ones, which end the epoch, it does not matter which groups those are in.
-        keys, merged = partial(stream, feed, None if plain else kept)
+        keys, results = partial(stream, feed, None if plain else kept)
         ends = [F.col(name) if plain else F.when(kept, F.col(name)).alias(name) for name in "ab"]
         self._groups = Prepared(frame, [kept.alias("kept"), *ends, *keys])
-        self._results = Prepared(frame, [*merged, *statistics(F.col("promised"), source.op is None)])
+        self._results = Prepared(frame, [*results, *statistics(F.col("promised"), source.op is None)])
         self._rows = Prepared(frame, placed([stream], layout, buckets, _present(stream)))
         self._whole = Prepared(frame, [*combined(), F.lit(0).alias("source")])
         self._told = Prepared(frame, [told(plan, sources)])
@@ -83,8 +83,9 @@ class OnePass:
         return Fed(self._rows.of(held.where("kept")).union(marks), held)
 
 
-def _present(stream: StreamIn) -> frozenset[str]:
-    return frozenset(("tag", "a", "b", "c", "w", *(slot for slot, _ in slots(stream.schema))))
+def _present(stream: StreamIn) -> dict[str, Column]:
+    """What merged rows are made of."""
+    return common(stream) | {name: F.col(name) for name in ("a", "b", *(slot for slot, _ in slots(stream.schema)))}
 
 
 def _never_empty(feed: Feed) -> bool:
