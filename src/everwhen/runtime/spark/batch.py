@@ -23,11 +23,12 @@ from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import Stage, Trait, cut
 from everwhen.runtime.spark.declarations import wrong_with
-from everwhen.runtime.spark.feeds import Cutoff, bucketed, stage_rows, unioned
+from everwhen.runtime.spark.feeds import Cutoff, bucketed, unioned, with_promised
 from everwhen.runtime.spark.kernel import EpochInput, EpochOutput, StageKernel
 from everwhen.runtime.spark.layout import Layout, slots
 from everwhen.runtime.spark.rows import handed_rows, result_rows, stream_rows, typed, without_promises
 from everwhen.runtime.spark.source import ResolvedSource, SparkSource, normalise
+from everwhen.runtime.spark.stage_feed import StageFeed
 from everwhen.runtime.spark.start import Query, is_native, named, resolved_sources
 
 _PIECE: Final = 65_536
@@ -66,14 +67,14 @@ def run(
     session = next(iter(inputs.values())).sparkSession
     width = buckets if buckets is not None else max(session.sparkContext.defaultParallelism, 1)
     elements = {name: _history(normalise(inputs[name], source), source) for name, source in resolved.items()}
-    frame = unioned(plan, elements, known)
+    frame = with_promised(unioned(plan, elements, known), Cutoff(tuple(NEVER for _ in plan.sources)))
     schema = next(iter(queries.values())).schema
     layouts = [Layout.of(stream.schema for stream in stage.inputs) for stage in plan.stages] + [Layout.of([schema])]
-    cutoff = Cutoff(tuple(NEVER for _ in plan.sources))
     flowing: DataFrame | None = None
     for level, stage in enumerate(plan.stages):
         into = layouts[level]
-        rows = stage_rows(frame, stage, plan, into, known, cutoff, width)
+        fed = any(stream.feed is not None for stream in stage.inputs)
+        rows = StageFeed(stage, plan, into, known, width).rows(frame) if fed else None
         if flowing is not None:
             handed = bucketed(flowing, [s for s in stage.inputs if s.feed is None], into, width)
             rows = handed if rows is None else handed.unionByName(rows)

@@ -30,18 +30,18 @@ from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit
-from everwhen.plan.stages import StagePlan
+from everwhen.plan.stages import Stage, StagePlan
 from everwhen.runtime.consistency import MIDDLE, Consistency
 from everwhen.runtime.spark.admitted import Admitted, IntakeStage
-from everwhen.runtime.spark.answered import last_words, newly_promised, onward
-from everwhen.runtime.spark.feeds import Cutoff, bucketed, fed_rows
+from everwhen.runtime.spark.answered import last_words, newly_promised
+from everwhen.runtime.spark.feeds import Cutoff
 from everwhen.runtime.spark.intake import IntakeTask, level_of, level_to_plain
+from everwhen.runtime.spark.job import Job
 from everwhen.runtime.spark.journal import Decided, Journal, Known
 from everwhen.runtime.spark.late import LateRows
 from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, slots
-from everwhen.runtime.spark.one_pass import OnePass
 from everwhen.runtime.spark.progress import WRONG, explanation
-from everwhen.runtime.spark.promises import Address, Heard, heard, kept_words
+from everwhen.runtime.spark.promises import Address, Heard, heard
 from everwhen.runtime.spark.rows import taken, whole
 from everwhen.runtime.spark.source import ResolvedSource
 from everwhen.runtime.spark.task import StageTask
@@ -110,7 +110,6 @@ class EpochRunner:
     stopping: bool = False
     listener: Callable[[EpochReport], None] | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
-    _prepared: list[OnePass] = field(default_factory=list)
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         try:
@@ -196,45 +195,21 @@ class EpochRunner:
                 "and new sinks"
             )
 
-    def _one_pass(self, frame: DataFrame) -> OnePass | None:
-        """The fast way to feed the first stage, if there is one; prepared once."""
-        if not self._prepared and OnePass.fits(self.plan, self.behind):
-            layout = Layout.of(stream.schema for stream in self.plan.stages[0].inputs)
-            self._prepared.append(OnePass(frame, self.plan, self.behind, layout, self.buckets))
-        return self._prepared[0] if self._prepared else None
-
-    # -- the job ------------------------------------------------------------------------------------------------
+    @cached_property
+    def _job(self) -> Job:
+        return Job(self.plan, self.behind, self.schemas, self.buckets)
 
     def job(
         self, frame: DataFrame, epoch: int, idle: frozenset[str], cutoff: Cutoff, emit: Emit | None = None
     ) -> tuple[DataFrame, list[DataFrame]]:
         """The epoch as one lazy frame: the answers of the last stage and the notes of all; and what it holds in
         memory."""
-        last = len(self.plan.stages)
-        layouts = [Layout.of(stream.schema for stream in stage.inputs) for stage in self.plan.stages]
-        layouts.append(Layout.of(self.schemas.values()))
-        flowing: DataFrame | None = None
-        held: list[DataFrame] = []
-        addresses: Mapping[str, Address] = {}
-        for at, stage in enumerate(self.plan.stages):
-            into = layouts[at]
-            frames = []
-            if flowing is not None:
-                handed = [stream for stream in stage.inputs if stream.feed is None]
-                flowing = kept_words(flowing, list(addresses.values()), self.buckets)
-                frames.append(bucketed(flowing, handed, into, self.buckets))
-            if at == 0 and (one_pass := self._one_pass(frame)) is not None:
-                fed = one_pass.rows(frame, cutoff)
-                frames.append(fed.rows)
-                held.append(fed.held)
-            else:
-                rows = fed_rows(frame, stage, self.plan, into, self.behind, cutoff, self.buckets)
-                frames += [rows] if rows is not None else []
-            whole = frames[0]
-            for more in frames[1:]:
-                whole = whole.unionByName(more)
-            parts = {n: s for n, s in self.sinks.items() if isinstance(s, ChangelogSink)} if stage.level == last else {}
-            task = StageTask(
+        sources = tuple(source.name for source in self.plan.sources)
+        lenient = frozenset(name for name, source in self.behind.items() if source.source.late != "error")
+        parts = {name: sink for name, sink in self.sinks.items() if isinstance(sink, ChangelogSink)}
+
+        def task(stage: Stage, into: Layout, out: Layout, onward: Mapping[str, Address]) -> StageTask:
+            return StageTask(
                 self.query,
                 self.run,
                 self.journal.state_root,
@@ -242,19 +217,18 @@ class EpochRunner:
                 self.emit,
                 epoch,
                 self.buckets,
-                tuple(source.name for source in self.plan.sources),
+                sources,
                 into,
-                layouts[at + 1],
+                out,
                 idle,
-                frozenset(name for name, source in self.behind.items() if source.source.late != "error"),
+                lenient,
                 self.snapshot_every,
-                parts,
+                parts if stage.level == len(self.plan.stages) else {},
                 emit,
-                addresses := onward(self.plan, at, self.behind, self.schemas),
+                onward,
             )
-            flowing = whole.repartitionById(self.buckets, "bucket").mapInArrow(task, layouts[at + 1].spark)
-        assert flowing is not None
-        return kept_words(flowing, list(addresses.values()), self.buckets), held
+
+        return self._job.frame(frame, cutoff, task)
 
     # -- what came out ------------------------------------------------------------------------------------------
 

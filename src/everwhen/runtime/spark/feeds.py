@@ -6,7 +6,7 @@ All sources are unioned into one frame, one branch per feed, so that an epoch is
 
 `keep` is what the feed's filters say; rows are not dropped by it before the progress of their source is known, which is
 the largest start of all its rows (`lead`: one feed per source counts).  From this frame every stage that reads sources
-gets its rows and one progress row per source and bucket (`fed_rows`).
+gets its rows and one progress row per source and bucket (`stage_feed`, `one_pass`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ from pyspark.sql import functions as F
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expr import Column as Name
 from everwhen.errors import QueryError
-from everwhen.model.elements import CTI, PUNCT
 from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER
-from everwhen.plan.stages import Stage, StagePlan, StreamIn
+from everwhen.model.time import INF
+from everwhen.plan.stages import StagePlan, StreamIn
 from everwhen.runtime.spark.declarations import wrong_with
 from everwhen.runtime.spark.expressions import translate
 from everwhen.runtime.spark.layout import PROMISE, Layout, carried, slots
-from everwhen.runtime.spark.merging import merged
-from everwhen.runtime.spark.progress import marks, statistics, sync
-from everwhen.runtime.spark.promises import BY_HASH, Address, SourceWords, bucket_of
+from everwhen.runtime.spark.progress import sync
+from everwhen.runtime.spark.promises import BY_HASH, bucket_of
 from everwhen.runtime.spark.source import ResolvedSource
 
 
@@ -80,6 +78,12 @@ def unioned(plan: StagePlan, elements: Mapping[str, DataFrame], sources: Mapping
     return reduce(DataFrame.unionByName, branches)
 
 
+def fed_slots(plan: StagePlan) -> list[str]:
+    """The slots of the frame of all feeds."""
+    fed = (_fed(stream) for stage in plan.stages for stream in stage.inputs if stream.feed is not None)
+    return [slot for slot, _ in Layout.of(fed).payload]
+
+
 def payload_columns(source: n.Source, resolved: ResolvedSource) -> dict[str, Column]:
     """Where the columns that the query reads stand in the normalised frame."""
     found = {}
@@ -126,102 +130,21 @@ def _translated(expr: object, schema: Schema, columns: Mapping[str, Column]) -> 
 # -- the rows of a stage ------------------------------------------------------------------------------------------
 
 
-def fed_rows(
-    frame: DataFrame,
-    stage: Stage,
-    plan: StagePlan,
-    layout: Layout,
-    sources: Mapping[str, ResolvedSource],
-    cutoff: Cutoff,
-    buckets: int,
-) -> DataFrame | None:
-    """The rows of a stage's feeds and the progress of their sources; None if it has no feeds."""
-    own = stage_rows(frame, stage, plan, layout, sources, cutoff, buckets)
-    if own is None:
-        return None
-    found = frame.where("lead").groupBy("source").agg(*statistics(promised_before(cutoff)))
-    own = own.unionByName(marks(found, plan, sources, layout, buckets))
-    words = _words(frame, stage, sources, layout, buckets)
-    return own if words is None else own.unionByName(words)
+def with_promised(frame: DataFrame, cutoff: Cutoff) -> DataFrame:
+    """The frame with a column `promised`: what the source of the row had promised before the epoch.
+
+    The numbers change from epoch to epoch, so they may not stand in an expression as they are: they would become part
+    of the generated code, which would be compiled anew, and run cold, every time.  An array is handed to the code.
+    """
+    return frame.withColumn("promised", F.element_at(F.array(*map(F.lit, cutoff.promised)), F.col("source") + 1))
 
 
-def _words(
-    frame: DataFrame, stage: Stage, sources: Mapping[str, ResolvedSource], layout: Layout, buckets: int
-) -> DataFrame | None:
-    """What the sources of a stage promise about their data; None if none of them can."""
-    fed = {s.tag: (s, s.feed.source.name) for s in stage.inputs if s.feed is not None}
-    saying = {tag: (stream, name) for tag, (stream, name) in fed.items() if sources[name].match is not None}
-    if not saying:
-        return None
-    addresses = {tag: Address(tag, stream.schema, stream.by) for tag, (stream, _) in saying.items()}
-    rows = frame.where(F.col("tag").isin(list(saying)) & (F.col("op") == PUNCT) & F.col("problem").isNull())
-    task = SourceWords(addresses, {tag: name for tag, (_, name) in saying.items()}, layout, buckets)
-    written = rows.select("tag", "vs", "match").mapInArrow(task, layout.spark)
-    return bucketed(written, [stream for stream, _ in saying.values()], layout, buckets)
-
-
-def stage_rows(
-    frame: DataFrame,
-    stage: Stage,
-    plan: StagePlan,
-    layout: Layout,
-    sources: Mapping[str, ResolvedSource],
-    cutoff: Cutoff,
-    buckets: int,
-) -> DataFrame | None:
-    """The rows of a stage's feeds, with their buckets; None if it has no feeds."""
-    streams = [stream for stream in stage.inputs if stream.feed is not None]
-    if not streams:
-        return None
-    moved = _on_time(frame.where(F.col("keep") & (F.col("op") < CTI)), plan, sources, cutoff)
-    plain = [stream for stream in streams if stream.feed is not None and stream.feed.partial is None]
-    merging = [stream for stream in streams if stream.feed is not None and stream.feed.partial is not None]
-    frames = []
-    if plain:
-        rows = moved.where(F.col("tag").isin([stream.tag for stream in plain]))
-        frames.append(bucketed(_windowed(rows, plain), plain, layout, buckets))
-    for stream in merging:
-        assert stream.feed is not None
-        rows = _windowed(moved.where(F.col("tag") == stream.tag), [stream])
-        frames.append(bucketed(merged(rows, stream, stream.feed), [stream], layout, buckets))
-    return reduce(DataFrame.unionByName, frames)
-
-
-def too_late(cutoff: Cutoff, source: ResolvedSource) -> Column:
+def too_late(source: ResolvedSource) -> Column:
     """Whether a row is left out because of what its source had promised."""
-    promised = promised_before(cutoff)
+    promised = F.col("promised")
     if source.source.late == "adjust":
         return (F.col("ve") <= promised) & (F.col("ve") > F.col("vs") + 1)
     return sync() < promised
-
-
-def promised_before(cutoff: Cutoff) -> Column:
-    return F.element_at(F.array(*(F.lit(t) for t in cutoff.promised)), F.col("source") + 1)
-
-
-def _on_time(frame: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSource], cutoff: Cutoff) -> DataFrame:
-    """Late rows left out or moved, as their source's policy says (an error is raised elsewhere)."""
-    policies = [sources[source.name].source.late for source in plan.sources]
-    if all(policy == "error" for policy in policies) or all(t == NEVER for t in cutoff.promised):
-        return frame
-    promised = promised_before(cutoff)
-    moving = F.col("source").isin([at for at, policy in enumerate(policies) if policy == "adjust"])
-    lateness = F.greatest(promised - F.col("vs"), F.lit(0))
-    # an event of one tick is moved as a whole; of a longer one the part that is too late is cut off
-    chronon = F.col("ve") == F.col("vs") + 1
-    end = F.when(moving & chronon, F.col("ve") + lateness).otherwise(F.col("ve"))
-    start = F.when(moving, F.col("vs") + lateness).otherwise(F.col("vs"))
-    stays = (moving & (start < end)) | (~moving & (sync() >= promised))
-    frame = frame.withColumns({"vs_": start, "ve_": end, "stays": stays}).where("stays")
-    return frame.drop("vs", "ve", "stays").withColumnsRenamed({"vs_": "vs", "ve_": "ve"})
-
-
-def _windowed(frame: DataFrame, streams: Sequence[StreamIn]) -> DataFrame:
-    """The four numbers of each row: an element, or the segment that its window makes of it."""
-    gone = ("vs", "ve", "vnew", "op", "source", "lead", "problem", "keep")
-    rows = frame.withColumns(numbers(streams)).drop(*gone)
-    sliding = [s.tag for s in streams if s.feed is not None and s.feed.window is not None and s.feed.window[1] > 1]
-    return rows.where(~F.col("tag").isin(sliding) | (F.col("a") < F.col("b"))) if sliding else rows
 
 
 def numbers(streams: Sequence[StreamIn]) -> dict[str, Column]:

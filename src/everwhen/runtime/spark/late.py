@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from everwhen.model.elements import CTI
 from everwhen.plan.stages import StagePlan
-from everwhen.runtime.spark.feeds import Cutoff, too_late
+from everwhen.runtime.spark.feeds import Cutoff, too_late, with_promised
 from everwhen.runtime.spark.layout import slots
 from everwhen.runtime.spark.source import ResolvedSource
 
@@ -52,8 +52,8 @@ class LateRows:
             stream = next(s for st in plan.stages for s in st.inputs if s.feed and s.feed.source.name == name)
             assert stream.feed is not None
             named = zip(stream.feed.node.schema.names, slots(stream.feed.node.schema), strict=True)
-            rows = frame.where(F.col("lead") & (F.col("source") == at) & (F.col("op") < CTI))
-            rows = rows.where(too_late(cutoff, sources[name]))
+            rows = with_promised(frame, cutoff).where(F.col("lead") & (F.col("source") == at) & (F.col("op") < CTI))
+            rows = rows.where(too_late(sources[name]))
             columns = [F.col(slot).alias(column) for column, (slot, _) in named]
             target = f"{self.place(name)}/epoch={epoch}"
             rows.select("op", "vs", "ve", "vnew", *columns).write.mode("overwrite").parquet(target)

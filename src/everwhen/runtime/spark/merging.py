@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from everwhen.plan.stages import Feed, StreamIn
 from everwhen.runtime.spark.layout import carried, slots
-
-
-def merged(frame: DataFrame, stream: StreamIn, feed: Feed) -> DataFrame:
-    """Rows with the numbers a and b, merged."""
-    keys, results = partial(stream, feed)
-    return frame.groupBy("a", "b", *keys).agg(*results, *(c.alias(name) for name, c in common(stream).items()))
 
 
 def common(stream: StreamIn) -> dict[str, Column]:

@@ -1,9 +1,7 @@
 """The fast way of a plan that reads one source and merges all its rows: one pass gives rows and progress.
 
 The few rows of that pass are held in memory, since Spark would otherwise make it once for the rows and once for the
-progress.  What does not change from epoch to epoch is built once (`prepared`).  A number that does change may not stand
-in an expression as it is: it would become part of the generated code, which would be compiled anew, and run cold, in
-every epoch.  An array of numbers is handed to the code instead (`feeds.promised_before`).
+progress.  What does not change from epoch to epoch is built once (`prepared`).
 """
 
 from __future__ import annotations
@@ -11,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.node import walk
 from everwhen.model.elements import CTI
-from everwhen.plan.stages import Feed, StagePlan, StreamIn
-from everwhen.runtime.spark.feeds import Cutoff, numbers, placed, promised_before
+from everwhen.plan.stages import Feed, StagePlan
+from everwhen.runtime.spark.feeds import numbers, placed
 from everwhen.runtime.spark.layout import Layout, slots
-from everwhen.runtime.spark.merging import common, partial
+from everwhen.runtime.spark.merging import partial
 from everwhen.runtime.spark.prepared import Prepared
 from everwhen.runtime.spark.progress import combined, spread, statistics, sync, told
 from everwhen.runtime.spark.source import ResolvedSource
+from everwhen.runtime.spark.stage_feed import merged_columns
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,7 @@ class OnePass:
         moving = any(source.source.late == "adjust" for source in sources.values())
         return len(fed) == 1 and fed[0].feed is not None and fed[0].feed.partial is not None and not moving
 
-    def __init__(
-        self, frame: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: Layout, buckets: int
-    ) -> None:
+    def __init__(self, plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: Layout, buckets: int) -> None:
         (stream,) = [s for stage in plan.stages for s in stage.inputs if s.feed is not None]
         feed = stream.feed
         assert feed is not None
@@ -60,7 +57,7 @@ class OnePass:
         if not _never_empty(feed):
             kept = kept & (own["a"] < own["b"])
         first = [F.col(name) for name in (*raw, *payload, "promised")]
-        self._first = Prepared(frame, [*first, own["a"].alias("a"), own["b"].alias("b"), kept.alias("kept")])
+        self._first = Prepared([*first, own["a"].alias("a"), own["b"].alias("b"), kept.alias("kept")])
         kept = F.col("kept")
         if source.source.late == "drop":
             kept = kept & (sync() >= F.col("promised"))
@@ -68,24 +65,19 @@ class OnePass:
         # Where all rows are kept but wrong ones, which end the epoch, it does not matter which groups those are in.
         keys, results = partial(stream, feed, None if plain else kept)
         ends = [F.col(name) if plain else F.when(kept, F.col(name)).alias(name) for name in "ab"]
-        self._groups = Prepared(frame, [kept.alias("kept"), *ends, *keys])
-        self._results = Prepared(frame, [*results, *statistics(F.col("promised"), source.op is None)])
-        self._rows = Prepared(frame, placed([stream], layout, buckets, _present(stream)))
-        self._whole = Prepared(frame, [*combined(), F.lit(0).alias("source")])
-        self._told = Prepared(frame, [told(plan, sources)])
-        self._spread = Prepared(frame, spread(layout, buckets))
+        self._groups = Prepared([kept.alias("kept"), *ends, *keys])
+        self._results = Prepared([*results, *statistics(F.col("promised"), source.op is None)])
+        self._rows = Prepared(placed([stream], layout, buckets, merged_columns(stream)))
+        self._whole = Prepared([*combined(), F.lit(0).alias("source")])
+        self._told = Prepared([told(plan, sources)])
+        self._spread = Prepared(spread(layout, buckets))
 
-    def rows(self, frame: DataFrame, cutoff: Cutoff) -> Fed:
-        """An epoch's rows and control rows, in the layout of the stage."""
-        numbered = self._first.of(frame.withColumn("promised", promised_before(cutoff)))
+    def rows(self, frame: DataFrame) -> Fed:
+        """An epoch's rows and control rows, in the layout of the stage; the frame has a column `promised`."""
+        numbered = self._first.of(frame)
         held = self._results.over(numbered, self._groups).persist()
         marks = self._spread.of(self._told.of(self._whole.over(held)))
         return Fed(self._rows.of(held.where("kept")).union(marks), held)
-
-
-def _present(stream: StreamIn) -> dict[str, Column]:
-    """What merged rows are made of."""
-    return common(stream) | {name: F.col(name) for name in ("a", "b", *(slot for slot, _ in slots(stream.schema)))}
 
 
 def _never_empty(feed: Feed) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.classic.column import _to_java_column, _to_seq
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
@@ -17,20 +18,22 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 class Prepared:
     """A list of columns."""
 
-    def __init__(self, frame: DataFrame, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[Column]) -> None:
         self._first = _to_java_column(columns[0])
-        self._all = self._seq(frame, columns)
-        self._rest = self._seq(frame, columns[1:])
-
-    @staticmethod
-    def _seq(frame: DataFrame, columns: Sequence[Column]) -> Any:
-        return _to_seq(frame.sparkSession.sparkContext, columns, _to_java_column)
+        self._all = _seq(columns)
+        self._rest = _seq(columns[1:])
 
     def of(self, frame: DataFrame) -> DataFrame:
         """The columns, computed from a frame."""
         return ClassicFrame(frame._jdf.select(self._all), frame.sparkSession)
 
     def over(self, frame: DataFrame, groups: Prepared | None = None) -> DataFrame:
-        """The columns, which are aggregates, of the groups of a frame or of the whole."""
-        grouped = frame._jdf.groupBy(self._seq(frame, ()) if groups is None else groups._all)
+        """The columns, which are aggregates, of the groups of a frame (after the columns of the groups), or of all."""
+        grouped = frame._jdf.groupBy(_seq(()) if groups is None else groups._all)
         return ClassicFrame(grouped.agg(self._first, self._rest), frame.sparkSession)
+
+
+def _seq(columns: Sequence[Column]) -> Any:
+    context = SparkContext._active_spark_context
+    assert context is not None
+    return _to_seq(context, columns, _to_java_column)

@@ -92,13 +92,6 @@ def spread(layout: Layout, buckets: int) -> list[Column]:
     return [every, *rest]
 
 
-def marks(
-    found: DataFrame, plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: Layout, buckets: int
-) -> DataFrame:
-    """Control rows for every bucket, from one row of statistics per source."""
-    return found.select(told(plan, sources)).select(*spread(layout, buckets))
-
-
 def explanation(frame: DataFrame, plan: StagePlan) -> str | None:
     """What is wrong with the first wrong row of an epoch, with the row."""
     wrong = frame.where(F.col("lead") & F.col("problem").isNotNull()).first()

@@ -8,7 +8,7 @@ constants only: the row's slots hold them, and the JVM places the row as it plac
 bucket.  Constants that a bucket has merged to a range are written out again.
 
     WHOLE   holds for the stream as it is: its source has said it
-    OWNED   said by a bucket, about rows that one bucket alone can say; holds if it is that bucket (`kept_words`)
+    OWNED   said by a bucket, about rows that one bucket alone can say; holds if it is that bucket (`own_words`)
     PART    said by a bucket of its own rows; holds when all buckets have said so (`Gathering`)
 """
 
@@ -24,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from everwhen.errors import EverwhenError, InputError
@@ -238,16 +238,16 @@ def failure(layout: Layout, buckets: int, error: EverwhenError, stage: int) -> p
     return layout.controls([control(ERROR, to, note=text) for to in range(buckets)])
 
 
-def kept_words(frame: DataFrame, addresses: Sequence[Address], buckets: int) -> DataFrame:
-    """The rows of an exchange without what a bucket says about the rows of another one."""
+def own_words(addresses: Sequence[Address], buckets: int) -> Column | None:
+    """Which rows of an exchange are not what a bucket says about the rows of another one; None: all are not."""
     owner: Column | None = None
     for address in addresses:
         if address.own:
             at = bucket_of(address.schema, address.own, buckets)
             owner = (F.when if owner is None else owner.when)(F.col("w") == address.tag, at)
     if owner is None:
-        return frame
-    return frame.where((F.col("tag") != PROMISE) | (F.col("c") != OWNED) | (owner == F.col("a")))
+        return None
+    return (F.col("tag") != PROMISE) | (F.col("c") != OWNED) | (owner == F.col("a"))
 
 
 def bucket_of(schema: Schema, by: Sequence[str], buckets: int) -> Column:
