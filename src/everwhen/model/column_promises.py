@@ -9,6 +9,7 @@ the table may lie in an interval; such ones, and those whose time was forgotten,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from everwhen.model.column_constants import RankConstants, constants_for
 from everwhen.model.interval_set import NO_PIECES, IntervalSet
 from everwhen.model.point_table import PointTable
-from everwhen.model.promise_kernels import neighbours
+from everwhen.model.promise_kernels import longest_row, neighbours
 from everwhen.model.punctuation import AttributePattern, OneOf, Range
 from everwhen.model.scalars import python_values
 from everwhen.model.time import NEVER
@@ -27,6 +28,8 @@ from everwhen.model.value_order import Kind, order_of
 from everwhen.model.value_spans import Run, range_of
 
 _IN_A_ROW: Final = 16
+_FEW: Final = 64
+"""So few constants are looked at one by one: mostly none of them ends a long row."""
 _LISTED: Final = 1024
 """So many constants a list that is given out has at most."""
 
@@ -181,14 +184,15 @@ class ColumnPromises:
     def patterns(self, c: int = NEVER) -> Iterator[tuple[AttributePattern, int]]:
         """Patterns and times that say the same: lists of constants by time, then ranges.  Only times after `c`."""
         values, times = self.constants()
-        order = self._sorted(values)
-        for t in sorted({*times.tolist(), self.null} if len(times) else {self.null}, reverse=True):
-            if t <= c:
-                break
-            of_time = order[times[order] == t]
-            for first in range(0, max(len(of_time), 1), _LISTED):
-                listed = python_values(values.take(pa.array(of_time[first : first + _LISTED])))
-                yield OneOf((None, *listed) if t == self.null and not first else tuple(listed)), t
+        by_time: dict[int, list[Any]] = {self.null: [None]} if self.null > c else {}
+        if len(times):
+            listed, until = python_values(values), times.tolist()
+            for i in self._sorted(values).tolist():
+                if until[i] > c:
+                    by_time.setdefault(until[i], []).append(listed[i])
+        for t, listed in sorted(by_time.items(), key=itemgetter(0), reverse=True):
+            for first in range(0, len(listed), _LISTED):
+                yield OneOf(tuple(listed[first : first + _LISTED])), t
         runs, times = self.runs()
         for run, t in zip(runs, times.tolist(), strict=True):
             if t > c:
@@ -208,6 +212,10 @@ class ColumnPromises:
 
     def _add_ranks(self, table: PointTable, ranks: np.ndarray, times: np.ndarray) -> None:
         """Constants with ranks: what stands in a row with others goes to the intervals."""
+        if len(ranks) <= _FEW and not len(self._ranges):
+            table.add(np.ascontiguousarray(ranks).reshape(-1, 1), times)
+            if longest_row(table.cells, ranks, times, _IN_A_ROW) < _IN_A_ROW:
+                return
         if len(ranks) > 1:
             order = np.lexsort((times, ranks))
             ranks, times = ranks[order], times[order]
@@ -264,6 +272,8 @@ class ColumnPromises:
     def _sweep(self, c: int) -> None:
         """Drops constants that say no more than `c`, or than the range that they lie in."""
         self._credit = 0
+        if not len(self._constants):
+            return
         values, times = self.constants()
         kept = times > np.maximum(self._in_ranges(values), c)
         if not kept.all():

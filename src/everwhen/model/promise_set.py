@@ -78,7 +78,29 @@ class PromiseSet:
 
         Cost: O(1) per constant, amortised, when many come at a time.
         """
-        self._take(read_promises(promises, self.schema))
+        self.take(read_promises(promises, self.schema))
+
+    def take(self, intake: Intake) -> None:
+        """The same for promises that have been read."""
+        if intake.everything > self._said():
+            self._everything = intake.everything
+            self._drop(intake.everything)
+        said = self._said()
+        intake = intake.after(said)
+        for name, listed in intake.constants.items():
+            self._column(name).add_constants(listed.values, listed.times)
+        for name, ranged in intake.ranges.items():
+            self._column(name).add_runs(ranged.runs, ranged.times)
+        for shape, entries in intake.tables.items():
+            times = np.full(len(entries), said, np.int64)
+            for name, column in zip(shape.constants, entries.columns, strict=True):
+                if name in self._columns:
+                    self._columns[name].raise_to(column, times)
+            self._join_entries(shape, entries.filter(times < entries.times))
+        for wide in intake.wide:
+            if wide.promise.t > said and not self._implied_wide(wide.promise):
+                kept_wide = (old for old in self._wide if not subsumes(wide.promise, old.promise, self.schema))
+                self._wide = [*kept_wide, wide]
 
     def promised(self, columns: Mapping[str, pa.Array], n: int) -> np.ndarray:
         """F(x) for each of `n` rows (int64), `NEVER` where nothing is promised.  Reads the columns in `bound` only."""
@@ -113,6 +135,8 @@ class PromiseSet:
         """What the given promises and the kept ones say together: all combinations, merged and simplified."""
         fresh, found = PromiseSet(self.schema), PromiseSet(self.schema)
         fresh.add(promises)
+        if not (self and fresh):
+            return []
         for ours, theirs in ((self, fresh), (fresh, self)):
             if ours._everything != NEVER:
                 found._join(theirs, ours._everything)
@@ -176,31 +200,6 @@ class PromiseSet:
     def _said(self) -> int:
         return max(self._everything, self._floor)
 
-    def _take(self, intake: Intake) -> None:
-        if intake.everything > self._said():
-            self._everything = intake.everything
-            self._drop(intake.everything)
-        said = self._said()
-        for name, (values, times) in intake.constants.items():
-            new = times > said
-            if new.any():
-                self._column(name).add_constants(values.filter(pa.array(new)), times[new])
-        for name, (runs, times) in intake.ranges.items():
-            new = times > said
-            if new.any():
-                kept = [run for run, is_new in zip(runs, new.tolist(), strict=True) if is_new]
-                self._column(name).add_runs(kept, times[new])
-        for shape, entries in intake.tables.items():
-            times = np.full(len(entries), said, np.int64)
-            for name, column in zip(shape.constants, entries.columns, strict=True):
-                if name in self._columns:
-                    self._columns[name].raise_to(column, times)
-            self._join_entries(shape, entries.filter(times < entries.times))
-        for wide in intake.wide:
-            if wide.promise.t > said and not self._implied_wide(wide.promise):
-                kept_wide = (old for old in self._wide if not subsumes(wide.promise, old.promise, self.schema))
-                self._wide = [*kept_wide, wide]
-
     def _column(self, name: str) -> ColumnPromises:
         if name not in self._columns:
             self._columns[name] = ColumnPromises(self.schema.field(name).type)
@@ -224,8 +223,10 @@ class PromiseSet:
         self.add(Promise(wide.promise.match, min(wide.promise.t, t)) for wide in other._wide)
 
     def _join_column(self, name: str, column: ColumnPromises) -> None:
-        if len(column):
-            self._column(name).join(column)
+        if name not in self._columns and len(column):
+            self._columns[name] = column
+        elif len(column):
+            self._columns[name].join(column)
 
     def _join_entries(self, shape: Shape, entries: Entries) -> None:
         if len(entries):
@@ -310,6 +311,15 @@ class PromiseSet:
 
     def _implied_wide(self, promise: Promise) -> bool:
         return promise.t <= self._said() or any(subsumes(wide.promise, promise, self.schema) for wide in self._wide)
+
+
+def in_few_words(intake: Intake) -> list[Promise]:
+    """Promises that say what was read, as few as there are entries or fewer."""
+    if intake.few:
+        return intake.in_few_words()
+    together = PromiseSet(intake.schema)
+    together.take(intake)
+    return list(together)
 
 
 def _look_up_column(name: str, column: ColumnPromises, columns: Mapping[str, pa.Array], out: np.ndarray) -> None:

@@ -9,6 +9,7 @@ source declared to live one tick a longer lifetime is an error, because plans le
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -22,11 +23,14 @@ from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.operators.base import StateSize
 from everwhen.operators.event_log import EventLog
+from everwhen.operators.kernels.arrivals import without
 from everwhen.operators.kernels.log import look, segments
 from everwhen.operators.punctuator import Punctuator
 from everwhen.operators.source_promises import SourcePromises
 
 NOT_ONE_TICK: Final = "the lifetime [{}, {}) on a source that is declared to live one tick (ORDERED BY, chronons=True)"
+_PIECES: Final = 100
+"""So many pieces of a column are put together; more are picked."""
 ONE_TICK: Final = "leave the end out, or declare the source without it; an adjust may only remove the event"
 
 
@@ -125,16 +129,15 @@ class Guard:
         if self.chronons:
             self._check_chronons(batch)
         self._check_promises(batch)
-        columns, data = batch.columns, None
+        columns, gaps = batch.columns, None
         if k < len(op):
             if leading == k:  # promises stand behind the data: no need to copy
                 columns = tuple(column.slice(0, k) for column in columns)
                 op, vs, ve, vnew = op[:k], vs[:k], ve[:k], vnew[:k]
             else:
-                data = op <= ADJUST
-                keep = pa.array(data)
-                columns = tuple(column.filter(keep) for column in columns)
-                op, vs, ve, vnew = op[data], vs[data], ve[data], vnew[data]
+                gaps = np.flatnonzero(op > ADJUST)
+                columns = tuple(_between(column, gaps) for column in columns)
+                op, vs, ve, vnew = without(gaps, op, vs, ve, vnew)
         rows = self.codec.encode(columns, k)
         if self.insert_only and adjusts:
             at = int(np.flatnonzero(batch.op == ADJUST)[0])
@@ -143,7 +146,7 @@ class Guard:
             )
         guarded = Guarded(self.codec, op, vs, ve, vnew, rows, int(adjusts))
         if self.whole or not (self.insert_only or self.finalized):
-            self._check_events(batch, guarded, int(cti), data)
+            self._check_events(batch, guarded, int(cti), gaps)
         self.tau = int(tau)
         self.cti = int(cti)
         return guarded
@@ -233,23 +236,17 @@ class Guard:
                 batch, external[0], "an external CTI, which counts elements that may come in any order",
                 "only Finalize can read it: ask for it by REMEMBER (--remember, or remember=)",
             )  # fmt: skip
-        unknown = self._promises.unknown(batch)
-        if unknown is not None:
-            i, name = unknown
-            raise self._error(
-                batch, i, f"a punctuation on the unknown attribute {name!r}", f"there is {self.codec.schema}"
-            )
         broken = self._promises.check(batch)
         if broken is not None:
             raise self._error(batch, broken.at, broken.problem, broken.remedy)
 
-    def _check_events(self, batch: ElementBatch, given: Guarded, cti: int, data: np.ndarray | None) -> None:
+    def _check_events(self, batch: ElementBatch, given: Guarded, cti: int, gaps: np.ndarray | None) -> None:
         """Every adjust finds its event."""
         vs, ve = given.vs, given.ve
         until = NEVER if self.whole else cti
         missing = self._log.apply(given.op, vs, ve, given.vnew, given.rows, given.adjusts, until)
         if missing >= 0:
-            at = missing if data is None else int(np.flatnonzero(data)[missing])
+            at = missing if gaps is None else int(np.delete(np.arange(len(batch)), gaps)[missing])
             row = dict(zip(self.codec.schema.names, (c[at].as_py() for c in batch.columns), strict=True))
             lifetime = f"[{show(int(vs[missing]))}, {show(int(ve[missing]))})"
             raise self._error(
@@ -277,6 +274,17 @@ class Guard:
         self.cti, self.tau = state["cti"], state["tau"]
         self._promises.restore(state["promises"])
         self._log.restore(state["log"])
+
+
+def _between(column: pa.Array, gaps: np.ndarray) -> pa.Array:
+    """A column without some places, given in order."""
+    if len(gaps) > _PIECES:
+        keep = np.ones(len(column), np.bool_)
+        keep[gaps] = False
+        return column.filter(pa.array(keep))
+    cuts = [-1, *gaps.tolist(), len(column)]
+    pieces = [column.slice(a + 1, b - a - 1) for a, b in pairwise(cuts) if b - a > 1]
+    return pa.concat_arrays(pieces) if pieces else column.slice(0, 0)
 
 
 def longer(op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray) -> int:

@@ -18,18 +18,22 @@ from everwhen.errors import QueryError
 from everwhen.model.element import Punct
 from everwhen.model.elements import ADJUST, PUNCT, ElementBatch
 from everwhen.model.patterns import show_promise
-from everwhen.model.promise_set import PromiseSet
+from everwhen.model.promise_intake import NO_PATTERN, Intake, read_promises
+from everwhen.model.promise_set import PromiseSet, in_few_words
 from everwhen.model.punctuation import AttributePattern, Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
+from everwhen.model.value_order import Kind, order_of, plain
+from everwhen.operators.kernels.arrivals import first_broken
 from everwhen.operators.punctuator import Broken, Punctuator
 
 RULED_OUT: Final = "an element that an earlier promise of the source has ruled out"
 KEEP_YOUR_WORD: Final = "a promise says that no matching insert or adjust follows; correct the source"
+_COMPARED: Final = 1 << 21
+"""So many pairs of an element and a promise are compared one by one; beyond, promises are looked up."""
 
-NO_PATTERN: Final = (
-    "write OneOf((value, …)), Range(ge=…, lt=…) or Nothing(); Promise.constants({name: value}) binds constants"
-)
+Said = Sequence[tuple[int, Promise]]
+"""Promises with their places in the batch, in order."""
 
 
 class SourcePromises:
@@ -39,22 +43,21 @@ class SourcePromises:
         self._schema = schema
         self._punctuator = punctuator
         self._said = PromiseSet(schema)
-        self._checked = PromiseSet(schema)  # what the batch at hand promises
+        self._checked: Intake | None = None  # what the batch at hand promises
         self.fresh: tuple[Promise, ...] = ()
         """What the last settled batch has promised, in few words."""
 
-    def unknown(self, batch: ElementBatch) -> tuple[int, str] | None:
-        """The first promise about a column that is not there, and its name."""
-        for i, said in sorted(batch.promises.items()):
-            if isinstance(said, Punct):
-                for name in said.promise.match:
-                    if name not in self._schema:
-                        return i, name
-        return None
-
     def check(self, batch: ElementBatch) -> Broken | None:
         """The first element that breaks a promise that was made or that follows from what is declared."""
-        broken = self._check_said(batch)
+        self._checked = None
+        said = [
+            (i, p.promise) for i, p in sorted(batch.promises.items()) if isinstance(p, Punct) and batch.op[i] == PUNCT
+        ]
+        if said:
+            unreadable = self._read(said)
+            if unreadable is not None:
+                return unreadable
+        broken = self._check_said(batch, said)
         if self._punctuator is None:
             return broken
         data = np.flatnonzero(batch.op <= ADJUST)
@@ -62,73 +65,94 @@ class SourcePromises:
         if len(data) < len(batch):
             columns = {name: column.take(pa.array(data)) for name, column in columns.items()}
         seen = self._punctuator.observe(columns, len(data))
-        self._checked.add(seen.promises)
+        if seen.promises:
+            self._checked = read_promises([*(promise for _, promise in said), *seen.promises], self._schema)
         if seen.broken is None or (broken is not None and broken.at < data[seen.broken.at]):
             return broken
         return replace(seen.broken, at=int(data[seen.broken.at]))
 
-    def _check_said(self, batch: ElementBatch) -> Broken | None:
-        said = [
-            (i, p.promise) for i, p in sorted(batch.promises.items()) if isinstance(p, Punct) and batch.op[i] == PUNCT
-        ]
-        if len(self._checked):
-            self._checked = PromiseSet(self._schema)
-        unreadable = self._read(said) if said else None
-        if unreadable is not None:
-            return unreadable
-        if not said and not len(self._said):
+    def _check_said(self, batch: ElementBatch, said: Said) -> Broken | None:
+        """The first element that breaks what an earlier batch has promised, or an earlier element of this one."""
+        if not said and not self._said:
             return None
-        data = np.flatnonzero(batch.op <= ADJUST)
-        if not len(data):
+        n, gaps, sync = len(batch), np.flatnonzero(batch.op > ADJUST), batch.vs
+        if len(gaps) == n:
             return None
-        sync = np.where(batch.op == ADJUST, np.minimum(batch.ve, batch.vnew), batch.vs)
-        broken = np.zeros(len(batch), np.bool_)
-        if len(self._said):
-            broken |= sync < self._promised(self._said, batch.columns, len(batch))
-        broken |= self._broken_inside(batch, sync, [(i, promise) for i, promise in said if i < data[-1]])
-        broken &= batch.op <= ADJUST
-        if not broken.any():
+        if (batch.op == ADJUST).any():
+            sync = np.where(batch.op == ADJUST, np.minimum(batch.ve, batch.vnew), batch.vs)
+        at = n
+        if self._said:
+            broken = sync < self._promised(self._said, batch.columns, n)
+            broken[gaps] = False
+            at = int(np.argmax(broken)) if broken.any() else n
+        if said:
+            at = min(at, self._broken_inside(batch, gaps, sync, said))
+        if at == n:
             return None
-        at = int(np.argmax(broken))
         promise = self._breaks(batch, at, int(sync[at]), [promise for i, promise in said if i < at])
-        return Broken(at, f"{RULED_OUT}: {show_promise(promise)}", KEEP_YOUR_WORD)
+        (element,) = batch.slice(at, 1).elements()
+        return Broken(at, f"{RULED_OUT}: {show_promise(promise)}; it is {element}", KEEP_YOUR_WORD)
 
-    def _broken_inside(self, batch: ElementBatch, sync: np.ndarray, inside: list[tuple[int, Promise]]) -> np.ndarray:
-        """Which elements are ruled out by a promise of the same batch that stands before them."""
-        n = len(batch)
-        broken = np.zeros(n, np.bool_)
-        times = {promise.t for _, promise in inside}
-        rows = np.arange(n)
-        columns = batch.columns
-        if len(times) > 1:  # mostly nothing stands behind one promise and before the time of another
-            every, any_time = PromiseSet(self._schema), PromiseSet(self._schema)
-            every.add(promise for _, promise in inside)
-            any_time.add(Promise(promise.match, n - i) for i, promise in inside)
-            late = n - np.maximum(self._promised(any_time, columns, n), 0) < rows
-            rows = np.flatnonzero(late & (sync < self._promised(every, columns, n)))
-            if not len(rows):
-                return broken
-            columns = tuple(column.take(pa.array(rows)) for column in columns)
-        for t in times:
-            # promises for the same time, by place: of those that match, the first counts
-            by_place = PromiseSet(self._schema)
-            by_place.add(Promise(promise.match, n - i) for i, promise in inside if promise.t == t)
-            place = n - np.maximum(self._promised(by_place, columns, len(rows)), 0)
-            broken[rows] |= (place < rows) & (sync[rows] < t)
-        return broken
+    def _broken_inside(self, batch: ElementBatch, gaps: np.ndarray, sync: np.ndarray, said: Said) -> int:
+        """The first element that a promise before it in the same batch rules out; if there is none, the length."""
+        compared = self._compared(batch, gaps, sync, [i for i, _ in said])
+        if compared is not None:
+            return compared
+        rows = np.flatnonzero(batch.op <= ADJUST)
+        return min(self._behind(batch.columns, sync, rows[rows > said[0][0]], said).tolist(), default=len(batch))
 
-    def _read(self, said: Sequence[tuple[int, Promise]]) -> Broken | None:
+    def _compared(
+        self, batch: ElementBatch, gaps: np.ndarray, sync: np.ndarray, places: Sequence[int]
+    ) -> int | None:
+        """The same for few promises about single columns that have ranks and no nulls; None: there are others."""
+        read = self._checked
+        if read is None or read.tables or read.wide or read.everything != NEVER:
+            return None
+        if len(places) * len(batch) > _COMPARED:
+            return None
+        at = np.array(places, np.int64)
+        first = len(batch)
+        for name in {**read.constants, **read.ranges}:
+            column = plain(batch.columns[self._schema.index(name)])
+            pieces = read.pieces(name)
+            if pieces is None or column.null_count > len(gaps):
+                return None
+            lows, highs, times, of = pieces
+            found = first_broken(gaps, order_of(column.type).ranks(column), sync, at[of], lows, highs, times)
+            first = min(first, int(found)) if found >= 0 else first
+        return first
+
+    def _behind(self, columns: Sequence[pa.Array], sync: np.ndarray, rows: np.ndarray, said: Said) -> np.ndarray:
+        """Which rows, all behind the first promise, break a promise before them: by halves of the promises."""
+        if not len(rows):
+            return rows
+        every = PromiseSet(self._schema)
+        every.add(promise for _, promise in said)
+        taken = pa.array(rows)
+        bound = {name: columns[self._schema.index(name)].take(taken) for name in every.bound}
+        rows = rows[sync[rows] < every.promised(bound, len(rows))]
+        behind = rows > said[-1][0]
+        among, half = rows[~behind], len(said) // 2
+        if not len(among):
+            return rows[behind]
+        left = self._behind(columns, sync, among, said[:half])
+        right = self._behind(columns, sync, among[among > said[half][0]], said[half:])
+        return np.concatenate([rows[behind], left, right])
+
+    def _read(self, said: Said) -> Broken | None:
         """Read the batch's promises, before anything of it is taken; the first with a pattern that does not fit."""
-        for i, promise in said:
-            for name, pattern in promise.match.items():
-                if not isinstance(pattern, AttributePattern):
-                    return Broken(i, f"{pattern!r} is no pattern for {name!r}", NO_PATTERN)
         try:
-            self._checked.add(promise for _, promise in said)
+            self._checked = read_promises((promise for _, promise in said), self._schema)
         except QueryError:
             for i, promise in said:
+                for name, pattern in promise.match.items():
+                    if name not in self._schema:
+                        problem = f"a punctuation on the unknown attribute {name!r}"
+                        return Broken(i, problem, f"there is {self._schema}")
+                    if not isinstance(pattern, AttributePattern):
+                        return Broken(i, f"{pattern!r} is no pattern for {name!r}", NO_PATTERN)
                 try:
-                    PromiseSet(self._schema).add([promise])
+                    read_promises([promise], self._schema)
                 except QueryError as bad:
                     return Broken(i, str(bad), "a pattern holds values of its column's type")
             raise
@@ -146,19 +170,20 @@ class SourcePromises:
         """The checked batch stays."""
         if self._punctuator is not None:
             self._punctuator.settle()
-        fresh = list(self._checked)
-        if fresh:
-            self._checked = PromiseSet(self._schema)
-            self._said.add(fresh)
-        self.fresh = tuple(promise for promise in fresh if promise.t > cti)
-        if len(self._said):
+        self.fresh = ()
+        if self._checked is not None:
+            checked, self._checked = self._checked.after(cti), None
+            if checked:
+                self._said.take(checked)
+                self.fresh = tuple(in_few_words(checked))
+        if self._said:
             if cti == INF:
                 self._said = PromiseSet(self._schema)
             else:
                 self._said.forget(cti)
 
     def undo(self) -> None:
-        self._checked = PromiseSet(self._schema)
+        self._checked = None
 
     def __iter__(self) -> Iterator[Promise]:
         return iter(self._said)
