@@ -109,6 +109,17 @@ class ColumnPromises:
             self._ranges.raise_to(self._positions(column), found)
         return found
 
+    def pieces(self, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """All that is said as intervals of ranks (first, last, until); None if it is more than `most`, or no ranks."""
+        if not isinstance(self._constants, RankConstants) or self.null != NEVER or len(self) > most:
+            return None
+        pieces = self._ranges.pieces()
+        if len(self._constants):
+            ranks, times = self._constants.table.entries()
+            pieces = np.concatenate((np.column_stack((ranks, ranks, times)), pieces))
+        lows, highs, until = np.ascontiguousarray(pieces.T)
+        return lows, highs, until
+
     def least(self, run: Run) -> int:
         """What is promised for all of a range."""
         if self._ruler is not None:

@@ -7,7 +7,7 @@ list is its constants; a range with one value is a constant; what matches nothin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from operator import itemgetter
@@ -22,9 +22,9 @@ from everwhen.model.column_promises import ColumnPromises, shown
 from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise, Range
 from everwhen.model.scalars import python_values
 from everwhen.model.schema import Schema
-from everwhen.model.time import NEVER
-from everwhen.model.value_order import Kind, constants, order_of
-from everwhen.model.value_spans import Run, no_order, range_of, run_of, union
+from everwhen.model.time import INF, NEVER
+from everwhen.model.value_order import Kind, ValueOrder, constants, order_of
+from everwhen.model.value_spans import Run, no_order, range_of, run_of, run_of_integers, union
 
 WIDE: Final = 4096
 """A promise over several columns that has more combinations of constants is kept as lists."""
@@ -93,7 +93,7 @@ class Ranged:
         at = np.flatnonzero(self.times > t)
         if not len(at):
             return None
-        return Ranged([self.runs[i] for i in at.tolist()], self.times[at], [self.of[i] for i in at.tolist()])
+        return Ranged([self.runs[i] for i in at.tolist()], self.times[at], [self.of[i] for i in at.tolist() if self.of])
 
 
 @dataclass
@@ -101,6 +101,8 @@ class Intake:
     """What a batch of promises says."""
 
     schema: Schema
+    first: int = INF  # the smallest and the largest time
+    last: int = NEVER
     everything: int = NEVER
     constants: dict[str, Listed] = field(default_factory=dict)
     ranges: dict[str, Ranged] = field(default_factory=dict)
@@ -112,19 +114,31 @@ class Intake:
 
     def after(self, t: int) -> Intake:
         """What it says of later times."""
-        if t == NEVER:
-            return self
+        if t < self.first or t >= self.last:
+            return self if t < self.first else Intake(self.schema)
         constants_ = {name: later for name, listed in self.constants.items() if (later := listed.after(t)) is not None}
-        ranges = {name: later for name, ranged in self.ranges.items() if (later := ranged.after(t)) is not None}
+        ranges = {name: rest for name, ranged in self.ranges.items() if (rest := ranged.after(t)) is not None}
         tables = {shape: entries.filter(entries.times > t) for shape, entries in self.tables.items()}
         return Intake(
             self.schema,
+            t + 1,
+            self.last,
             self.everything if self.everything > t else NEVER,
             constants_,
             ranges,
             {shape: entries for shape, entries in tables.items() if len(entries)},
             [wide for wide in self.wide if wide.promise.t > t],
         )
+
+    def united(self) -> Intake:
+        """The same with ranges that touch as one."""
+        ranges = dict(self.ranges)
+        for name, ranged in self.ranges.items():
+            if len(ranged.runs) > 1:
+                by_time = _by_time(zip(ranged.runs, ranged.times.tolist(), strict=True))
+                said = [(run, t) for t, runs in by_time for run in union(runs)]
+                ranges[name] = Ranged([run for run, _ in said], np.array([t for _, t in said], np.int64), [])
+        return replace(self, ranges=ranges) if ranges else self
 
     def columns(self) -> dict[str, ColumnPromises]:
         """The promises of single columns as sets of their own."""
@@ -157,11 +171,12 @@ class Intake:
         """Whether it says so little that it is put in few words one by one."""
         if any(pa.types.is_nested(listed.values.type) for listed in self.constants.values()):
             return False
-        sizes = [len(each.of) for each in (*self.constants.values(), *self.ranges.values())]
-        return sum(sizes) + sum(map(len, self.tables.values())) < FEW
+        single = sum(len(listed.times) for listed in self.constants.values())
+        single += sum(len(ranged.times) for ranged in self.ranges.values())
+        return single + sum(map(len, self.tables.values())) < FEW
 
     def in_few_words(self) -> list[Promise]:
-        """Promises that say the same, if it is little: constants of one time as a list, ranges that touch as one."""
+        """Promises that say the same, if it is little: constants of one time as a list."""
         found = [Promise({}, self.everything)] if self.everything != NEVER else []
         for name, listed in self.constants.items():
             until: dict[Any, int] = {}
@@ -172,8 +187,8 @@ class Intake:
                 found.append(Promise({name: OneOf(tuple(values))}, t))
         for name, ranged in self.ranges.items():
             type_ = self.schema.field(name).type
-            for t, runs in _by_time(zip(ranged.runs, ranged.times.tolist(), strict=True)):
-                found += [Promise({name: pattern}, t) for run in union(runs) for pattern in shown(run, type_)]
+            for run, t in zip(ranged.runs, ranged.times.tolist(), strict=True):
+                found += [Promise({name: pattern}, t) for pattern in shown(run, type_)]
         for shape, entries in self.tables.items():
             found += promises_of(entries, shape, self.schema)
         return found + [wide.promise for wide in self.wide]
@@ -203,10 +218,15 @@ def read_promises(promises: Iterable[Promise], schema: Schema) -> Intake:
     ranges: dict[str, tuple[list[Run], list[int], list[int]]] = {}
     tables: dict[Shape, _Rows] = {}
     known = frozenset(schema.names)
+    orders: dict[str, ValueOrder] = {}
     for i, promise in enumerate(promises):
         match, t = promise.match, promise.t
         if t == NEVER:
             continue
+        if t < found.first:
+            found.first = t
+        if t > found.last:
+            found.last = t
         if len(match) == 1:
             ((name, pattern),) = match.items()
             if name not in known:
@@ -217,7 +237,14 @@ def read_promises(promises: Iterable[Promise], schema: Schema) -> Intake:
                 times.extend([t] * len(pattern.values))
                 of.extend([i] * len(pattern.values))
             elif isinstance(pattern, Range):
-                run = _run(name, pattern, schema)
+                if name not in orders:
+                    orders[name] = order_of(schema.field(name).type)
+                order = orders[name]
+                run = run_of_integers(pattern) if order.whole and order.type.bit_width == 64 else None
+                if run is None:
+                    run = _run(name, pattern, order)
+                elif run[1] is not None and run[0] >= run[1]:
+                    continue
                 if run is not None:
                     runs, times, of = ranges.setdefault(name, ([], [], []))
                     runs.append(run)
@@ -247,11 +274,9 @@ def no_pattern(name: str, pattern: object) -> QueryError:
     return QueryError(f"{pattern!r} is no pattern for {name!r}; {NO_PATTERN}")
 
 
-def _run(name: str, pattern: Range, schema: Schema) -> Run | None:
-    type_ = schema.field(name, "a pattern").type
-    order = order_of(type_)
+def _run(name: str, pattern: Range, order: ValueOrder) -> Run | None:
     if order.kind is Kind.OPAQUE:
-        raise no_order(type_, name)
+        raise no_order(order.type, name)
     return run_of(pattern, order, name)
 
 
@@ -289,7 +314,7 @@ def _read(name: str, pattern: AttributePattern, schema: Schema) -> OneOf | Run |
         case OneOf():
             return pattern
         case Range():
-            run = _run(name, pattern, schema)
+            run = _run(name, pattern, order_of(schema.field(name).type))
             if run is None or run[1] is None:
                 return run
             single = range_of(*run, schema.field(name).type) if _may_be_one(run) else None

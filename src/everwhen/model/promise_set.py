@@ -118,6 +118,21 @@ class PromiseSet:
             out[out <= self._floor] = NEVER
         return out
 
+    def pieces(self, most: int) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] | None:
+        """What is said, as intervals of ranks with their times (first, last, until), by column.
+
+        None if there are more than `most` of them, or others: about several columns, about nulls, about text.
+        """
+        if self._tables or self._wide or self._everything != NEVER:
+            return None
+        found = {}
+        for name, column in self._columns.items():
+            pieces = column.pieces(most)
+            if pieces is None:
+                return None
+            found[name] = pieces
+        return found
+
     def implies(self, promise: Promise) -> bool:
         """Whether a promise says nothing new.  False may be wrong where only several entries together say it."""
         found = read_promises([promise], self.schema)

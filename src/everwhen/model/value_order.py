@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import InvalidOperation
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -52,6 +52,12 @@ class ValueOrder:
     kind: Kind
     lo: int = 0
     hi: int = -1
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether a value is its own rank."""
+        is_ = pa.types
+        return is_.is_signed_integer(self.type) or (is_.is_unsigned_integer(self.type) and self.type.bit_width < 64)
 
     def ranks(self, column: pa.Array) -> np.ndarray:
         """The rank of each value (int64); what stands where a value is missing does not matter."""
@@ -95,6 +101,8 @@ class ValueOrder:
 
     def values(self, ranks: np.ndarray) -> list[Any]:
         """The values of ranks, as Python has them."""
+        if self.whole:
+            return ranks.tolist()
         return python_values(self.column(ranks))
 
     def rank(self, value: Any) -> int:

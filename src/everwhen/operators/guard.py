@@ -9,7 +9,6 @@ source declared to live one tick a longer lifetime is an error, because plans le
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -21,16 +20,14 @@ from everwhen.model.elements import ADJUST, CTI, EXTERNAL_CTI, INSERT, ElementBa
 from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
+from everwhen.operators.arrived import Arrived
 from everwhen.operators.base import StateSize
 from everwhen.operators.event_log import EventLog
-from everwhen.operators.kernels.arrivals import without
 from everwhen.operators.kernels.log import look, segments
 from everwhen.operators.punctuator import Punctuator
 from everwhen.operators.source_promises import SourcePromises
 
 NOT_ONE_TICK: Final = "the lifetime [{}, {}) on a source that is declared to live one tick (ORDERED BY, chronons=True)"
-_PIECES: Final = 100
-"""So many pieces of a column are put together; more are picked."""
 ONE_TICK: Final = "leave the end out, or declare the source without it; an adjust may only remove the event"
 
 
@@ -128,25 +125,17 @@ class Guard:
             self._explain_times(batch, int(at), int(sync), int(cti))
         if self.chronons:
             self._check_chronons(batch)
-        self._check_promises(batch)
-        columns, gaps = batch.columns, None
-        if k < len(op):
-            if leading == k:  # promises stand behind the data: no need to copy
-                columns = tuple(column.slice(0, k) for column in columns)
-                op, vs, ve, vnew = op[:k], vs[:k], ve[:k], vnew[:k]
-            else:
-                gaps = np.flatnonzero(op > ADJUST)
-                columns = tuple(_between(column, gaps) for column in columns)
-                op, vs, ve, vnew = without(gaps, op, vs, ve, vnew)
-        rows = self.codec.encode(columns, k)
+        data = Arrived.of(batch, int(k), int(leading), int(adjusts))
+        self._check_promises(batch, data)
+        rows = self.codec.encode(data.columns, len(data), data.gaps if len(data.gaps) else None)
         if self.insert_only and adjusts:
             at = int(np.flatnonzero(batch.op == ADJUST)[0])
             raise self._error(
                 batch, at, "an adjust on a source that is declared insert-only", "declare it with insert_only=False"
             )
-        guarded = Guarded(self.codec, op, vs, ve, vnew, rows, int(adjusts))
+        guarded = Guarded(self.codec, *data.head(), rows=rows, adjusts=data.adjusts)
         if self.whole or not (self.insert_only or self.finalized):
-            self._check_events(batch, guarded, int(cti), gaps)
+            self._check_events(batch, guarded, int(cti), data)
         self.tau = int(tau)
         self.cti = int(cti)
         return guarded
@@ -228,7 +217,7 @@ class Guard:
             end = batch.vnew[wrong] if batch.op[wrong] == ADJUST else batch.ve[wrong]
             raise self._error(batch, wrong, NOT_ONE_TICK.format(show(int(batch.vs[wrong])), show(int(end))), ONE_TICK)
 
-    def _check_promises(self, batch: ElementBatch) -> None:
+    def _check_promises(self, batch: ElementBatch, data: Arrived) -> None:
         """No element contradicts an earlier punctuation."""
         external = [i for i in batch.promises if batch.op[i] == EXTERNAL_CTI]
         if external and not self.finalized:
@@ -236,17 +225,17 @@ class Guard:
                 batch, external[0], "an external CTI, which counts elements that may come in any order",
                 "only Finalize can read it: ask for it by REMEMBER (--remember, or remember=)",
             )  # fmt: skip
-        broken = self._promises.check(batch)
+        broken = self._promises.check(batch, data)
         if broken is not None:
             raise self._error(batch, broken.at, broken.problem, broken.remedy)
 
-    def _check_events(self, batch: ElementBatch, given: Guarded, cti: int, gaps: np.ndarray | None) -> None:
+    def _check_events(self, batch: ElementBatch, given: Guarded, cti: int, data: Arrived) -> None:
         """Every adjust finds its event."""
         vs, ve = given.vs, given.ve
         until = NEVER if self.whole else cti
         missing = self._log.apply(given.op, vs, ve, given.vnew, given.rows, given.adjusts, until)
         if missing >= 0:
-            at = missing if gaps is None else int(np.delete(np.arange(len(batch)), gaps)[missing])
+            at = data.place(missing)
             row = dict(zip(self.codec.schema.names, (c[at].as_py() for c in batch.columns), strict=True))
             lifetime = f"[{show(int(vs[missing]))}, {show(int(ve[missing]))})"
             raise self._error(
@@ -274,17 +263,6 @@ class Guard:
         self.cti, self.tau = state["cti"], state["tau"]
         self._promises.restore(state["promises"])
         self._log.restore(state["log"])
-
-
-def _between(column: pa.Array, gaps: np.ndarray) -> pa.Array:
-    """A column without some places, given in order."""
-    if len(gaps) > _PIECES:
-        keep = np.ones(len(column), np.bool_)
-        keep[gaps] = False
-        return column.filter(pa.array(keep))
-    cuts = [-1, *gaps.tolist(), len(column)]
-    pieces = [column.slice(a + 1, b - a - 1) for a, b in pairwise(cuts) if b - a > 1]
-    return pa.concat_arrays(pieces) if pieces else column.slice(0, 0)
 
 
 def longer(op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray) -> int:

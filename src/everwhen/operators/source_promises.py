@@ -7,6 +7,7 @@ promises that the CTI has not overtaken, in compact form.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -16,14 +17,15 @@ import pyarrow as pa
 
 from everwhen.errors import QueryError
 from everwhen.model.element import Punct
-from everwhen.model.elements import ADJUST, PUNCT, ElementBatch
+from everwhen.model.elements import PUNCT, ElementBatch
 from everwhen.model.patterns import show_promise
 from everwhen.model.promise_intake import NO_PATTERN, Intake, read_promises
 from everwhen.model.promise_set import PromiseSet, in_few_words
 from everwhen.model.punctuation import AttributePattern, Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
-from everwhen.model.value_order import Kind, order_of, plain
+from everwhen.model.value_order import order_of, plain
+from everwhen.operators.arrived import Arrived
 from everwhen.operators.kernels.arrivals import first_broken
 from everwhen.operators.punctuator import Broken, Punctuator
 
@@ -31,9 +33,11 @@ RULED_OUT: Final = "an element that an earlier promise of the source has ruled o
 KEEP_YOUR_WORD: Final = "a promise says that no matching insert or adjust follows; correct the source"
 _COMPARED: Final = 1 << 21
 """So many pairs of an element and a promise are compared one by one; beyond, promises are looked up."""
+_STANDING: Final = 8
+"""So many standing promises are compared one by one."""
 
 Said = Sequence[tuple[int, Promise]]
-"""Promises with their places in the batch, in order."""
+"""Promises with their places, in order."""
 
 
 class SourcePromises:
@@ -47,97 +51,96 @@ class SourcePromises:
         self.fresh: tuple[Promise, ...] = ()
         """What the last settled batch has promised, in few words."""
 
-    def check(self, batch: ElementBatch) -> Broken | None:
+    def check(self, batch: ElementBatch, data: Arrived) -> Broken | None:
         """The first element that breaks a promise that was made or that follows from what is declared."""
         self._checked = None
         said = [
             (i, p.promise) for i, p in sorted(batch.promises.items()) if isinstance(p, Punct) and batch.op[i] == PUNCT
         ]
-        if said:
-            unreadable = self._read(said)
-            if unreadable is not None:
-                return unreadable
-        broken = self._check_said(batch, said)
+        unreadable = self._read(said) if said else None
+        if unreadable is not None:
+            return unreadable
+        broken = self._check_said(data, said) if len(data) and (said or self._said) else None
         if self._punctuator is None:
             return broken
-        data = np.flatnonzero(batch.op <= ADJUST)
-        columns = {name: batch.columns[self._schema.index(name)] for name in self._punctuator.reads}
-        if len(data) < len(batch):
-            columns = {name: column.take(pa.array(data)) for name, column in columns.items()}
+        columns = {name: data.column(self._schema.index(name)) for name in self._punctuator.reads}
         seen = self._punctuator.observe(columns, len(data))
         if seen.promises:
             self._checked = read_promises([*(promise for _, promise in said), *seen.promises], self._schema)
-        if seen.broken is None or (broken is not None and broken.at < data[seen.broken.at]):
+        if seen.broken is None:
             return broken
-        return replace(seen.broken, at=int(data[seen.broken.at]))
+        at = data.place(seen.broken.at)
+        return broken if broken is not None and broken.at < at else replace(seen.broken, at=at)
 
-    def _check_said(self, batch: ElementBatch, said: Said) -> Broken | None:
+    def _check_said(self, data: Arrived, said: Said) -> Broken | None:
         """The first element that breaks what an earlier batch has promised, or an earlier element of this one."""
-        if not said and not self._said:
-            return None
-        n, gaps, sync = len(batch), np.flatnonzero(batch.op > ADJUST), batch.vs
-        if len(gaps) == n:
-            return None
-        if (batch.op == ADJUST).any():
-            sync = np.where(batch.op == ADJUST, np.minimum(batch.ve, batch.vnew), batch.vs)
-        at = n
-        if self._said:
-            broken = sync < self._promised(self._said, batch.columns, n)
-            broken[gaps] = False
-            at = int(np.argmax(broken)) if broken.any() else n
-        if said:
-            at = min(at, self._broken_inside(batch, gaps, sync, said))
+        n, sync = len(data.op), data.sync
+        places = [i for i, _ in said] if said and said[0][0] < n else []
+        compared = self._compared(data, sync, places)
+        at = self._looked_up(data, sync, said[: bisect_left(places, n)]) if compared is None else compared
         if at == n:
             return None
-        promise = self._breaks(batch, at, int(sync[at]), [promise for i, promise in said if i < at])
-        (element,) = batch.slice(at, 1).elements()
+        element = data.element(at, self._schema)
+        before = (*(promise for i, promise in said if i < at), *self._said)
+        broken = (promise for promise in before if promise.t > element.sync and promise.matches(element.row))
+        promise = next(broken, Promise({}, NEVER))
         return Broken(at, f"{RULED_OUT}: {show_promise(promise)}; it is {element}", KEEP_YOUR_WORD)
 
-    def _broken_inside(self, batch: ElementBatch, gaps: np.ndarray, sync: np.ndarray, said: Said) -> int:
-        """The first element that a promise before it in the same batch rules out; if there is none, the length."""
-        compared = self._compared(batch, gaps, sync, [i for i, _ in said])
-        if compared is not None:
-            return compared
-        rows = np.flatnonzero(batch.op <= ADJUST)
-        return min(self._behind(batch.columns, sync, rows[rows > said[0][0]], said).tolist(), default=len(batch))
-
-    def _compared(
-        self, batch: ElementBatch, gaps: np.ndarray, sync: np.ndarray, places: Sequence[int]
-    ) -> int | None:
-        """The same for few promises about single columns that have ranks and no nulls; None: there are others."""
-        read = self._checked
-        if read is None or read.tables or read.wide or read.everything != NEVER:
+    def _compared(self, data: Arrived, sync: np.ndarray, places: Sequence[int]) -> int | None:
+        """The first broken one, for few promises about single columns that have ranks and no nulls; None: others."""
+        standing = self._said.pieces(_STANDING)
+        read = self._checked if places else None
+        if standing is None or (read is not None and (read.tables or read.wide or read.everything != NEVER)):
             return None
-        if len(places) * len(batch) > _COMPARED:
+        n = len(data.op)
+        if len(places) * n > _COMPARED:
             return None
-        at = np.array(places, np.int64)
-        first = len(batch)
-        for name in {**read.constants, **read.ranges}:
-            column = plain(batch.columns[self._schema.index(name)])
-            pieces = read.pieces(name)
-            if pieces is None or column.null_count > len(gaps):
+        at, first = np.array(places, np.int64), n
+        for name in standing if read is None else {**standing, **read.constants, **read.ranges}:
+            column = plain(data.complete(self._schema.index(name)))
+            fresh = None if read is None else read.pieces(name)
+            if column.null_count or (fresh is None and read is not None):
                 return None
-            lows, highs, times, of = pieces
-            found = first_broken(gaps, order_of(column.type).ranks(column), sync, at[of], lows, highs, times)
-            first = min(first, int(found)) if found >= 0 else first
+            ranks = order_of(column.type).ranks(column)
+            if name in standing:
+                lows, highs, times = standing[name]
+                before = np.full(len(times), -1, np.int64)
+                first = min(first, int(first_broken(ranks, sync, data.gaps, before, lows, highs, times)))
+            if fresh is not None:
+                lows, highs, times, of = fresh
+                first = min(first, int(first_broken(ranks, sync, data.gaps, at[of], lows, highs, times)))
         return first
 
-    def _behind(self, columns: Sequence[pa.Array], sync: np.ndarray, rows: np.ndarray, said: Said) -> np.ndarray:
-        """Which rows, all behind the first promise, break a promise before them: by halves of the promises."""
-        if not len(rows):
-            return rows
+    def _looked_up(self, data: Arrived, sync: np.ndarray, inside: Said) -> int:
+        """The first broken one, for any promises."""
+        n = len(data.op)
+        first = n
+        if self._said:
+            columns = {name: data.complete(self._schema.index(name)) for name in self._said.bound}
+            broken = sync < self._said.promised(columns, n)
+            broken[data.gaps] = False
+            first = int(np.argmax(broken)) if broken.any() else n
+        if inside:
+            at = np.delete(np.arange(n), data.gaps)
+            first = min([first, *self._behind(data, sync, at[at > inside[0][0]], inside).tolist()])
+        return first
+
+    def _behind(self, data: Arrived, sync: np.ndarray, at: np.ndarray, said: Said) -> np.ndarray:
+        """Which elements, all behind the first promise, break a promise before them: by halves of the promises."""
+        if not len(at):
+            return at
         every = PromiseSet(self._schema)
         every.add(promise for _, promise in said)
-        taken = pa.array(rows)
-        bound = {name: columns[self._schema.index(name)].take(taken) for name in every.bound}
-        rows = rows[sync[rows] < every.promised(bound, len(rows))]
-        behind = rows > said[-1][0]
-        among, half = rows[~behind], len(said) // 2
+        taken = pa.array(at)
+        columns = {name: data.columns[self._schema.index(name)].take(taken) for name in every.bound}
+        at = at[sync[at] < every.promised(columns, len(at))]
+        behind = at > said[-1][0]
+        among, half = at[~behind], len(said) // 2
         if not len(among):
-            return rows[behind]
-        left = self._behind(columns, sync, among, said[:half])
-        right = self._behind(columns, sync, among[among > said[half][0]], said[half:])
-        return np.concatenate([rows[behind], left, right])
+            return at[behind]
+        left = self._behind(data, sync, among, said[:half])
+        right = self._behind(data, sync, among[among > said[half][0]], said[half:])
+        return np.concatenate([at[behind], left, right])
 
     def _read(self, said: Said) -> Broken | None:
         """Read the batch's promises, before anything of it is taken; the first with a pattern that does not fit."""
@@ -158,21 +161,13 @@ class SourcePromises:
             raise
         return None
 
-    def _promised(self, promises: PromiseSet, columns: Sequence[pa.Array], n: int) -> np.ndarray:
-        return promises.promised({name: columns[self._schema.index(name)] for name in promises.bound}, n)
-
-    def _breaks(self, batch: ElementBatch, at: int, sync: int, inside: Sequence[Promise]) -> Promise:
-        row = {name: column[at].as_py() for name, column in zip(self._schema.names, batch.columns, strict=True)}
-        found = (p for p in (*inside, *self._said) if p.t > sync and p.matches(row))
-        return next(found, Promise({}, NEVER))
-
     def settle(self, cti: int) -> None:
         """The checked batch stays."""
         if self._punctuator is not None:
             self._punctuator.settle()
         self.fresh = ()
         if self._checked is not None:
-            checked, self._checked = self._checked.after(cti), None
+            checked, self._checked = self._checked.after(cti).united(), None
             if checked:
                 self._said.take(checked)
                 self.fresh = tuple(in_few_words(checked))
