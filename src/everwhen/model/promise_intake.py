@@ -112,6 +112,14 @@ class Intake:
     def __bool__(self) -> bool:
         return bool(self.constants or self.ranges or self.tables or self.wide or self.everything != NEVER)
 
+    @property
+    def only_constants(self) -> str | None:
+        """The column of which it says some constants, no null among them, if it says nothing else."""
+        if len(self.constants) != 1 or self.ranges or self.tables or self.wide or self.everything != NEVER:
+            return None
+        ((name, listed),) = self.constants.items()
+        return None if listed.values.null_count else name
+
     def after(self, t: int) -> Intake:
         """What it says of later times."""
         if t < self.first or t >= self.last:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from everwhen.model.box_table import BoxTable, Entries, Shape, state_of
 from everwhen.model.column_promises import ColumnPromises
 from everwhen.model.pattern_algebra import combine, subsumes
-from everwhen.model.promise_intake import Intake, WidePromise, read_promises
+from everwhen.model.promise_intake import Intake, Listed, WidePromise, read_promises
 from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
@@ -146,24 +146,36 @@ class PromiseSet:
                     return False
         return all(self._implied_wide(wide.promise) for wide in found.wide)
 
-    def meet(self, promises: Iterable[Promise]) -> list[Promise]:
+    def meet(self, promises: Iterable[Promise] | Intake) -> list[Promise]:
         """What the given promises and the kept ones say together: all combinations, merged and simplified."""
-        fresh, found = PromiseSet(self.schema), PromiseSet(self.schema)
-        fresh.add(promises)
-        if not (self and fresh):
+        intake = promises if isinstance(promises, Intake) else read_promises(promises, self.schema)
+        if not (self and intake):
             return []
+        alone = intake.only_constants
+        if alone is not None and self._columns.keys() == {alone} and not (self._tables or self._wide):
+            return self._meet_constants(alone, intake.constants[alone])
+        fresh, found = PromiseSet(self.schema), PromiseSet(self.schema)
+        fresh.take(intake)
         for ours, theirs in ((self, fresh), (fresh, self)):
             if ours._everything != NEVER:
                 found._join(theirs, ours._everything)
         for name, column in fresh._columns.items():
             if name in self._columns:
                 found._join_column(name, column.meet(self._columns[name]))
-        found._join_looked_up(fresh._tables, self._look_ups())
-        found._join_looked_up(self._tables, fresh._look_ups(), without=frozenset(fresh._tables))
+        if fresh._tables:
+            found._join_looked_up(fresh._tables, self._look_ups())
+        if self._tables:
+            found._join_looked_up(self._tables, fresh._look_ups(), without=frozenset(fresh._tables))
         others = (combine(p, q, self.schema) for p, q in fresh._pairs(self))
         found.add(p for p in others if p is not None)
         found.forget(self._floor)
         return list(found)
+
+    def _meet_constants(self, name: str, listed: Listed) -> list[Promise]:
+        """The same for constants of the only column that is bound."""
+        known = np.maximum(self._columns[name].at(listed.values), self._everything)
+        both = Listed(listed.values, np.minimum(listed.times, known), listed.of).after(self._floor)
+        return [] if both is None else in_few_words(Intake(self.schema, constants={name: both}))
 
     def forget(self, c: int) -> None:
         """Promises with a time up to `c` say nothing any more."""

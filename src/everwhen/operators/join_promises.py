@@ -118,6 +118,9 @@ class JoinPromises:
                 others = [*self._others[side], *others]
                 self._others[side].clear()
             found += self._alone(side, waiting, others, blocks, kept)
+        if self._one_to_one:  # fewer words first: then they are said of both
+            found = list(compacted([left for promise in found for left in self._said_of_both(promise)[:1]], self._out))
+            return [each for promise in found for each in self._said_of_both(promise)]
         return list(compacted([each for promise in found for each in self._said_of_both(promise)], self._out))
 
     def _looked_at_again(self, side: int, died: bool, freed: Sequence[Promise]) -> dict[tuple[Any, ...], int]:
@@ -175,7 +178,8 @@ class JoinPromises:
     def _forget(self, low: int, said: Sequence[Promise]) -> None:
         """What both sides have said, or time has passed, does not wait any more."""
         together = PromiseSet(self._out)
-        together.add(said)
+        if any(self._others):
+            together.add(said)
         for side in (0, 1):
             waiting, names = self._waiting[side], [self._names[side][name] for name in self._key_names[side]]
             names = [self._to_left.get(name, name) for name in names]
@@ -203,11 +207,17 @@ class JoinPromises:
 
     def _said_of_both(self, promise: Promise) -> list[Promise]:
         """The same promise with all patterns about keys on the left columns, and on the right ones."""
-        if self._one_to_one and self._to_left.keys().isdisjoint(promise.match):
-            if self._to_right.keys().isdisjoint(promise.match):
+        if self._one_to_one:
+            on_left, on_right = (
+                self._to_right.keys() & promise.match.keys(),
+                self._to_left.keys() & promise.match.keys(),
+            )
+            if not (on_left or on_right):
                 return [promise]
-            right = {self._to_right.get(name, name): pattern for name, pattern in promise.match.items()}
-            return [promise, Promise(right, promise.t)]
+            if not (on_left and on_right):
+                there = self._to_right if on_left else self._to_left
+                other = Promise({there.get(name, name): pattern for name, pattern in promise.match.items()}, promise.t)
+                return [promise, other] if on_left else [other, promise]
         bound = [(a, b) for a, b in self._pairs if a in promise.match or b in promise.match]
         if not bound:
             return [promise]
