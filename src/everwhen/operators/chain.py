@@ -262,6 +262,15 @@ def with_punctuation(batch: ElementBatch, promises: Sequence[Promise]) -> Elemen
     return ElementBatch(batch.schema, op, vs, ve, vnew, columns, said, batch.source)
 
 
+def without_punctuation(batch: ElementBatch) -> ElementBatch:
+    """The elements of a batch that are no promises about data."""
+    kept = np.flatnonzero(batch.op != PUNCT)
+    at = pa.array(kept)
+    op, vs, ve, vnew = (times[kept] for times in (batch.op, batch.vs, batch.ve, batch.vnew))
+    columns = tuple(column.take(at) for column in batch.columns)
+    return ElementBatch(batch.schema, op, vs, ve, vnew, columns, {}, batch.source)
+
+
 def _plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
 
