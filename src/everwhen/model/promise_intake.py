@@ -20,7 +20,7 @@ from everwhen.errors import QueryError
 from everwhen.model.box_table import Entries, Shape, promises_of
 from everwhen.model.column_promises import ColumnPromises, shown
 from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise, Range
-from everwhen.model.scalars import python_values
+from everwhen.model.scalars import python_values, show_value
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.model.value_order import Kind, ValueOrder, constants, order_of
@@ -219,8 +219,11 @@ class _Rows:
         self.times: list[int] = []
 
 
-def read_promises(promises: Iterable[Promise], schema: Schema) -> Intake:
-    """Promises by form; an unknown attribute or a constant that is not of its type is a `QueryError`."""
+def read_promises(promises: Iterable[Promise], schema: Schema, strict: bool = False) -> Intake:
+    """Promises by form; an unknown attribute or a constant that is not of its type is a `QueryError`.
+
+    `strict`: so is a range that holds no value, which somebody has written by mistake.
+    """
     found = Intake(schema)
     constants_: dict[str, tuple[list[Any], list[int], list[int]]] = {}
     ranges: dict[str, tuple[list[Run], list[int], list[int]]] = {}
@@ -252,7 +255,9 @@ def read_promises(promises: Iterable[Promise], schema: Schema) -> Intake:
                 if run is None:
                     run = _run(name, pattern, order)
                 elif run[1] is not None and run[0] >= run[1]:
-                    continue
+                    run = None
+                if run is None and strict:
+                    raise _no_value(name, pattern)
                 if run is not None:
                     runs, times, of = ranges.setdefault(name, ([], [], []))
                     runs.append(run)
@@ -263,7 +268,7 @@ def read_promises(promises: Iterable[Promise], schema: Schema) -> Intake:
         elif not match:
             found.everything = max(found.everything, t)
         else:
-            _several(promise, schema, tables, found.wide)
+            _several(promise, schema, tables, found.wide, strict)
     for name, (values, times, of) in constants_.items():
         if values:
             type_ = schema.field(name, "a pattern").type
@@ -282,13 +287,21 @@ def no_pattern(name: str, pattern: object) -> QueryError:
     return QueryError(f"{pattern!r} is no pattern for {name!r}; {NO_PATTERN}")
 
 
+def _no_value(name: str, pattern: Range) -> QueryError:
+    bounds = {bound: getattr(pattern, bound) for bound in ("ge", "gt", "le", "lt")}
+    shown_ = ", ".join(f"{bound}={show_value(value)}" for bound, value in bounds.items() if value is not None)
+    return QueryError(f"the range ({shown_}) of {name!r} holds no value; Nothing() is the empty pattern")
+
+
 def _run(name: str, pattern: Range, order: ValueOrder) -> Run | None:
     if order.kind is Kind.OPAQUE:
         raise no_order(order.type, name)
     return run_of(pattern, order, name)
 
 
-def _several(promise: Promise, schema: Schema, tables: dict[Shape, _Rows], wide: list[WidePromise]) -> None:
+def _several(
+    promise: Promise, schema: Schema, tables: dict[Shape, _Rows], wide: list[WidePromise], strict: bool
+) -> None:
     """A promise that binds several columns: one entry for each combination of its constants."""
     lists: list[tuple[str, tuple[Any, ...]]] = []
     runs: list[tuple[str, Run]] = []
@@ -298,6 +311,8 @@ def _several(promise: Promise, schema: Schema, tables: dict[Shape, _Rows], wide:
             lists.append((name, read.values))
         elif read is not None:
             runs.append((name, read))
+        elif strict and isinstance(pattern, Range):
+            raise _no_value(name, pattern)
         else:
             return
     if prod(len(values) for _, values in lists) > WIDE:

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.errors import QueryError
-from everwhen.model.scalars import Unfit, expected, from_python, python_values
+from everwhen.model.scalars import Unfit, expected, from_python, python_values, show_value
 
 _WIDEST_RANKED_DECIMAL: Final = 18
 _DAY_MS: Final = 86_400_000
@@ -196,7 +196,7 @@ def constants(values: Sequence[Any], type_: pa.DataType, name: str = "") -> pa.A
             except _FAILURES:
                 place = f" of {name!r}" if name else ""
                 raise QueryError(
-                    f"{value!r} in a pattern{place} is not of type {type_}; expected {expected(type_)}"
+                    f"{show_value(value)} in a pattern{place} is not of type {type_}; expected {expected(type_)}"
                 ) from None
         # Each is right alone: some are text, others Python's own dates.
         return pa.concat_arrays([_exact([value], type_) for value in values])

@@ -145,7 +145,7 @@ class SourcePromises:
     def _read(self, said: Said) -> Broken | None:
         """Read the batch's promises, before anything of it is taken; the first with a pattern that does not fit."""
         try:
-            self._checked = read_promises((promise for _, promise in said), self._schema)
+            self._checked = read_promises((promise for _, promise in said), self._schema, strict=True)
         except QueryError:
             for i, promise in said:
                 for name, pattern in promise.match.items():
@@ -155,9 +155,9 @@ class SourcePromises:
                     if not isinstance(pattern, AttributePattern):
                         return Broken(i, f"{pattern!r} is no pattern for {name!r}", NO_PATTERN)
                 try:
-                    read_promises([promise], self._schema)
+                    read_promises([promise], self._schema, strict=True)
                 except QueryError as bad:
-                    return Broken(i, str(bad), "a pattern holds values of its column's type")
+                    return Broken(i, str(bad), "a pattern holds some values, of its column's type")
             raise
         return None
 
