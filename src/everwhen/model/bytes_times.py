@@ -231,7 +231,7 @@ class BytesTimes:
             arena[: self._used] = self._arena[: self._used]
             self._arena = arena
         size = len(self._cells)
-        while 2 * count > size:
+        while 4 * count > size:  # sparse: a string that is not there mostly meets an empty cell at once
             size *= 2
         if size > len(self._cells):
             self._cells = _no_cells(size)

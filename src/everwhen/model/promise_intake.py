@@ -229,7 +229,7 @@ def read_promises(promises: Iterable[Promise], schema: Schema, strict: bool = Fa
     ranges: dict[str, tuple[list[Run], list[int], list[int]]] = {}
     tables: dict[Shape, _Rows] = {}
     known = frozenset(schema.names)
-    orders: dict[str, ValueOrder] = {}
+    orders: dict[str, tuple[ValueOrder, bool]] = {}
     for i, promise in enumerate(promises):
         match, t = promise.match, promise.t
         if t == NEVER:
@@ -249,9 +249,10 @@ def read_promises(promises: Iterable[Promise], schema: Schema, strict: bool = Fa
                 of.extend([i] * len(pattern.values))
             elif isinstance(pattern, Range):
                 if name not in orders:
-                    orders[name] = order_of(schema.field(name).type)
-                order = orders[name]
-                run = run_of_integers(pattern) if order.whole and order.type.bit_width == 64 else None
+                    type_ = schema.field(name).type
+                    orders[name] = order_of(type_), pa.types.is_int64(type_)
+                order, plain = orders[name]
+                run = run_of_integers(pattern) if plain else None
                 if run is None:
                     run = _run(name, pattern, order)
                 elif run[1] is not None and run[0] >= run[1]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -156,13 +157,17 @@ def values_of(keys: list[Key], order: ValueOrder) -> list[Any]:
 def union(runs: Iterable[Run]) -> tuple[Run, ...]:
     """Sorted runs that neither meet nor touch."""
     out: list[Run] = []
-    for lo, hi in sorted(runs, key=lambda run: run[0]):
-        if out and not _before(out[-1][1], lo):
-            if _before(out[-1][1], hi):
-                out[-1] = (out[-1][0], hi)
-        else:
-            out.append((lo, hi))
-    return tuple(out)
+    start: Key | None = None
+    end: Key | None = None
+    for lo, hi in sorted(runs, key=itemgetter(0)):
+        if start is not None and (end is None or lo <= end):
+            if end is not None and (hi is None or hi > end):
+                end = hi
+            continue
+        if start is not None:
+            out.append((start, end))
+        start, end = lo, hi
+    return tuple(out) if start is None else (*out, (start, end))
 
 
 def overlap(p: tuple[Run, ...], q: tuple[Run, ...]) -> tuple[Run, ...]:
