@@ -28,7 +28,7 @@ from everwhen.model.value_spans import Run, no_order, range_of, run_of, run_of_i
 
 WIDE: Final = 4096
 """A promise over several columns that has more combinations of constants is kept as lists."""
-FEW: Final = 16
+FEW: Final = 64
 """So few constants and ranges are put together one by one."""
 _NO_INTS: Final = np.empty(0, np.int64)
 NO_PATTERN: Final = (

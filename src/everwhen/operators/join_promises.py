@@ -22,7 +22,7 @@ import pyarrow as pa
 from everwhen.model.pattern_algebra import combine
 from everwhen.model.promise_projection import Projection
 from everwhen.model.promise_set import PromiseSet
-from everwhen.model.punctuation import Frontier, Promise, Range
+from everwhen.model.punctuation import Frontier, OneOf, Promise, Range
 from everwhen.model.rows import RowCodec
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
@@ -66,6 +66,7 @@ class JoinPromises:
         self._both = Meeting(out)
         self._waiting: tuple[dict[tuple[Any, ...], int], ...] = ({}, {})  # constants of the key, and until when
         self._others: tuple[list[Promise], ...] = ([], [])
+        self._low = NEVER
 
     def idle(self, frontiers: Sequence[Frontier]) -> bool:
         """Whether there has never been a promise."""
@@ -160,12 +161,16 @@ class JoinPromises:
         if waiting:
             times = np.array(list(waiting.values()), np.int64)
             blocked = blocks(side, coded_constants(list(waiting), self._key_codec), times)
+            names = [self._names[side][name] for name in self._key_names[side]]
+            free: dict[int, list[Any]] = {}
             for (row, t), wait in zip(waiting.items(), blocked.tolist(), strict=True):
                 if wait:
                     _raise(self._waiting[side], {row: t})
+                elif len(row) == 1:
+                    free.setdefault(t, []).append(row[0])
                 else:
-                    match = Promise.constants(dict(zip(self._key_names[side], row, strict=True)), t)
-                    found += renamed([match], self._names[side])
+                    found.append(Promise.constants(dict(zip(names, row, strict=True)), t))
+            found += [Promise({names[0]: OneOf(tuple(values))}, t) for t, values in free.items()]
         if others:
             starts, rows = kept(side)
             for promise in others:
@@ -187,12 +192,14 @@ class JoinPromises:
                 for row in self._constants(promise, names) or ():
                     if waiting.get(row, NEVER) <= promise.t:
                         waiting.pop(row, None)
-            for row in [row for row, t in waiting.items() if t <= low]:
-                del waiting[row]
+            if low > self._low:
+                for row in [row for row, t in waiting.items() if t <= low]:
+                    del waiting[row]
             self._others[side][:] = [
                 p for p in self._others[side]
                 if p.t > low and not (said and all(map(together.implies, self._on_left([p], side))))
             ]  # fmt: skip
+        self._low = low
 
     def _on_left(self, promises: Sequence[Promise], side: int) -> list[Promise]:
         """A side's promises with what they say about keys on the left columns: where two sides speak of different keys,
