@@ -89,7 +89,7 @@ def broken_by(said: Sequence[Promise], element: Element) -> bool:
     return any(promise.t > element.sync and promise.matches(element.row) for promise in said)
 
 
-@pytest.mark.parametrize(("compared", "standing"), [(1 << 21, 8), (-1, -1)], ids=["compared", "looked up"])
+@pytest.mark.parametrize(("compared", "standing"), [(256, 8), (-1, -1)], ids=["compared", "looked up"])
 @settings(max_examples=150)
 @given(batches=st.lists(elements(), min_size=1, max_size=3))
 def test_the_first_one(compared: int, standing: int, batches: list[list[Element]]) -> None:

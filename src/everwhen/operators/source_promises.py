@@ -31,8 +31,8 @@ from everwhen.operators.punctuator import Broken, Punctuator
 
 RULED_OUT: Final = "an element that an earlier promise of the source has ruled out"
 KEEP_YOUR_WORD: Final = "a promise says that no matching insert or adjust follows; correct the source"
-_COMPARED: Final = 1 << 21
-"""So many pairs of an element and a promise are compared one by one; beyond, promises are looked up."""
+_COMPARED: Final = 256
+"""So many promises of a batch are compared with its elements one by one; more are looked up."""
 _STANDING: Final = 8
 """So many standing promises are compared one by one."""
 
@@ -92,10 +92,9 @@ class SourcePromises:
         read = self._checked if places else None
         if standing is None or (read is not None and (read.tables or read.wide or read.everything != NEVER)):
             return None
-        n = len(data.op)
-        if len(places) * n > _COMPARED:
+        if len(places) > _COMPARED:
             return None
-        at, first = np.array(places, np.int64), n
+        at, first = np.array(places, np.int64), len(data.op)
         for name in standing if read is None else {**standing, **read.constants, **read.ranges}:
             column = plain(data.complete(self._schema.index(name)))
             fresh = None if read is None else read.pieces(name)
@@ -121,8 +120,13 @@ class SourcePromises:
             broken[data.gaps] = False
             first = int(np.argmax(broken)) if broken.any() else n
         if inside:
-            at = np.delete(np.arange(n), data.gaps)
-            first = min([first, *self._behind(data, sync, at[at > inside[0][0]], inside).tolist()])
+            # Mostly no element stands behind a promise that it matches, whatever its time.
+            places = PromiseSet(self._schema)
+            places.add(Promise(promise.match, n - i) for i, promise in inside)
+            columns = {name: data.complete(self._schema.index(name)) for name in places.bound}
+            late = n - np.maximum(places.promised(columns, n), 0) < np.arange(n)
+            late[data.gaps] = False
+            first = min([first, *self._behind(data, sync, np.flatnonzero(late), inside).tolist()])
         return first
 
     def _behind(self, data: Arrived, sync: np.ndarray, at: np.ndarray, said: Said) -> np.ndarray:
