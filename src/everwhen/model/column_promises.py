@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from everwhen.model.column_constants import RankConstants, constants_for
 from everwhen.model.interval_set import NO_PIECES, IntervalSet
 from everwhen.model.point_table import PointTable
-from everwhen.model.promise_kernels import longest_row, neighbours
+from everwhen.model.promise_kernels import neighbours
 from everwhen.model.punctuation import AttributePattern, OneOf, Range
 from everwhen.model.scalars import python_values
 from everwhen.model.time import NEVER
@@ -109,15 +109,16 @@ class ColumnPromises:
             self._ranges.raise_to(self._positions(column), found)
         return found
 
-    def pieces(self, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """All that is said as intervals of ranks (first, last, until); None if it is more than `most`, or no ranks."""
+    def pieces(self, most: int, c: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """All that is said of times after `c`, as intervals of ranks (first, last, until); None if there are more than
+        `most`, or no ranks."""
         if not isinstance(self._constants, RankConstants) or self.null != NEVER or len(self) > most:
             return None
         pieces = self._ranges.pieces()
         if len(self._constants):
             ranks, times = self._constants.table.entries()
             pieces = np.concatenate((np.column_stack((ranks, ranks, times)), pieces))
-        lows, highs, until = np.ascontiguousarray(pieces.T)
+        lows, highs, until = np.ascontiguousarray(pieces[pieces[:, 2] > c].T)
         return lows, highs, until
 
     def least(self, run: Run) -> int:
@@ -225,7 +226,9 @@ class ColumnPromises:
         """Constants with ranks: what stands in a row with others goes to the intervals."""
         if len(ranks) <= _FEW and not len(self._ranges):
             table.add(np.ascontiguousarray(ranks).reshape(-1, 1), times)
-            if longest_row(table.cells, ranks, times, _IN_A_ROW) < _IN_A_ROW:
+            left, right = np.empty(len(ranks), np.int64), np.empty(len(ranks), np.int64)
+            neighbours(table.cells, ranks, ranks, times, _IN_A_ROW, left, right)
+            if int((left + right).max()) < _IN_A_ROW - 1:
                 return
         if len(ranks) > 1:
             order = np.lexsort((times, ranks))

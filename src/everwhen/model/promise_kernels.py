@@ -149,17 +149,6 @@ def neighbours(cells, starts, ends, times, limit, left, right):
             right[i] += 1
 
 
-@njit(cache=True)
-def longest_row(cells, ranks, times, limit):
-    """How many keys with the same time stand in a row at most, the given ones among them, up to a limit (width 1)."""
-    left, right = np.empty(1, np.int64), np.empty(1, np.int64)
-    longest = 0
-    for i in range(len(ranks)):
-        neighbours(cells, ranks[i : i + 1], ranks[i : i + 1], times[i : i + 1], limit, left, right)
-        longest = max(longest, left[0] + right[0] + 1)
-    return longest
-
-
 # Disjoint closed intervals in order, each with a time.
 
 

@@ -127,7 +127,7 @@ class PromiseSet:
             return None
         found = {}
         for name, column in self._columns.items():
-            pieces = column.pieces(most)
+            pieces = column.pieces(most, self._floor)
             if pieces is None:
                 return None
             found[name] = pieces

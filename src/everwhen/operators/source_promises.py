@@ -32,7 +32,7 @@ from everwhen.operators.punctuator import Broken, Punctuator
 RULED_OUT: Final = "an element that an earlier promise of the source has ruled out"
 KEEP_YOUR_WORD: Final = "a promise says that no matching insert or adjust follows; correct the source"
 _COMPARED: Final = 256
-"""So many promises of a batch are compared with its elements one by one; more are looked up."""
+"""So many constants and ranges of a batch are compared with its elements one by one; more are looked up."""
 _STANDING: Final = 8
 """So many standing promises are compared one by one."""
 
@@ -92,13 +92,13 @@ class SourcePromises:
         read = self._checked if places else None
         if standing is None or (read is not None and (read.tables or read.wide or read.everything != NEVER)):
             return None
-        if len(places) > _COMPARED:
-            return None
         at, first = np.array(places, np.int64), len(data.op)
         for name in standing if read is None else {**standing, **read.constants, **read.ranges}:
             column = plain(data.complete(self._schema.index(name)))
             fresh = None if read is None else read.pieces(name)
             if column.null_count or (fresh is None and read is not None):
+                return None
+            if fresh is not None and len(fresh[0]) > _COMPARED:
                 return None
             ranks = order_of(column.type).ranks(column)
             if name in standing:
