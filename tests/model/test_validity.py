@@ -147,7 +147,7 @@ def test_properties_are_what_the_definitions_say(stream: list[Element], size: in
         ([adjust(1, 5, 3), insert(1, 5)], 1, "adjusts an event that is not there"),
         ([insert(1, 5), adjust(1, 5, 1), adjust(1, 5, 1)], 3, "adjusts an event that is not there"),
         ([punct(x=OneOf((1, 2))), insert(1, 5)], 2, "but punct x in (1, 2) came before"),
-        ([punct(x=OneOf((None,))), insert(1, 5, None)], 2, "but punct x = None came before"),
+        ([punct(x=OneOf((None,))), insert(1, 5, None)], 2, "but punct x = null came before"),
         ([insert(1, 5), punct(4, x=Range(ge=0)), adjust(1, 5, 3)], 3, "but punct x >= 0 before 4 came before"),
         ([insert(5, 5)], 1, "the lifetime [5, 5) is empty"),
     ],

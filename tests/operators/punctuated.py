@@ -27,6 +27,7 @@ from everwhen.model.patterns import show_promise
 from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise, Range
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER, show
+from everwhen.model.value_spans import spans_of
 from everwhen.reference import LogicalStream, evaluate
 from everwhen.reference.promise_rules import Said as Known
 from everwhen.reference.promise_rules import by_position, promised, promises
@@ -57,7 +58,8 @@ def pattern(rng: random.Random, type_: pa.DataType, likely: Sequence[Any]) -> At
             return Nothing()
     low, high = sorted(rng.choices(values, k=2))
     bounds = [{"ge": low}, {"gt": low}, {"le": high}, {"lt": high}, {"ge": low, "le": high}, {"gt": low, "lt": high}]
-    return Range(**rng.choice(bounds))
+    found = Range(**rng.choice(bounds))
+    return Nothing() if spans_of(found, type_).empty else found  # a source that says an empty range is refused
 
 
 def some_match(rng: random.Random, schema: Schema, rows: Sequence[Mapping[str, Any]]) -> dict[str, AttributePattern]:

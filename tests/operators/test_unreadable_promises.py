@@ -16,9 +16,12 @@ S = ew.source("S", {"k": "int64", "tags": "string"})
 ROW = {"k": 1, "tags": "a"}
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a constant of another type": ({"k": ew.OneOf(("x",))}, "'x' in a pattern of 'k' is not of type int64"),
-    "a truth value is no number": ({"k": ew.OneOf((True,))}, "True in a pattern of 'k'"),
+    "a truth value is no number": ({"k": ew.OneOf((True,))}, "true in a pattern of 'k'"),
     "a bound of another type": ({"k": ew.Range(ge="x")}, "'x' in a pattern of 'k'"),
     "one of two columns": ({"k": ew.OneOf((1,)), "tags": ew.OneOf((5,))}, "5 in a pattern of 'tags'"),
+    "a range without values": ({"k": ew.Range(ge=5, lt=5)}, r"the range \(ge=5, lt=5\) of 'k' holds no value"),
+    "no whole number": ({"k": ew.Range(gt=5, lt=6)}, r"the range \(gt=5, lt=6\) of 'k' holds no value"),
+    "one of two without values": ({"k": ew.Range(gt=5, le=5), "tags": ew.OneOf(("a",))}, "of 'k' holds no value"),
     "no pattern at all": ({"k": 1}, r"1 is no pattern for 'k' \(write OneOf"),
     "an unknown attribute": ({"kk": ew.OneOf((1,))}, "unknown attribute 'kk'"),
 }

@@ -66,6 +66,8 @@ JOINED = ever().join(ever(T), on={"k": "k"})
         (ever().join(ever(T), where=col("x") < col("x_right")), "Join where", 0, []),
         (ever().union(ever(T)).distinct(), "Distinct", 0, [{"S": {"k", "x"}, "T": {"k", "x"}}]),
         (ever().union(ever(T).select("x", "k")).group_by("k").agg(c=ew.count()), "Agg", 0, [{"S": {"k"}, "T": {"x"}}]),
+        (ever().union(ever().select("x", "k")).distinct(), "Distinct", 0, [{"S": {"k"} | {"x"}}]),
+        (ever().union(ever().select("x", "k")).group_by("k").agg(c=ew.count()), "Aggregate", 0, [{"S": {"k", "x"}}]),
         (ever().difference(ever(T)), "Difference", 0, [{"S": {"k", "x"}, "T": {"k", "x"}}]),
         (ever().join(ever(T), on="k", how="semi"), "Semi", 0, [{"T": {"k"}}]),
         (ever().join(ever(T), on="k", how="semi"), "Semi", 1, [{"S": {"k"}, "T": {"k"}}]),
@@ -267,3 +269,20 @@ def test_what_punctuation_cannot_bound_stays_refused() -> None:
 def test_without_punctuation_the_same_plan_grows() -> None:
     plan = auction("PUNCTUATE (UNIQUE (item))", "PUNCTUATE (GIVEN item)").node
     assert {entry.side for entry in unbounded(plan, punctuated=False)} == {"", "left", "right"}
+
+
+def test_one_source_under_other_names() -> None:
+    """`k = 7` is about k on one side of the union and about x on the other: only both together free a row."""
+    turned = ever().union(ever().select("x", "k")).distinct()
+    for entry in advise(turned.node).operators:
+        (way,) = entry.kept[0].need.ways
+        assert sorted(sorted(say.columns) for say in way) == [["k"], ["x"]]
+    declared = ew.source("S", COLUMNS, chronons=True, insert_only=True).punctuate(ew.given("k"))
+    assert unbounded(declared.unbounded().union(declared.unbounded().select("x", "k")).distinct().node)
+    runtime = LocalRuntime(turned, emit="final")
+    rows: list[Element] = [Insert(0, 1, {"k": 1, "x": 2}), Punct(Promise.constants({"k": 1}))]
+    runtime.push({"S": batch_of(rows, S.schema, "S")})
+    assert runtime.state_size().rows > 0
+    rest = [Punct(Promise.constants(each)) for each in ({"k": 2}, {"x": 1}, {"x": 2})]
+    runtime.push({"S": batch_of(rest, S.schema, "S")})
+    assert runtime.state_size().rows == 0

@@ -15,7 +15,7 @@ from everwhen.model.schema import Schema
 from everwhen.runtime.inputs import InputFile, read_input, schema_in_file
 
 ITEM = Schema.of([("item", pa.int64()), ("name", pa.string())])
-INF_ROWS = ["insert [0, ∞) item=1 name='x'", "insert [0, ∞) item=2 name=None"]
+INF_ROWS = ["insert [0, ∞) item=1 name='x'", "insert [0, ∞) item=2 name=null"]
 
 
 def text(path: Path, *lines: str) -> str:
@@ -75,7 +75,7 @@ def test_a_temporal_relation_has_a_period_or_elements(tmp_path: Path) -> None:
     parquet = table(tmp_path / "d.parquet", item=[1, 2], name=["x", None], born=[3, 4], died=[9, None])
     csv = text(tmp_path / "c.csv", "born,died,item,name", "3,9,1,x", "4,,2,")
     for file in (bare, mixed, parquet, csv):
-        assert read(file, **how) == ["insert [3, 9) item=1 name='x'", "insert [4, ∞) item=2 name=None"]
+        assert read(file, **how) == ["insert [3, 9) item=1 name='x'", "insert [4, ∞) item=2 name=null"]
     with pytest.raises(InputError, match=r"a\.jsonl:1: the lifetime \[5, 5\) is empty"):
         read(text(tmp_path / "a.jsonl", '{"item":1,"born":5,"died":5}'), **how)
     with pytest.raises(InputError, match=r"a\.jsonl:1: the row has no time.*'born'"):
@@ -94,10 +94,10 @@ def test_a_stream_that_is_ordered_by_a_column(tmp_path: Path) -> None:
     )
     assert read(file, time="ts") == [
         "insert [5, 6) item=1 name='x'",
-        "insert [6, 7) item=2 name=None",
-        "insert [7, 9) item=3 name=None",
-        "insert [8, 9) item=4 name=None",
-        "adjust [7, 9 -> 7) item=3 name=None",
+        "insert [6, 7) item=2 name=null",
+        "insert [7, 9) item=3 name=null",
+        "insert [8, 9) item=4 name=null",
+        "adjust [7, 9 -> 7) item=3 name=null",
         "cti 9",
     ]
     wide = Schema.of([("item", pa.int64()), ("ts", pa.int64())])
@@ -117,7 +117,7 @@ def test_timestamps_become_ticks_rounded_down(tmp_path: Path) -> None:
         parquet = table(tmp_path / f"{unit}.parquet", item=[1, 2], ts=pa.array(moments, pa.timestamp(unit)))
         assert [e[8:].partition(",")[0] for e in read(parquet, time="ts", tick="1s")] == ["1", "-1"]
     days = table(tmp_path / "d.parquet", item=[1], ts=pa.array([date(1970, 1, 3)]))
-    assert read(days, time="ts", tick="1h") == ["insert [48, 49) item=1 name=None"]
+    assert read(days, time="ts", tick="1h") == ["insert [48, 49) item=1 name=null"]
 
 
 @pytest.mark.parametrize("value", ["1.5", "true", '"yesterday"', "null", "[1]"])
@@ -141,11 +141,11 @@ def test_times_out_of_range_and_null_times_in_tables(tmp_path: Path) -> None:
 
 def test_elements_after_the_first_keep_their_lines(tmp_path: Path) -> None:
     file = text(tmp_path / "a.jsonl", '{"vs":1,"row":{"item":1}}', "", '{"vs":2,"row":{"item":2}}', '{"vs":3,"row":{}}')
-    assert read(file, skip=1) == ["insert [2, 3) item=2 name=None", "insert [3, 4) item=None name=None"]
+    assert read(file, skip=1) == ["insert [2, 3) item=2 name=null", "insert [3, 4) item=null name=null"]
     (found,) = read_input(InputFile(file, ITEM), 10, 2)
     assert found.line(0) == 4
     csv = text(tmp_path / "b.csv", "op,vs,ve,item", "insert,1,5,1", "cti,4,,")
-    assert read(csv) == ["insert [1, 5) item=1 name=None", "cti 4"]
+    assert read(csv) == ["insert [1, 5) item=1 name=null", "cti 4"]
     (found,) = read_input(InputFile(csv, ITEM), 10, 1)
     assert found.line(0) == 3
 

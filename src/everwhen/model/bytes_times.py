@@ -82,9 +82,10 @@ def _find(cells, arena, offsets, first, data, out):
             prefetch(cells, np.int64(hashes[i + _FAR] & mask))
             soon = hashes[i + _NEAR]
             cell = cells[soon & mask]
-            if cell & _UPPER == soon & _UPPER:
-                prefetch(arena, np.int64(cell & _LOWER))
-                prefetch(arena, np.int64(cell & _LOWER) + 7)
+            # No branch, which would be guessed wrong for half of the rows: the first record stands for none.
+            record = np.int64(cell & _LOWER) if cell & _UPPER == soon & _UPPER else np.int64(0)
+            prefetch(arena, record)
+            prefetch(arena, record + _HEAD + 1)
         a, b = np.int64(offsets[first + i]), np.int64(offsets[first + i + 1])
         cell = cells[_seek(cells, arena, hashes[i], data, a, b)]
         out[i] = NEVER if cell == _EMPTY else arena[np.int64(cell & _LOWER)]
@@ -226,11 +227,11 @@ class BytesTimes:
         if words > _MOST:
             raise StateError("promises about a column hold 32 GB of text; let a cti or ranges overtake the constants")
         if words > len(self._arena):
-            arena = np.zeros(max(words, 2 * len(self._arena)), np.int64)
+            arena = np.empty(max(words, 2 * len(self._arena)), np.int64)
             arena[: self._used] = self._arena[: self._used]
             self._arena = arena
         size = len(self._cells)
-        while 2 * count > size:
+        while 4 * count > size:  # sparse: a string that is not there mostly meets an empty cell at once
             size *= 2
         if size > len(self._cells):
             self._cells = _no_cells(size)

@@ -9,6 +9,7 @@ the table may lie in an interval; such ones, and those whose time was forgotten,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +28,8 @@ from everwhen.model.value_order import Kind, order_of
 from everwhen.model.value_spans import Run, range_of
 
 _IN_A_ROW: Final = 16
+_FEW: Final = 64
+"""So few constants are looked at one by one: mostly none of them ends a long row."""
 _LISTED: Final = 1024
 """So many constants a list that is given out has at most."""
 
@@ -106,6 +109,18 @@ class ColumnPromises:
             self._ranges.raise_to(self._positions(column), found)
         return found
 
+    def pieces(self, most: int, c: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """All that is said of times after `c`, as intervals of ranks (first, last, until); None if there are more than
+        `most`, or no ranks."""
+        if not isinstance(self._constants, RankConstants) or self.null != NEVER or len(self) > most:
+            return None
+        pieces = self._ranges.pieces()
+        if len(self._constants):
+            ranks, times = self._constants.table.entries()
+            pieces = np.concatenate((np.column_stack((ranks, ranks, times)), pieces))
+        lows, highs, until = np.ascontiguousarray(pieces[pieces[:, 2] > c].T)
+        return lows, highs, until
+
     def least(self, run: Run) -> int:
         """What is promised for all of a range."""
         if self._ruler is not None:
@@ -181,14 +196,15 @@ class ColumnPromises:
     def patterns(self, c: int = NEVER) -> Iterator[tuple[AttributePattern, int]]:
         """Patterns and times that say the same: lists of constants by time, then ranges.  Only times after `c`."""
         values, times = self.constants()
-        order = self._sorted(values)
-        for t in sorted({*times.tolist(), self.null} if len(times) else {self.null}, reverse=True):
-            if t <= c:
-                break
-            of_time = order[times[order] == t]
-            for first in range(0, max(len(of_time), 1), _LISTED):
-                listed = python_values(values.take(pa.array(of_time[first : first + _LISTED])))
-                yield OneOf((None, *listed) if t == self.null and not first else tuple(listed)), t
+        by_time: dict[int, list[Any]] = {self.null: [None]} if self.null > c else {}
+        if len(times):
+            listed, until = python_values(values), times.tolist()
+            for i in self._sorted(values).tolist():
+                if until[i] > c:
+                    by_time.setdefault(until[i], []).append(listed[i])
+        for t, listed in sorted(by_time.items(), key=itemgetter(0), reverse=True):
+            for first in range(0, len(listed), _LISTED):
+                yield OneOf(tuple(listed[first : first + _LISTED])), t
         runs, times = self.runs()
         for run, t in zip(runs, times.tolist(), strict=True):
             if t > c:
@@ -208,6 +224,12 @@ class ColumnPromises:
 
     def _add_ranks(self, table: PointTable, ranks: np.ndarray, times: np.ndarray) -> None:
         """Constants with ranks: what stands in a row with others goes to the intervals."""
+        if len(ranks) <= _FEW and not len(self._ranges):
+            table.add(np.ascontiguousarray(ranks).reshape(-1, 1), times)
+            left, right = np.empty(len(ranks), np.int64), np.empty(len(ranks), np.int64)
+            neighbours(table.cells, ranks, ranks, times, _IN_A_ROW, left, right)
+            if int((left + right).max()) < _IN_A_ROW - 1:
+                return
         if len(ranks) > 1:
             order = np.lexsort((times, ranks))
             ranks, times = ranks[order], times[order]
@@ -264,6 +286,8 @@ class ColumnPromises:
     def _sweep(self, c: int) -> None:
         """Drops constants that say no more than `c`, or than the range that they lie in."""
         self._credit = 0
+        if not len(self._constants):
+            return
         values, times = self.constants()
         kept = times > np.maximum(self._in_ranges(values), c)
         if not kept.all():

@@ -12,6 +12,7 @@ from typing import Any
 
 from everwhen.model.patterns import show_promise
 from everwhen.model.punctuation import Promise
+from everwhen.model.scalars import show_value
 from everwhen.model.time import show
 
 Row = Mapping[str, Any]
@@ -90,4 +91,4 @@ Element = Insert | Adjust | Cti | Punct | ExternalCti
 
 
 def _show(row: Row) -> str:
-    return " ".join(f"{name}={value!r}" for name, value in row.items())
+    return " ".join(f"{name}={show_value(value)}" for name, value in row.items())

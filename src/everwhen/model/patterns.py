@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from everwhen.errors import QueryError
 from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise, Range
-from everwhen.model.scalars import Unfit, describe, from_python, json_values, python_values, read_values
+from everwhen.model.scalars import Unfit, describe, from_python, json_values, python_values, read_values, show_value
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, show
 from everwhen.model.value_spans import spans_of
@@ -98,10 +98,10 @@ def show_promise(promise: Promise) -> str:
 def _show_pattern(name: str, pattern: AttributePattern) -> list[str]:
     match pattern:
         case OneOf((value,)):
-            return [f"{name} = {value!r}"]
+            return [f"{name} = {show_value(value)}"]
         case OneOf(values):
-            return [f"{name} in ({', '.join(map(repr, values))})"]
+            return [f"{name} in ({', '.join(map(show_value, values))})"]
         case Range():
             bounds = ((sign, getattr(pattern, bound)) for bound, sign in _BOUNDS.items())
-            return [f"{name} {sign} {value!r}" for sign, value in bounds if value is not None]
+            return [f"{name} {sign} {show_value(value)}" for sign, value in bounds if value is not None]
     return [f"{name} matches nothing"]

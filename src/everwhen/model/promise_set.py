@@ -24,7 +24,7 @@ import pyarrow as pa
 from everwhen.model.box_table import BoxTable, Entries, Shape, state_of
 from everwhen.model.column_promises import ColumnPromises
 from everwhen.model.pattern_algebra import combine, subsumes
-from everwhen.model.promise_intake import Intake, WidePromise, read_promises
+from everwhen.model.promise_intake import Intake, Listed, WidePromise, read_promises
 from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
@@ -78,7 +78,29 @@ class PromiseSet:
 
         Cost: O(1) per constant, amortised, when many come at a time.
         """
-        self._take(read_promises(promises, self.schema))
+        self.take(read_promises(promises, self.schema))
+
+    def take(self, intake: Intake) -> None:
+        """The same for promises that have been read."""
+        if intake.everything > self._said():
+            self._everything = intake.everything
+            self._drop(intake.everything)
+        said = self._said()
+        intake = intake.after(said)
+        for name, listed in intake.constants.items():
+            self._column(name).add_constants(listed.values, listed.times)
+        for name, ranged in intake.ranges.items():
+            self._column(name).add_runs(ranged.runs, ranged.times)
+        for shape, entries in intake.tables.items():
+            times = np.full(len(entries), said, np.int64)
+            for name, column in zip(shape.constants, entries.columns, strict=True):
+                if name in self._columns:
+                    self._columns[name].raise_to(column, times)
+            self._join_entries(shape, entries.filter(times < entries.times))
+        for wide in intake.wide:
+            if wide.promise.t > said and not self._implied_wide(wide.promise):
+                kept_wide = (old for old in self._wide if not subsumes(wide.promise, old.promise, self.schema))
+                self._wide = [*kept_wide, wide]
 
     def promised(self, columns: Mapping[str, pa.Array], n: int) -> np.ndarray:
         """F(x) for each of `n` rows (int64), `NEVER` where nothing is promised.  Reads the columns in `bound` only."""
@@ -96,6 +118,21 @@ class PromiseSet:
             out[out <= self._floor] = NEVER
         return out
 
+    def pieces(self, most: int) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] | None:
+        """What is said, as intervals of ranks with their times (first, last, until), by column.
+
+        None if there are more than `most` of them, or others: about several columns, about nulls, about text.
+        """
+        if self._tables or self._wide or self._everything != NEVER:
+            return None
+        found = {}
+        for name, column in self._columns.items():
+            pieces = column.pieces(most, self._floor)
+            if pieces is None:
+                return None
+            found[name] = pieces
+        return found
+
     def implies(self, promise: Promise) -> bool:
         """Whether a promise says nothing new.  False may be wrong where only several entries together say it."""
         found = read_promises([promise], self.schema)
@@ -109,22 +146,36 @@ class PromiseSet:
                     return False
         return all(self._implied_wide(wide.promise) for wide in found.wide)
 
-    def meet(self, promises: Iterable[Promise]) -> list[Promise]:
+    def meet(self, promises: Iterable[Promise] | Intake) -> list[Promise]:
         """What the given promises and the kept ones say together: all combinations, merged and simplified."""
+        intake = promises if isinstance(promises, Intake) else read_promises(promises, self.schema)
+        if not (self and intake):
+            return []
+        alone = intake.only_constants
+        if alone is not None and self._columns.keys() == {alone} and not (self._tables or self._wide):
+            return self._meet_constants(alone, intake.constants[alone])
         fresh, found = PromiseSet(self.schema), PromiseSet(self.schema)
-        fresh.add(promises)
+        fresh.take(intake)
         for ours, theirs in ((self, fresh), (fresh, self)):
             if ours._everything != NEVER:
                 found._join(theirs, ours._everything)
         for name, column in fresh._columns.items():
             if name in self._columns:
                 found._join_column(name, column.meet(self._columns[name]))
-        found._join_looked_up(fresh._tables, self._look_ups())
-        found._join_looked_up(self._tables, fresh._look_ups(), without=frozenset(fresh._tables))
+        if fresh._tables:
+            found._join_looked_up(fresh._tables, self._look_ups())
+        if self._tables:
+            found._join_looked_up(self._tables, fresh._look_ups(), without=frozenset(fresh._tables))
         others = (combine(p, q, self.schema) for p, q in fresh._pairs(self))
         found.add(p for p in others if p is not None)
         found.forget(self._floor)
         return list(found)
+
+    def _meet_constants(self, name: str, listed: Listed) -> list[Promise]:
+        """The same for constants of the only column that is bound."""
+        known = np.maximum(self._columns[name].at(listed.values), self._everything)
+        both = Listed(listed.values, np.minimum(listed.times, known), listed.of).after(self._floor)
+        return [] if both is None else in_few_words(Intake(self.schema, constants={name: both}))
 
     def forget(self, c: int) -> None:
         """Promises with a time up to `c` say nothing any more."""
@@ -176,31 +227,6 @@ class PromiseSet:
     def _said(self) -> int:
         return max(self._everything, self._floor)
 
-    def _take(self, intake: Intake) -> None:
-        if intake.everything > self._said():
-            self._everything = intake.everything
-            self._drop(intake.everything)
-        said = self._said()
-        for name, (values, times) in intake.constants.items():
-            new = times > said
-            if new.any():
-                self._column(name).add_constants(values.filter(pa.array(new)), times[new])
-        for name, (runs, times) in intake.ranges.items():
-            new = times > said
-            if new.any():
-                kept = [run for run, is_new in zip(runs, new.tolist(), strict=True) if is_new]
-                self._column(name).add_runs(kept, times[new])
-        for shape, entries in intake.tables.items():
-            times = np.full(len(entries), said, np.int64)
-            for name, column in zip(shape.constants, entries.columns, strict=True):
-                if name in self._columns:
-                    self._columns[name].raise_to(column, times)
-            self._join_entries(shape, entries.filter(times < entries.times))
-        for wide in intake.wide:
-            if wide.promise.t > said and not self._implied_wide(wide.promise):
-                kept_wide = (old for old in self._wide if not subsumes(wide.promise, old.promise, self.schema))
-                self._wide = [*kept_wide, wide]
-
     def _column(self, name: str) -> ColumnPromises:
         if name not in self._columns:
             self._columns[name] = ColumnPromises(self.schema.field(name).type)
@@ -224,8 +250,10 @@ class PromiseSet:
         self.add(Promise(wide.promise.match, min(wide.promise.t, t)) for wide in other._wide)
 
     def _join_column(self, name: str, column: ColumnPromises) -> None:
-        if len(column):
-            self._column(name).join(column)
+        if name not in self._columns and len(column):
+            self._columns[name] = column
+        elif len(column):
+            self._columns[name].join(column)
 
     def _join_entries(self, shape: Shape, entries: Entries) -> None:
         if len(entries):
@@ -310,6 +338,15 @@ class PromiseSet:
 
     def _implied_wide(self, promise: Promise) -> bool:
         return promise.t <= self._said() or any(subsumes(wide.promise, promise, self.schema) for wide in self._wide)
+
+
+def in_few_words(intake: Intake) -> list[Promise]:
+    """Promises that say what was read, as few as there are entries or fewer."""
+    if intake.few:
+        return intake.in_few_words()
+    together = PromiseSet(intake.schema)
+    together.take(intake)
+    return list(together)
 
 
 def _look_up_column(name: str, column: ColumnPromises, columns: Mapping[str, pa.Array], out: np.ndarray) -> None:

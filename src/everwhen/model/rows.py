@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from everwhen.model.gaps import fill, only_gaps, without
 from everwhen.model.pool import Pool, is_pooled, validity
 from everwhen.model.schema import Schema
 
@@ -36,19 +37,23 @@ class RowCodec:
         self._types = schema.types
         self._pooled_types = frozenset(j - self.words for j, _ in self.pooled)
 
-    def encode(self, columns: Sequence[pa.Array], length: int) -> np.ndarray:
-        """Arrow columns as a matrix of `length` coded rows."""
+    def encode(self, columns: Sequence[pa.Array], length: int, gaps: np.ndarray | None = None) -> np.ndarray:
+        """Arrow columns as a matrix of `length` coded rows; `gaps` are places in the columns that are left out."""
         rows = np.empty((length, self.width), np.int64)
         rows[:, : self.words] = 0
         for j, column in enumerate(columns):
             type_ = self._types[j]
             pooled = j in self._pooled_types
             codes = self.pool.dictionary(type_).encode(column) if pooled else encode_plain(column, type_)
-            if column.null_count:
+            if column.null_count and not (gaps is not None and only_gaps(column, gaps)):
                 missing = column.is_null().to_numpy(zero_copy_only=False)
-                rows[:, j // BITS] |= missing.astype(np.int64) << (j % BITS)
                 codes[missing] = 0
-            rows[:, self.words + j] = codes
+                mask = missing.astype(np.int64) << (j % BITS)
+                rows[:, j // BITS] |= mask if gaps is None else without(mask, gaps)
+            if gaps is None:
+                rows[:, self.words + j] = codes
+            else:
+                fill(rows, self.words + j, codes, gaps)
         return rows
 
     def decode(self, rows: np.ndarray, nulls: int = 0) -> tuple[pa.Array, ...]:

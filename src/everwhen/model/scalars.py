@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Sequence
+from datetime import date, time, timedelta
 from decimal import Decimal, InvalidOperation
 from json.encoder import encode_basestring
 from math import inf, isfinite
@@ -230,6 +231,30 @@ def describe(value: Any) -> str:
     names = {bool: "", NoneType: "", str: "the text ", int: "the number ", float: "the number ", list: "the array "}
     text = _dumps(value)
     return names.get(type(value), "the object ") + (text if len(text) <= 60 else text[:57] + "...")
+
+
+def show_value(value: Any) -> str:
+    """A value for people, as they write it.
+
+    >>> show_value(None), show_value(True), show_value(Decimal("1.50")), show_value(date(2024, 5, 1)), show_value("a")
+    ('null', 'true', '1.50', "'2024-05-01'", "'a'")
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case Decimal():
+            return str(value)
+        case date() | time():
+            return f"'{value.isoformat()}'"
+        case timedelta():
+            return f"'{value}'"
+        case list():
+            return f"[{', '.join(map(show_value, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{name}: {show_value(each)}' for name, each in value.items())}}}"
+    return repr(value)
 
 
 def expected(type_: pa.DataType) -> str:

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import InvalidOperation
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from everwhen.errors import QueryError
-from everwhen.model.scalars import Unfit, expected, from_python, python_values
+from everwhen.model.scalars import Unfit, expected, from_python, python_values, show_value
 
 _WIDEST_RANKED_DECIMAL: Final = 18
 _DAY_MS: Final = 86_400_000
@@ -52,6 +52,12 @@ class ValueOrder:
     kind: Kind
     lo: int = 0
     hi: int = -1
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether a value is its own rank."""
+        is_ = pa.types
+        return is_.is_signed_integer(self.type) or (is_.is_unsigned_integer(self.type) and self.type.bit_width < 64)
 
     def ranks(self, column: pa.Array) -> np.ndarray:
         """The rank of each value (int64); what stands where a value is missing does not matter."""
@@ -95,6 +101,8 @@ class ValueOrder:
 
     def values(self, ranks: np.ndarray) -> list[Any]:
         """The values of ranks, as Python has them."""
+        if self.whole:
+            return ranks.tolist()
         return python_values(self.column(ranks))
 
     def rank(self, value: Any) -> int:
@@ -188,7 +196,7 @@ def constants(values: Sequence[Any], type_: pa.DataType, name: str = "") -> pa.A
             except _FAILURES:
                 place = f" of {name!r}" if name else ""
                 raise QueryError(
-                    f"{value!r} in a pattern{place} is not of type {type_}; expected {expected(type_)}"
+                    f"{show_value(value)} in a pattern{place} is not of type {type_}; expected {expected(type_)}"
                 ) from None
         # Each is right alone: some are text, others Python's own dates.
         return pa.concat_arrays([_exact([value], type_) for value in values])

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -92,7 +93,7 @@ def no_order(type_: pa.DataType, name: str) -> QueryError:
 
 def run_of(range_: Range, order: ValueOrder, name: str = "") -> Run | None:
     """The keys of a range; `None` if there are none."""
-    if pa.types.is_int64(order.type) and (quick := _run_of_integers(range_)) is not None:
+    if pa.types.is_int64(order.type) and (quick := run_of_integers(range_)) is not None:
         return quick if quick[1] is None or quick[0] < quick[1] else None
     lowest, end = _ends(order)
     given = {b: getattr(range_, b) for b in ("ge", "gt", "le", "lt") if getattr(range_, b) is not None}
@@ -108,23 +109,21 @@ def run_of(range_: Range, order: ValueOrder, name: str = "") -> Run | None:
     return None if lowest is None or (hi is not None and hi <= lo) else (lo, hi)
 
 
-def _run_of_integers(range_: Range) -> Run | None:
+def run_of_integers(range_: Range) -> Run | None:
     """The commonest range, without the way through Arrow: bounds that are plain whole numbers and not near the ends."""
     lo, hi = -(2**63), None
-    for value, lower, more in (
-        (range_.ge, True, 0),
-        (range_.gt, True, 1),
-        (range_.le, False, 1),
-        (range_.lt, False, 0),
-    ):
-        if value is None:
-            continue
-        if type(value) is not int or not -(2**63) < value < 2**63 - 1:
+    ge, gt, le, lt = range_.ge, range_.gt, range_.le, range_.lt
+    for value in (ge, gt, le, lt):
+        if value is not None and (type(value) is not int or not -(2**63) < value < 2**63 - 1):
             return None
-        if lower:
-            lo = max(lo, value + more)
-        else:
-            hi = value + more if hi is None else min(hi, value + more)
+    if ge is not None:
+        lo = ge
+    if gt is not None and gt >= lo:
+        lo = gt + 1
+    if le is not None:
+        hi = le + 1
+    if lt is not None and (hi is None or lt < hi):
+        hi = lt
     return lo, hi
 
 
@@ -148,6 +147,8 @@ def run_at(column: pa.Array, order: ValueOrder) -> Run | None:
 
 def values_of(keys: list[Key], order: ValueOrder) -> list[Any]:
     """The values of keys, as Python has them."""
+    if order.whole:
+        return keys
     if order.kind is Kind.RANK:  # one by one, so that a value that Python lacks does not make text of the others
         return [order.values(_one(key))[0] for key in keys]
     return order.of_bytes(keys)
@@ -156,13 +157,17 @@ def values_of(keys: list[Key], order: ValueOrder) -> list[Any]:
 def union(runs: Iterable[Run]) -> tuple[Run, ...]:
     """Sorted runs that neither meet nor touch."""
     out: list[Run] = []
-    for lo, hi in sorted(runs, key=lambda run: run[0]):
-        if out and not _before(out[-1][1], lo):
-            if _before(out[-1][1], hi):
-                out[-1] = (out[-1][0], hi)
-        else:
-            out.append((lo, hi))
-    return tuple(out)
+    start: Key | None = None
+    end: Key | None = None
+    for lo, hi in sorted(runs, key=itemgetter(0)):
+        if start is not None and (end is None or lo <= end):
+            if end is not None and (hi is None or hi > end):
+                end = hi
+            continue
+        if start is not None:
+            out.append((start, end))
+        start, end = lo, hi
+    return tuple(out) if start is None else (*out, (start, end))
 
 
 def overlap(p: tuple[Run, ...], q: tuple[Run, ...]) -> tuple[Run, ...]:

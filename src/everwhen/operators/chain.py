@@ -28,6 +28,8 @@ from everwhen.operators.kernels.tables import KeyTable, grown
 from everwhen.operators.net import cancelled
 from everwhen.operators.promised import promised
 
+_PUNCT = np.array([[PUNCT], [0], [INF], [0]], np.int64)
+
 
 class Chain:
     """Changes and a promise in, elements out, the CTI last.
@@ -63,24 +65,17 @@ class Chain:
 
     def step(self, batch: Changes, promise: int, promises: Sequence[Promise] = ()) -> ElementBatch:
         """Elements; `promises` about data are said behind what they cover."""
-        elements = self._step(batch, promise)
-        self._over.add(promises)
-        return with_punctuation(elements, promises)
-
-    def _step(self, batch: Changes, promise: int) -> ElementBatch:
+        if promises:
+            self._over.add(promises)
         said_cti = promise > self.cti
         out, n = self._elements(batch, promise)
         if self._ordered and n > 1:
             sync = np.where(out[0, :n] == ADJUST, np.minimum(out[2, :n], out[3, :n]), out[1, :n])
             if (sync[1:] < sync[:-1]).any():
                 out[:, :n] = out[:, np.argsort(sync, kind="stable")]
-        columns = self.codec.decode(batch.rows[out[4, :n]])
         if said_cti:
-            out[:4, n] = CTI, promise, promise, 0
-            n += 1
-            columns = tuple(_with_null(column) for column in columns)
             self._forget(promise)
-        return ElementBatch(self.codec.schema, out[0, :n].astype(np.uint8), out[1, :n], out[2, :n], out[3, :n], columns)
+        return said(self.codec, out[:4], batch.rows[out[4, :n]], promises, promise if said_cti else None)
 
     def _elements(self, batch: Changes, promise: int) -> tuple[np.ndarray, int]:
         """Rows op, vs, ve, vnew and position of the payload, with room for one more element, and how many there are."""
@@ -178,9 +173,6 @@ class EventChain:
         self.cti = NEVER
 
     def step(self, batch: Changes, promise: int, promises: Sequence[Promise] = ()) -> ElementBatch:
-        return with_punctuation(self._step(batch, promise), promises)
-
-    def _step(self, batch: Changes, promise: int) -> ElementBatch:
         lo, hi, weight, rows = batch.lo, batch.hi, batch.weight, batch.rows
         op = np.full(len(lo), INSERT, np.uint8)
         vnew = np.zeros(len(lo), np.int64)
@@ -191,13 +183,12 @@ class EventChain:
         if len(sync) > 1 and (sync[1:] < sync[:-1]).any():
             order = np.argsort(sync, kind="stable")
             op, lo, hi, vnew, rows = op[order], lo[order], hi[order], vnew[order], rows[order]
-        columns = self.codec.decode(rows)
-        if promise > self.cti:
-            self.cti = promise
-            op = np.append(op, np.uint8(CTI))
-            lo, hi, vnew = np.append(lo, promise), np.append(hi, promise), np.append(vnew, 0)
-            columns = tuple(_with_null(column) for column in columns)
-        return ElementBatch(self.codec.schema, op, lo, hi, vnew, columns)
+        cti = promise if promise > self.cti else None
+        self.cti = max(self.cti, promise)
+        head = np.empty((4, len(lo) + len(promises) + 1), np.int64)
+        for i, column in enumerate((op, lo, hi, vnew)):
+            head[i, : len(lo)] = column
+        return said(self.codec, head, rows, promises, cti)
 
     def _paired(self, lo: np.ndarray, hi: np.ndarray, weight: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, ...]:
         """Match what is taken back with what is said of the same row and start."""
@@ -235,6 +226,27 @@ class EventChain:
         self.cti = state["cti"]
 
 
+def said(
+    codec: RowCodec, head: np.ndarray, rows: np.ndarray, promises: Sequence[Promise] = (), cti: int | None = None
+) -> ElementBatch:
+    """The elements op, vs, ve, vnew of coded rows, then promises about data, then a CTI.
+
+    Where `head` has room behind the rows, it is used.
+    """
+    n, size = len(rows), len(rows) + len(promises) + (cti is not None)
+    if head.shape[1] < size:
+        head, given = np.empty((4, size), np.int64), head
+        head[:, :n] = given[:, :n]
+    if size > n:
+        head[:, n:size] = _PUNCT
+    if cti is not None:
+        head[:, size - 1] = CTI, cti, cti, 0
+    op, vs, ve, vnew = head[:, :size]
+    columns = codec.decode(rows, nulls=size - n)
+    places = {n + i: Punct(promise) for i, promise in enumerate(promises)}
+    return ElementBatch(codec.schema, op.astype(np.uint8), vs, ve, vnew, columns, places)
+
+
 def with_punctuation(batch: ElementBatch, promises: Sequence[Promise]) -> ElementBatch:
     """Promises about data behind the elements of a batch, before its CTI."""
     if not promises:
@@ -250,6 +262,15 @@ def with_punctuation(batch: ElementBatch, promises: Sequence[Promise]) -> Elemen
     return ElementBatch(batch.schema, op, vs, ve, vnew, columns, said, batch.source)
 
 
+def without_punctuation(batch: ElementBatch) -> ElementBatch:
+    """The elements of a batch that are no promises about data."""
+    kept = np.flatnonzero(batch.op != PUNCT)
+    at = pa.array(kept)
+    op, vs, ve, vnew = (times[kept] for times in (batch.op, batch.vs, batch.ve, batch.vnew))
+    columns = tuple(column.take(at) for column in batch.columns)
+    return ElementBatch(batch.schema, op, vs, ve, vnew, columns, {}, batch.source)
+
+
 def _plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
 
@@ -257,7 +278,3 @@ def _plain(column: pa.Array) -> pa.Array:
 def _rank(ids: np.ndarray) -> np.ndarray:
     """The position of each entry among equal ones, for sorted ids."""
     return np.arange(len(ids)) - np.searchsorted(ids, ids)
-
-
-def _with_null(column: pa.Array) -> pa.Array:
-    return pa.concat_arrays([column, pa.nulls(1, column.type)])

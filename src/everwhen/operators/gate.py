@@ -25,9 +25,11 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.model.changes import Changes, concat, no_changes
+from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
 from everwhen.operators.base import Emit, StateSize
 from everwhen.operators.net import netted
+from everwhen.operators.promised import promised
 
 
 class Gate:
@@ -61,6 +63,11 @@ class Gate:
         self._waiting = _from(whole.take(waits & (hi > promise)), promise)
         said = whole.take(taken | due)
         return concat(said, _upto(whole.take(cut), promise)) if cut.any() else said
+
+    def holds(self, promise: Promise) -> bool:
+        """Whether something waits that the promise says has come."""
+        waiting = self._waiting
+        return len(waiting) > 0 and bool((promised([promise], self.codec, waiting.rows) > waiting.lo).any())
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         return [(self._waiting.rows, self.codec.pooled)]

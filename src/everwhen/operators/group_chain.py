@@ -14,12 +14,12 @@ import numpy as np
 
 from everwhen.errors import EverwhenError
 from everwhen.model.changes import Changes
-from everwhen.model.elements import ADJUST, CTI, ElementBatch
+from everwhen.model.elements import ADJUST, ElementBatch
 from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import StateSize
-from everwhen.operators.chain import with_punctuation
+from everwhen.operators.chain import said
 from everwhen.operators.kernels import said as kernel
 from everwhen.operators.kernels.runs import LENGTH, Runs, needed
 
@@ -42,14 +42,14 @@ class GroupChain:
 
     def step(self, batch: Changes, promise: int, promises: Sequence[Promise] = ()) -> ElementBatch:
         """Elements; `promises` about data are said behind what they cover."""
-        elements = self._step(batch, promise)
+        elements = self._step(batch, promise, promises)
         if batch.closed is not None and len(batch.closed):
             self._said.place[batch.closed[batch.closed < len(self._said.place)], LENGTH] = 0
-        return with_punctuation(elements, promises)
+        return elements
 
-    def _step(self, batch: Changes, promise: int) -> ElementBatch:
+    def _step(self, batch: Changes, promise: int, promises: Sequence[Promise]) -> ElementBatch:
         said_cti = promise > self.cti
-        head, rows = self._elements(batch, promise, int(said_cti))
+        head, rows = self._elements(batch, promise, len(promises) + said_cti)
         n = len(rows)
         if self._ordered and n > 1:
             op, vs, ve, vnew = head[:, :n]
@@ -58,12 +58,10 @@ class GroupChain:
                 order = np.argsort(sync, kind="stable")
                 head[:, :n], rows = head[:, order], rows[order]
         if said_cti:
-            head[:, n] = CTI, promise, promise, 0
             self.cti = promise
             if promise == INF:  # nothing can be taken back any more, however long it lives
                 self._said.clear()
-        columns = self.codec.decode(rows, nulls=int(said_cti))
-        return ElementBatch(self.codec.schema, head[0].astype(np.uint8), head[1], head[2], head[3], columns)
+        return said(self.codec, head, rows, promises, promise if said_cti else None)
 
     def _elements(self, batch: Changes, promise: int, more: int) -> tuple[np.ndarray, np.ndarray]:
         """Columns op, vs, ve, vnew, with room for `more` elements, and the rows: first what is taken back, then what is

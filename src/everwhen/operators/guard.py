@@ -20,6 +20,7 @@ from everwhen.model.elements import ADJUST, CTI, EXTERNAL_CTI, INSERT, ElementBa
 from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
+from everwhen.operators.arrived import Arrived
 from everwhen.operators.base import StateSize
 from everwhen.operators.event_log import EventLog
 from everwhen.operators.kernels.log import look, segments
@@ -124,24 +125,15 @@ class Guard:
             self._explain_times(batch, int(at), int(sync), int(cti))
         if self.chronons:
             self._check_chronons(batch)
-        self._check_promises(batch)
-        columns, data = batch.columns, None
-        if k < len(op):
-            if leading == k:  # promises stand behind the data: no need to copy
-                columns = tuple(column.slice(0, k) for column in columns)
-                op, vs, ve, vnew = op[:k], vs[:k], ve[:k], vnew[:k]
-            else:
-                data = op <= ADJUST
-                keep = pa.array(data)
-                columns = tuple(column.filter(keep) for column in columns)
-                op, vs, ve, vnew = op[data], vs[data], ve[data], vnew[data]
-        rows = self.codec.encode(columns, k)
+        data = Arrived.of(batch, int(k), int(leading), int(adjusts))
+        self._check_promises(batch, data)
+        rows = self.codec.encode(data.columns, len(data), data.gaps if len(data.gaps) else None)
         if self.insert_only and adjusts:
             at = int(np.flatnonzero(batch.op == ADJUST)[0])
             raise self._error(
                 batch, at, "an adjust on a source that is declared insert-only", "declare it with insert_only=False"
             )
-        guarded = Guarded(self.codec, op, vs, ve, vnew, rows, int(adjusts))
+        guarded = Guarded(self.codec, *data.head(), rows=rows, adjusts=data.adjusts)
         if self.whole or not (self.insert_only or self.finalized):
             self._check_events(batch, guarded, int(cti), data)
         self.tau = int(tau)
@@ -225,7 +217,7 @@ class Guard:
             end = batch.vnew[wrong] if batch.op[wrong] == ADJUST else batch.ve[wrong]
             raise self._error(batch, wrong, NOT_ONE_TICK.format(show(int(batch.vs[wrong])), show(int(end))), ONE_TICK)
 
-    def _check_promises(self, batch: ElementBatch) -> None:
+    def _check_promises(self, batch: ElementBatch, data: Arrived) -> None:
         """No element contradicts an earlier punctuation."""
         external = [i for i in batch.promises if batch.op[i] == EXTERNAL_CTI]
         if external and not self.finalized:
@@ -233,23 +225,17 @@ class Guard:
                 batch, external[0], "an external CTI, which counts elements that may come in any order",
                 "only Finalize can read it: ask for it by REMEMBER (--remember, or remember=)",
             )  # fmt: skip
-        unknown = self._promises.unknown(batch)
-        if unknown is not None:
-            i, name = unknown
-            raise self._error(
-                batch, i, f"a punctuation on the unknown attribute {name!r}", f"there is {self.codec.schema}"
-            )
-        broken = self._promises.check(batch)
+        broken = self._promises.check(batch, data)
         if broken is not None:
             raise self._error(batch, broken.at, broken.problem, broken.remedy)
 
-    def _check_events(self, batch: ElementBatch, given: Guarded, cti: int, data: np.ndarray | None) -> None:
+    def _check_events(self, batch: ElementBatch, given: Guarded, cti: int, data: Arrived) -> None:
         """Every adjust finds its event."""
         vs, ve = given.vs, given.ve
         until = NEVER if self.whole else cti
         missing = self._log.apply(given.op, vs, ve, given.vnew, given.rows, given.adjusts, until)
         if missing >= 0:
-            at = missing if data is None else int(np.flatnonzero(data)[missing])
+            at = data.place(missing)
             row = dict(zip(self.codec.schema.names, (c[at].as_py() for c in batch.columns), strict=True))
             lifetime = f"[{show(int(vs[missing]))}, {show(int(ve[missing]))})"
             raise self._error(

@@ -22,7 +22,7 @@ import pyarrow as pa
 from everwhen.model.pattern_algebra import combine
 from everwhen.model.promise_projection import Projection
 from everwhen.model.promise_set import PromiseSet
-from everwhen.model.punctuation import Frontier, Promise, Range
+from everwhen.model.punctuation import Frontier, OneOf, Promise, Range
 from everwhen.model.rows import RowCodec
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
@@ -66,6 +66,7 @@ class JoinPromises:
         self._both = Meeting(out)
         self._waiting: tuple[dict[tuple[Any, ...], int], ...] = ({}, {})  # constants of the key, and until when
         self._others: tuple[list[Promise], ...] = ([], [])
+        self._low = NEVER
 
     def idle(self, frontiers: Sequence[Frontier]) -> bool:
         """Whether there has never been a promise."""
@@ -118,6 +119,9 @@ class JoinPromises:
                 others = [*self._others[side], *others]
                 self._others[side].clear()
             found += self._alone(side, waiting, others, blocks, kept)
+        if self._one_to_one:  # fewer words first: then they are said of both
+            found = list(compacted([left for promise in found for left in self._said_of_both(promise)[:1]], self._out))
+            return [each for promise in found for each in self._said_of_both(promise)]
         return list(compacted([each for promise in found for each in self._said_of_both(promise)], self._out))
 
     def _looked_at_again(self, side: int, died: bool, freed: Sequence[Promise]) -> dict[tuple[Any, ...], int]:
@@ -157,12 +161,16 @@ class JoinPromises:
         if waiting:
             times = np.array(list(waiting.values()), np.int64)
             blocked = blocks(side, coded_constants(list(waiting), self._key_codec), times)
+            names = [self._names[side][name] for name in self._key_names[side]]
+            free: dict[int, list[Any]] = {}
             for (row, t), wait in zip(waiting.items(), blocked.tolist(), strict=True):
                 if wait:
                     _raise(self._waiting[side], {row: t})
+                elif len(row) == 1:
+                    free.setdefault(t, []).append(row[0])
                 else:
-                    match = Promise.constants(dict(zip(self._key_names[side], row, strict=True)), t)
-                    found += renamed([match], self._names[side])
+                    found.append(Promise.constants(dict(zip(names, row, strict=True)), t))
+            found += [Promise({names[0]: OneOf(tuple(values))}, t) for t, values in free.items()]
         if others:
             starts, rows = kept(side)
             for promise in others:
@@ -175,7 +183,8 @@ class JoinPromises:
     def _forget(self, low: int, said: Sequence[Promise]) -> None:
         """What both sides have said, or time has passed, does not wait any more."""
         together = PromiseSet(self._out)
-        together.add(said)
+        if any(self._others):
+            together.add(said)
         for side in (0, 1):
             waiting, names = self._waiting[side], [self._names[side][name] for name in self._key_names[side]]
             names = [self._to_left.get(name, name) for name in names]
@@ -183,12 +192,14 @@ class JoinPromises:
                 for row in self._constants(promise, names) or ():
                     if waiting.get(row, NEVER) <= promise.t:
                         waiting.pop(row, None)
-            for row in [row for row, t in waiting.items() if t <= low]:
-                del waiting[row]
+            if low > self._low:
+                for row in [row for row, t in waiting.items() if t <= low]:
+                    del waiting[row]
             self._others[side][:] = [
                 p for p in self._others[side]
                 if p.t > low and not (said and all(map(together.implies, self._on_left([p], side))))
             ]  # fmt: skip
+        self._low = low
 
     def _on_left(self, promises: Sequence[Promise], side: int) -> list[Promise]:
         """A side's promises with what they say about keys on the left columns: where two sides speak of different keys,
@@ -203,11 +214,17 @@ class JoinPromises:
 
     def _said_of_both(self, promise: Promise) -> list[Promise]:
         """The same promise with all patterns about keys on the left columns, and on the right ones."""
-        if self._one_to_one and self._to_left.keys().isdisjoint(promise.match):
-            if self._to_right.keys().isdisjoint(promise.match):
+        if self._one_to_one:
+            on_left, on_right = (
+                self._to_right.keys() & promise.match.keys(),
+                self._to_left.keys() & promise.match.keys(),
+            )
+            if not (on_left or on_right):
                 return [promise]
-            right = {self._to_right.get(name, name): pattern for name, pattern in promise.match.items()}
-            return [promise, Promise(right, promise.t)]
+            if not (on_left and on_right):
+                there = self._to_right if on_left else self._to_left
+                other = Promise({there.get(name, name): pattern for name, pattern in promise.match.items()}, promise.t)
+                return [promise, other] if on_left else [other, promise]
         bound = [(a, b) for a, b in self._pairs if a in promise.match or b in promise.match]
         if not bound:
             return [promise]

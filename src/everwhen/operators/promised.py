@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from everwhen.model.promise_set import PromiseSet
+from everwhen.model.promise_intake import read_promises
+from everwhen.model.promise_set import PromiseSet, in_few_words
 from everwhen.model.punctuation import Frontier, OneOf, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.scalars import from_python
@@ -61,9 +62,7 @@ def compacted(promises: Sequence[Promise], schema: Schema) -> tuple[Promise, ...
     """The same said in fewer promises."""
     if len(promises) < 2:
         return tuple(promises)
-    together = PromiseSet(schema)
-    together.add(promises)
-    return tuple(together)
+    return tuple(in_few_words(read_promises(promises, schema).united()))
 
 
 def constants(promise: Promise, names: Sequence[str]) -> list[tuple[Any, ...]] | None:
@@ -151,9 +150,11 @@ class Meeting:
             two = Frontier(two.time, tuple(renamed(two.promises, self._names)))
             frontiers = (one, two)
         m = min(one.time, two.time)
-        found = self._said[0].meet(two.promises)
-        self._said[1].add(two.promises)
-        found += self._said[1].meet(one.promises)
+        schema = self._said[0].schema
+        first, second = read_promises(one.promises, schema), read_promises(two.promises, schema)
+        found = self._said[0].meet(second)
+        self._said[1].take(second)
+        found += self._said[1].meet(first)
         for port, frontier in enumerate(frontiers):
             other = frontiers[1 - port].time
             if other > m:
@@ -162,7 +163,7 @@ class Meeting:
                 if again and port == 1:
                     said = tuple(self._said[1])  # its new ones have been added already
                 found += [Promise(p.match, min(p.t, other)) for p in said]
-        self._said[0].add(one.promises)
+        self._said[0].take(first)
         for said_by in self._said:
             said_by.forget(m)
         self._times = [one.time, two.time]

@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.model.changes import Changes, concat, no_changes
-from everwhen.model.elements import CTI, INSERT, ElementBatch
+from everwhen.model.elements import INSERT, ElementBatch
 from everwhen.model.promise_projection import Projection
 from everwhen.model.promise_set import PromiseSet
 from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF
 from everwhen.operators.base import Operator, Output, StateSize
-from everwhen.operators.chain import EventChain
+from everwhen.operators.chain import EventChain, said
 from everwhen.operators.column_order import numbered
 from everwhen.operators.net import netted
 from everwhen.operators.sort_prefix import SortPrefix
@@ -139,13 +139,10 @@ class SortOperator(Operator):
 class SortedChain(EventChain):
     """The sink of a sorted answer: inserts in the order in which they come, never taken back."""
 
-    def _step(self, batch: Changes, promise: int) -> ElementBatch:
+    def step(self, batch: Changes, promise: int, promises: Sequence[Promise] = ()) -> ElementBatch:
         count = len(batch)
-        ends = int(promise > self.cti)
-        op = np.full(count + ends, INSERT, np.uint8)
-        op[count:] = CTI
-        vs, ve = np.full(len(op), promise, np.int64), np.full(len(op), promise, np.int64)
-        vs[:count], ve[:count] = batch.lo, batch.hi
+        cti = promise if promise > self.cti else None
         self.cti = max(self.cti, promise)
-        columns = self.codec.decode(batch.rows, nulls=ends)
-        return ElementBatch(self.codec.schema, op, vs, ve, np.zeros(len(op), np.int64), columns)
+        head = np.zeros((4, count + len(promises) + 1), np.int64)
+        head[0, :count], head[1, :count], head[2, :count] = INSERT, batch.lo, batch.hi
+        return said(self.codec, head, batch.rows, promises, cti)

@@ -7,6 +7,7 @@ promises that the CTI has not overtaken, in compact form.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -16,20 +17,27 @@ import pyarrow as pa
 
 from everwhen.errors import QueryError
 from everwhen.model.element import Punct
-from everwhen.model.elements import ADJUST, PUNCT, ElementBatch
+from everwhen.model.elements import PUNCT, ElementBatch
 from everwhen.model.patterns import show_promise
-from everwhen.model.promise_set import PromiseSet
+from everwhen.model.promise_intake import NO_PATTERN, Intake, read_promises
+from everwhen.model.promise_set import PromiseSet, in_few_words
 from everwhen.model.punctuation import AttributePattern, Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
+from everwhen.model.value_order import order_of, plain
+from everwhen.operators.arrived import Arrived
+from everwhen.operators.kernels.arrivals import first_broken
 from everwhen.operators.punctuator import Broken, Punctuator
 
 RULED_OUT: Final = "an element that an earlier promise of the source has ruled out"
 KEEP_YOUR_WORD: Final = "a promise says that no matching insert or adjust follows; correct the source"
+_COMPARED: Final = 256
+"""So many constants and ranges of a batch are compared with its elements one by one; more are looked up."""
+_STANDING: Final = 8
+"""So many standing promises are compared one by one."""
 
-NO_PATTERN: Final = (
-    "write OneOf((value, …)), Range(ge=…, lt=…) or Nothing(); Promise.constants({name: value}) binds constants"
-)
+Said = Sequence[tuple[int, Promise]]
+"""Promises with their places, in order."""
 
 
 class SourcePromises:
@@ -39,126 +47,142 @@ class SourcePromises:
         self._schema = schema
         self._punctuator = punctuator
         self._said = PromiseSet(schema)
-        self._checked = PromiseSet(schema)  # what the batch at hand promises
+        self._checked: Intake | None = None  # what the batch at hand promises
         self.fresh: tuple[Promise, ...] = ()
         """What the last settled batch has promised, in few words."""
 
-    def unknown(self, batch: ElementBatch) -> tuple[int, str] | None:
-        """The first promise about a column that is not there, and its name."""
-        for i, said in sorted(batch.promises.items()):
-            if isinstance(said, Punct):
-                for name in said.promise.match:
-                    if name not in self._schema:
-                        return i, name
-        return None
-
-    def check(self, batch: ElementBatch) -> Broken | None:
+    def check(self, batch: ElementBatch, data: Arrived) -> Broken | None:
         """The first element that breaks a promise that was made or that follows from what is declared."""
-        broken = self._check_said(batch)
-        if self._punctuator is None:
-            return broken
-        data = np.flatnonzero(batch.op <= ADJUST)
-        columns = {name: batch.columns[self._schema.index(name)] for name in self._punctuator.reads}
-        if len(data) < len(batch):
-            columns = {name: column.take(pa.array(data)) for name, column in columns.items()}
-        seen = self._punctuator.observe(columns, len(data))
-        self._checked.add(seen.promises)
-        if seen.broken is None or (broken is not None and broken.at < data[seen.broken.at]):
-            return broken
-        return replace(seen.broken, at=int(data[seen.broken.at]))
-
-    def _check_said(self, batch: ElementBatch) -> Broken | None:
+        self._checked = None
         said = [
             (i, p.promise) for i, p in sorted(batch.promises.items()) if isinstance(p, Punct) and batch.op[i] == PUNCT
         ]
-        if len(self._checked):
-            self._checked = PromiseSet(self._schema)
         unreadable = self._read(said) if said else None
         if unreadable is not None:
             return unreadable
-        if not said and not len(self._said):
-            return None
-        data = np.flatnonzero(batch.op <= ADJUST)
-        if not len(data):
-            return None
-        sync = np.where(batch.op == ADJUST, np.minimum(batch.ve, batch.vnew), batch.vs)
-        broken = np.zeros(len(batch), np.bool_)
-        if len(self._said):
-            broken |= sync < self._promised(self._said, batch.columns, len(batch))
-        broken |= self._broken_inside(batch, sync, [(i, promise) for i, promise in said if i < data[-1]])
-        broken &= batch.op <= ADJUST
-        if not broken.any():
-            return None
-        at = int(np.argmax(broken))
-        promise = self._breaks(batch, at, int(sync[at]), [promise for i, promise in said if i < at])
-        return Broken(at, f"{RULED_OUT}: {show_promise(promise)}", KEEP_YOUR_WORD)
+        broken = self._check_said(data, said) if len(data) and (said or self._said) else None
+        if self._punctuator is None:
+            return broken
+        columns = {name: data.column(self._schema.index(name)) for name in self._punctuator.reads}
+        seen = self._punctuator.observe(columns, len(data))
+        if seen.promises:
+            self._checked = read_promises([*(promise for _, promise in said), *seen.promises], self._schema)
+        if seen.broken is None:
+            return broken
+        at = data.place(seen.broken.at)
+        return broken if broken is not None and broken.at < at else replace(seen.broken, at=at)
 
-    def _broken_inside(self, batch: ElementBatch, sync: np.ndarray, inside: list[tuple[int, Promise]]) -> np.ndarray:
-        """Which elements are ruled out by a promise of the same batch that stands before them."""
-        n = len(batch)
-        broken = np.zeros(n, np.bool_)
-        times = {promise.t for _, promise in inside}
-        rows = np.arange(n)
-        columns = batch.columns
-        if len(times) > 1:  # mostly nothing stands behind one promise and before the time of another
-            every, any_time = PromiseSet(self._schema), PromiseSet(self._schema)
-            every.add(promise for _, promise in inside)
-            any_time.add(Promise(promise.match, n - i) for i, promise in inside)
-            late = n - np.maximum(self._promised(any_time, columns, n), 0) < rows
-            rows = np.flatnonzero(late & (sync < self._promised(every, columns, n)))
-            if not len(rows):
-                return broken
-            columns = tuple(column.take(pa.array(rows)) for column in columns)
-        for t in times:
-            # promises for the same time, by place: of those that match, the first counts
-            by_place = PromiseSet(self._schema)
-            by_place.add(Promise(promise.match, n - i) for i, promise in inside if promise.t == t)
-            place = n - np.maximum(self._promised(by_place, columns, len(rows)), 0)
-            broken[rows] |= (place < rows) & (sync[rows] < t)
-        return broken
+    def _check_said(self, data: Arrived, said: Said) -> Broken | None:
+        """The first element that breaks what an earlier batch has promised, or an earlier element of this one."""
+        n, sync = len(data.op), data.sync
+        places = [i for i, _ in said] if said and said[0][0] < n else []
+        compared = self._compared(data, sync, places)
+        at = self._looked_up(data, sync, said[: bisect_left(places, n)]) if compared is None else compared
+        if at == n:
+            return None
+        element = data.element(at, self._schema)
+        before = (*(promise for i, promise in said if i < at), *self._said)
+        broken = (promise for promise in before if promise.t > element.sync and promise.matches(element.row))
+        promise = next(broken, Promise({}, NEVER))
+        return Broken(at, f"{RULED_OUT}: {show_promise(promise)}; it is {element}", KEEP_YOUR_WORD)
 
-    def _read(self, said: Sequence[tuple[int, Promise]]) -> Broken | None:
+    def _compared(self, data: Arrived, sync: np.ndarray, places: Sequence[int]) -> int | None:
+        """The first broken one, for few promises about single columns that have ranks and no nulls; None: others."""
+        standing = self._said.pieces(_STANDING)
+        read = self._checked if places else None
+        if standing is None or (read is not None and (read.tables or read.wide or read.everything != NEVER)):
+            return None
+        at, first = np.array(places, np.int64), len(data.op)
+        for name in standing if read is None else {**standing, **read.constants, **read.ranges}:
+            column = plain(data.complete(self._schema.index(name)))
+            fresh = None if read is None else read.pieces(name)
+            if column.null_count or (fresh is None and read is not None):
+                return None
+            if fresh is not None and len(fresh[0]) > _COMPARED:
+                return None
+            ranks = order_of(column.type).ranks(column)
+            if name in standing:
+                lows, highs, times = standing[name]
+                before = np.full(len(times), -1, np.int64)
+                first = min(first, int(first_broken(ranks, sync, data.gaps, before, lows, highs, times)))
+            if fresh is not None:
+                lows, highs, times, of = fresh
+                first = min(first, int(first_broken(ranks, sync, data.gaps, at[of], lows, highs, times)))
+        return first
+
+    def _looked_up(self, data: Arrived, sync: np.ndarray, inside: Said) -> int:
+        """The first broken one, for any promises."""
+        n = len(data.op)
+        first = n
+        if self._said:
+            columns = {name: data.complete(self._schema.index(name)) for name in self._said.bound}
+            broken = sync < self._said.promised(columns, n)
+            broken[data.gaps] = False
+            first = int(np.argmax(broken)) if broken.any() else n
+        if inside:
+            # Mostly no element stands behind a promise that it matches, whatever its time.
+            places = PromiseSet(self._schema)
+            places.add(Promise(promise.match, n - i) for i, promise in inside)
+            columns = {name: data.complete(self._schema.index(name)) for name in places.bound}
+            late = n - np.maximum(places.promised(columns, n), 0) < np.arange(n)
+            late[data.gaps] = False
+            first = min([first, *self._behind(data, sync, np.flatnonzero(late), inside).tolist()])
+        return first
+
+    def _behind(self, data: Arrived, sync: np.ndarray, at: np.ndarray, said: Said) -> np.ndarray:
+        """Which elements, all behind the first promise, break a promise before them: by halves of the promises."""
+        if not len(at):
+            return at
+        every = PromiseSet(self._schema)
+        every.add(promise for _, promise in said)
+        taken = pa.array(at)
+        columns = {name: data.columns[self._schema.index(name)].take(taken) for name in every.bound}
+        at = at[sync[at] < every.promised(columns, len(at))]
+        behind = at > said[-1][0]
+        among, half = at[~behind], len(said) // 2
+        if not len(among):
+            return at[behind]
+        left = self._behind(data, sync, among, said[:half])
+        right = self._behind(data, sync, among[among > said[half][0]], said[half:])
+        return np.concatenate([at[behind], left, right])
+
+    def _read(self, said: Said) -> Broken | None:
         """Read the batch's promises, before anything of it is taken; the first with a pattern that does not fit."""
-        for i, promise in said:
-            for name, pattern in promise.match.items():
-                if not isinstance(pattern, AttributePattern):
-                    return Broken(i, f"{pattern!r} is no pattern for {name!r}", NO_PATTERN)
         try:
-            self._checked.add(promise for _, promise in said)
+            self._checked = read_promises((promise for _, promise in said), self._schema, strict=True)
         except QueryError:
             for i, promise in said:
+                for name, pattern in promise.match.items():
+                    if name not in self._schema:
+                        problem = f"a punctuation on the unknown attribute {name!r}"
+                        return Broken(i, problem, f"there is {self._schema}")
+                    if not isinstance(pattern, AttributePattern):
+                        return Broken(i, f"{pattern!r} is no pattern for {name!r}", NO_PATTERN)
                 try:
-                    PromiseSet(self._schema).add([promise])
+                    read_promises([promise], self._schema, strict=True)
                 except QueryError as bad:
-                    return Broken(i, str(bad), "a pattern holds values of its column's type")
+                    return Broken(i, str(bad), "a pattern holds some values, of its column's type")
             raise
         return None
-
-    def _promised(self, promises: PromiseSet, columns: Sequence[pa.Array], n: int) -> np.ndarray:
-        return promises.promised({name: columns[self._schema.index(name)] for name in promises.bound}, n)
-
-    def _breaks(self, batch: ElementBatch, at: int, sync: int, inside: Sequence[Promise]) -> Promise:
-        row = {name: column[at].as_py() for name, column in zip(self._schema.names, batch.columns, strict=True)}
-        found = (p for p in (*inside, *self._said) if p.t > sync and p.matches(row))
-        return next(found, Promise({}, NEVER))
 
     def settle(self, cti: int) -> None:
         """The checked batch stays."""
         if self._punctuator is not None:
             self._punctuator.settle()
-        fresh = list(self._checked)
-        if fresh:
-            self._checked = PromiseSet(self._schema)
-            self._said.add(fresh)
-        self.fresh = tuple(promise for promise in fresh if promise.t > cti)
-        if len(self._said):
+        self.fresh = ()
+        if self._checked is not None:
+            checked, self._checked = self._checked.after(cti).united(), None
+            if checked:
+                self._said.take(checked)
+                self.fresh = tuple(in_few_words(checked))
+        if self._said:
             if cti == INF:
                 self._said = PromiseSet(self._schema)
             else:
                 self._said.forget(cti)
 
     def undo(self) -> None:
-        self._checked = PromiseSet(self._schema)
+        self._checked = None
 
     def __iter__(self) -> Iterator[Promise]:
         return iter(self._said)

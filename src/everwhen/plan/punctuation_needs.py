@@ -187,8 +187,8 @@ class _Asked:
                 return (Need("every row that may still go", self.ways(input, input.schema.names)),)
             case n.RowsWindow(input, _, _, partition) if partition:
                 return (Need(f"the last rows of every {', '.join(partition)}", self.ways(input, partition)),)
-            case n.SetOperation(left, right):
-                ways = _both(self.ways(left, left.schema.names), self.ways(right, right.schema.names))
+            case n.SetOperation():
+                ways = self.ways(node, node.schema.names)
                 return (Need("how often every different row is there", ways),)
             case n.Sort(input, by):
                 columns = [name for name, _ in by]
@@ -223,6 +223,27 @@ class _Asked:
                 return [frozenset({Say(name, columns, first, origin=node)})] if columns else []
             case n.Exchange():
                 return []
+        below = self._below(node, columns, first)
+        match node:
+            case n.Join(left, right, left_keys, right_keys, kind=kind):
+                frees = self.ways(left, left_keys), self.ways(right, right_keys)
+                found = _both(below[0], frees[1])
+                if kind == "inner":
+                    found = (*found, *_both(below[1], frees[0]), *_both(*below))
+                return found if kind != "full" else _both(*below)
+            case n.Union() | n.SetOperation():
+                alone = [self._below(node, frozenset({name}), None) for name in sorted(columns)]
+                if first is None and any(map(_crossed, alone)):
+                    return [way for each in alone for way in _both(*each)]
+                return _both(*below)
+            case n.Punctuate(_, schemes):
+                say = Say(f"punctuate() {id(node)}", columns, first, origin=node)
+                here = [frozenset({say})] if any(meets(scheme, say) for scheme in schemes) else []
+                return [*here, *below[0]]
+        return below[0]
+
+    def _below(self, node: n.Node, columns: frozenset[str], first: First) -> list[tuple[Way, ...]]:
+        """The same for each input of a node, in its own columns."""
         below = []
         for child, names in zip(node.inputs, carried(node), strict=True):
             kept = [names[name] for name in columns if name in names]
@@ -232,20 +253,17 @@ class _Asked:
                 below.append(self.ways(child, kept, (names[first[0]], first[1])))
             else:
                 below.append(self.ways(child, ()))
-        match node:
-            case n.Join(left, right, left_keys, right_keys, kind=kind):
-                frees = self.ways(left, left_keys), self.ways(right, right_keys)
-                found = _both(below[0], frees[1])
-                if kind == "inner":
-                    found = (*found, *_both(below[1], frees[0]), *_both(*below))
-                return found if kind != "full" else _both(*below)
-            case n.Union() | n.SetOperation():
-                return _both(*below)
-            case n.Punctuate(_, schemes):
-                say = Say(f"punctuate() {id(node)}", columns, first, origin=node)
-                here = [frozenset({say})] if any(meets(scheme, say) for scheme in schemes) else []
-                return [*here, *below[0]]
-        return below[0]
+        return below
+
+
+def _crossed(below: Sequence[Sequence[Way]]) -> bool:
+    """Whether one column of a union is different columns of one source.
+
+    Then `k = 7` of the source is `k = 7` on one side and `v = 7` on the other: together they are about few rows, if
+    any.  So the source must speak of each of them, and several columns do not help more than one.
+    """
+    one, other = ({say for way in ways for say in way} for ways in below)
+    return any(a.name == b.name and a != b for a in one for b in other)
 
 
 def _both(one: Iterable[Way], other: Sequence[Way]) -> tuple[Way, ...]:

@@ -118,6 +118,8 @@ def length_of(duration: Duration, what: str, tick: str = "1ms") -> int:
         text = duration.strip()
         if text.lower() in FOREVER:
             return INF
+        if text.startswith("-"):
+            raise QueryError(f"{what}: {text} is less than nothing; write a duration such as 0, '5 s' or '10 minutes'")
         duration = int(text) if text.isdecimal() else text
     try:
         return ticks(duration, tick)

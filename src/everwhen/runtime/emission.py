@@ -42,10 +42,11 @@ class Outflow:
     nets: bool = False
 
     def step(self, changes: Changes, tau: int, frontier: Frontier) -> ElementBatch:
-        """The elements; behind a gate no promises about data are said, because it may hold back what they cover."""
+        """The elements; behind a gate a promise about data is said if nothing waits there that it covers."""
         if self.gate is not None:
-            changes = self.gate.step(netted(changes) if self.nets else changes, tau, frontier.time)
-            frontier = Frontier(frontier.time)
+            gate = self.gate
+            changes = gate.step(netted(changes) if self.nets else changes, tau, frontier.time)
+            frontier = Frontier(frontier.time, tuple(p for p in frontier.promises if not gate.holds(p)))
         return self.chain.step(changes, frontier.time, frontier.promises)
 
     def emitting(self, emit: Emit, standing: Standing) -> None:

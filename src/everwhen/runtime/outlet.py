@@ -12,8 +12,8 @@ elements restricted to [since, ∞).  An event that began earlier is known to th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,13 @@ import pyarrow as pa
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expr import Column
 from everwhen.model.changes import Changes
+from everwhen.model.element import Punct
 from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch, empty_elements
-from everwhen.model.punctuation import Frontier
+from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, StateSize
-from everwhen.operators.chain import Chain, EventChain
+from everwhen.operators.chain import Chain, EventChain, with_punctuation, without_punctuation
 from everwhen.operators.group_chain import GroupChain
 from everwhen.plan.physical import Port
 from everwhen.runtime.bank import FEWEST, Bank, constant_of
@@ -55,9 +56,11 @@ def _keeps_all(node: n.Map) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Said:
-    """What an outlet says in an epoch: elements, then perhaps a CTI."""
+    """What an outlet says in an epoch: elements, then promises about data, then perhaps a CTI."""
 
     batch: ElementBatch
+    """All but the promises."""
+
     data: int
     """How many elements stand before the CTI."""
 
@@ -67,8 +70,13 @@ class Said:
     first: int
     """The earliest start."""
 
+    promises: tuple[Promise, ...] = ()
+
     @staticmethod
     def of(batch: ElementBatch) -> Said:
+        if batch.promises:
+            promises = tuple(said.promise for said in batch.promises.values() if isinstance(said, Punct))
+            return replace(Said.of(without_punctuation(batch)), promises=promises)
         size = len(batch)
         data = size - int(size > 0 and int(batch.op[-1]) == CTI)
         if not data:
@@ -129,10 +137,10 @@ class Outlet:
         for query, each in self.subscriptions.items():
             try:
                 if each.constant is not None and each.constant[0] in parts and not each.restricts(said):
-                    found = parts[each.constant[0]].get(each.constant[1])
-                    heard[query] = each.take_rest(said, found)
+                    batch = each.take_rest(said, parts[each.constant[0]].get(each.constant[1]))
                 else:
-                    heard[query] = each.take(said)
+                    batch = each.take(said)
+                heard[query] = with_punctuation(batch, each.carried(said.promises)) if said.promises else batch
             except Exception as error:  # also of a function of the user's: the others must go on
                 heard[query] = error
         return heard
@@ -183,6 +191,22 @@ class Subscription:
     def restricts(self, said: Said) -> bool:
         """Whether some of the elements speak of instants before `since`."""
         return self.since > NEVER and said.data > 0 and said.first < self.since
+
+    def carried(self, promises: Sequence[Promise]) -> list[Promise]:
+        """Promises under the query's own names: those about columns that it keeps.  A filter changes none."""
+        found = list(promises)
+        for step in self._steps:
+            if isinstance(step, n.Map):
+                kept: dict[str, list[str]] = {}
+                for name, expr in step.columns:
+                    if isinstance(expr, Column):
+                        kept.setdefault(expr.name, []).append(name)
+                found = [
+                    Promise({name: pattern for given, pattern in p.match.items() for name in kept[given]}, p.t)
+                    for p in found
+                    if p.match.keys() <= kept.keys()
+                ]
+        return found
 
     def take_rest(self, said: Said, found: ElementBatch | None) -> ElementBatch:
         """The query's elements, of those that a bank found for its first condition."""

@@ -1,0 +1,34 @@
+"""The first element that breaks a promise of its own batch, for a few promises."""
+
+from __future__ import annotations
+
+from everwhen.model.loops import loop
+
+
+@loop
+def first_broken(ranks, sync, gaps, places, lows, highs, times):
+    """The first element behind a promise with a rank in its range and an instant before its time; if none, how many
+    there are.  What stands in the gaps, which are in order, is no element: the runs between them are compared.
+    """
+    n = len(ranks)
+    start = 0
+    for g in range(len(gaps) + 1):
+        stop = gaps[g] if g < len(gaps) else n
+        run, instants = ranks[start:stop], sync[start:stop]
+        first = len(run)
+        for p in range(len(places)):
+            low, high, t = lows[p], highs[p], times[p]
+            if places[p] >= start:
+                continue
+            hits = 0
+            for i in range(len(run)):
+                hits += (run[i] >= low) & (run[i] <= high) & (instants[i] < t)
+            if hits:
+                for i in range(first):
+                    if low <= run[i] <= high and instants[i] < t:
+                        first = i
+                        break
+        if first < len(run):
+            return start + first
+        start = stop + 1
+    return n

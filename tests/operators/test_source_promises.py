@@ -1,0 +1,161 @@
+"""The first element that breaks a promise is found, by whatever way: against the definition, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import everwhen as ew
+from everwhen.errors import InputError
+from everwhen.model.element import Adjust, Cti, Element, Insert, Punct
+from everwhen.model.elements import ADJUST, ElementBatch, batch_of
+from everwhen.model.pool import Pool
+from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise, Range
+from everwhen.model.rows import RowCodec
+from everwhen.model.schema import Schema
+from everwhen.operators import source_promises
+from everwhen.operators.arrived import Arrived
+from everwhen.operators.guard import Guard
+from everwhen.operators.source_promises import SourcePromises
+from everwhen.runtime.consistency import length_of
+
+SCHEMA = Schema.of([("k", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("b", pa.bool_())])
+
+
+def arrived(batch: ElementBatch) -> Arrived:
+    data = batch.op <= ADJUST
+    leading = len(batch) if data.all() else int(np.argmin(data))
+    return Arrived.of(batch, int(data.sum()), leading, int((batch.op == ADJUST).sum()))
+
+
+def values(name: str, nulls: bool) -> st.SearchStrategy[object]:
+    of: dict[str, st.SearchStrategy[object]] = {
+        "k": st.integers(0, 4),
+        "x": st.sampled_from([0.0, 1.5, float("nan")]),
+        "s": st.sampled_from(["", "a", "ab"]),
+        "b": st.booleans(),
+    }
+    return st.none() | of[name] if nulls else of[name]
+
+
+@st.composite
+def patterns(draw: st.DrawFn, name: str) -> AttributePattern:
+    if draw(st.booleans()):
+        return OneOf(tuple(draw(st.lists(values(name, draw(st.booleans())), min_size=1, max_size=2))))
+    return draw(
+        st.sampled_from(
+            {
+                "k": [Range(lt=2), Range(ge=3), Range(gt=0, le=2)],
+                "x": [Range(lt=1.5), Range(gt=1.5)],
+                "s": [Range(ge="a"), Range(lt="b")],
+                "b": [Range(lt=True), Nothing()],
+            }[name]
+        )
+    )
+
+
+@st.composite
+def elements(draw: st.DrawFn) -> list[Element]:
+    nulls = draw(st.booleans())
+    bound = draw(st.lists(st.sampled_from(SCHEMA.names), min_size=1, max_size=4, unique=True))
+    found: list[Element] = []
+    for kind in draw(st.lists(st.sampled_from("iiiiacppp"), max_size=14)):
+        row = {name: draw(values(name, nulls)) for name in SCHEMA.names}
+        start = draw(st.integers(0, 6))
+        if kind == "i":
+            found.append(Insert(start, start + 3, row))
+        elif kind == "a":
+            found.append(Adjust(start, start + 3, start + draw(st.integers(0, 5)), row))
+        elif kind == "c":
+            found.append(Cti(-1))
+        else:
+            names = (
+                draw(st.lists(st.sampled_from(bound), max_size=2, unique=True)) if draw(st.booleans()) else bound[:1]
+            )
+            found.append(
+                Punct(Promise({name: draw(patterns(name)) for name in names}, draw(st.sampled_from([2, 4, ew.INF]))))
+            )
+    return found
+
+
+def broken_by(said: Sequence[Promise], element: Element) -> bool:
+    if not isinstance(element, Insert | Adjust):
+        return False
+    return any(promise.t > element.sync and promise.matches(element.row) for promise in said)
+
+
+@pytest.mark.parametrize(("compared", "standing"), [(256, 8), (-1, -1)], ids=["compared", "looked up"])
+@settings(max_examples=150)
+@given(batches=st.lists(elements(), min_size=1, max_size=3))
+def test_the_first_one(compared: int, standing: int, batches: list[list[Element]]) -> None:
+    kept = source_promises._COMPARED, source_promises._STANDING
+    source_promises._COMPARED, source_promises._STANDING = compared, standing
+    try:
+        promises, said = SourcePromises(SCHEMA), list[Promise]()
+        for listed in batches:
+            batch = batch_of(listed, SCHEMA, "S")
+            expected, after = None, list(said)
+            for i, element in enumerate(listed):
+                if expected is None and broken_by(after, element):
+                    expected = i
+                if isinstance(element, Punct):
+                    after.append(element.promise)
+            broken = promises.check(batch, arrived(batch))
+            assert (None if broken is None else broken.at) == expected
+            if broken is not None:
+                assert str(listed[broken.at]) in broken.problem
+                promises.undo()
+            else:
+                promises.settle(-1)
+                said = after
+    finally:
+        source_promises._COMPARED, source_promises._STANDING = kept
+
+
+@given(listed=elements())
+def test_rows_are_coded_around_promises(listed: list[Element]) -> None:
+    batch, codec = batch_of(listed, SCHEMA, "S"), RowCodec(SCHEMA, Pool())
+    data = arrived(batch)
+    rows = [element for element in listed if isinstance(element, Insert | Adjust)]
+    plain = batch_of(rows, SCHEMA, "S")
+    coded = codec.encode(data.columns, len(data), data.gaps if len(data.gaps) else None)
+    assert (coded == codec.encode(plain.columns, len(plain))).all()
+    op, vs, ve, vnew = data.head()
+    for found, expected in ((op, plain.op), (vs, plain.vs), (ve, plain.ve), (vnew, plain.vnew)):
+        assert found.tolist() == expected.tolist()
+    places = [i for i, element in enumerate(listed) if isinstance(element, Insert | Adjust)]
+    assert [data.place(row) for row in range(len(data))] == places
+    for at in range(len(SCHEMA)):
+        assert data.column(at).equals(plain.columns[at]) or SCHEMA.types[at] == pa.float64()
+
+
+def test_values_in_the_place_of_a_promise_are_no_data() -> None:
+    """Whoever makes a batch by hand may leave anything there; as many nulls stand elsewhere."""
+    batch = batch_of([Insert(0, 1, {"k": None, "x": 1.5}), Punct(Promise({})), Insert(1, 2, {"k": 2})], SCHEMA, "S")
+    filled = tuple(pa.array([None, 7, 2], pa.int64()) if i == 0 else column for i, column in enumerate(batch.columns))
+    made = ElementBatch(SCHEMA, batch.op, batch.vs, batch.ve, batch.vnew, filled, batch.promises)
+    data, codec = arrived(made), RowCodec(SCHEMA, Pool())
+    rows = codec.encode(data.columns, len(data), data.gaps)
+    assert codec.column(rows, 0).to_pylist() == [None, 2]
+
+
+def test_the_message_names_the_element_and_its_values() -> None:
+    guard = Guard("S", RowCodec(SCHEMA, Pool()), insert_only=True)
+    row = {"k": 3, "x": None, "s": "a", "b": True}
+    listed = [Punct(Promise({"b": OneOf((True, None))})), Insert(2, 5, row)]
+    with pytest.raises(InputError) as told:
+        guard.step(batch_of(listed, SCHEMA, "S"))
+    assert str(told.value).startswith(
+        "S:2: an element that an earlier promise of the source has ruled out: punct b in (true, null); "
+        "it is insert [2, 5) k=3 x=null s='a' b=true ("
+    )
+
+
+def test_less_than_nothing_is_no_duration() -> None:
+    with pytest.raises(ew.QueryError, match=r"^--block: -3 is less than nothing; write a duration such as"):
+        length_of("-3", "--block")
