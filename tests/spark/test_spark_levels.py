@@ -230,15 +230,22 @@ def test_who_waits_does_not_wait_for_ever_for_a_source_that_rests(
     assert handle.progress is not None and handle.progress.idle == ({"T"} if idle else set())
 
 
-@pytest.mark.parametrize("act", ["raise", "kill"])
+FAULTS = ("1.before step", "2.after step", "2.handing on", "4.handing on")
+
+
+@pytest.mark.parametrize(
+    ("act", "plans"),
+    [("raise", FAULTS[1:2]), ("kill", FAULTS[2:3]), pytest.param("kill", FAULTS, marks=pytest.mark.slow)],
+    ids=["error", "kill", "kills"],
+)
 def test_an_intake_that_fails_in_the_middle_is_begun_anew(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str, plans: tuple[str, ...]
 ) -> None:
     """Before what is let in is computed, before it is published, and when half of it has been handed on; by an error
     that nobody expects, and by SIGKILL for the worker.  Elements wait, are forgotten and given up in between."""
     faults = tmp_path / "faults"
     faults.mkdir()
-    for plan in ("1.before step", "2.after step", "2.handing on", "4.handing on"):
+    for plan in plans:
         (faults / plan).touch()
 
     class Faulty(IntakeTask):  # in here, so that workers get it by value
@@ -272,7 +279,7 @@ def test_an_intake_that_fails_in_the_middle_is_begun_anew(
             break
         except Exception:  # whatever Spark makes of it
             failed += 1
-    assert failed == 4 and not list(faults.iterdir())
+    assert failed == len(plans) and not list(faults.iterdir())
     said = [e for batch in job.sink.epochs.values() for e in batch.elements()]
     pushes = [{name: batch_of(streams[name][at], SCHEMA) for name in job.names} for at in range(EPOCHS)]
     expected, given_up = local(PAIRS, job.level, pushes)
