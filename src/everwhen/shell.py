@@ -21,7 +21,7 @@ from functools import partial
 from typing import Final, TextIO
 
 from everwhen.errors import EverwhenError, InputError, QueryError
-from everwhen.model.element import Adjust, Insert
+from everwhen.model.element import Adjust, Insert, Punct
 from everwhen.model.elements import ElementBatch
 from everwhen.model.time import NEVER, show
 from everwhen.runtime.arrival import Epoch
@@ -60,6 +60,7 @@ class Shell:
         self.is_over = False
         self._out = out
         self._failed: set[str] = set()
+        self._given_up: dict[str, int] = {}
 
     @property
     def width(self) -> int | None:
@@ -235,13 +236,24 @@ class Shell:
             raise QueryError(f"{', '.join(missing)} come{'s' * (len(missing) == 1)} from nowhere yet: {hints}")
 
     def say_changes(self, said: Mapping[str, list[ElementBatch]]) -> None:
-        """What queries said, line by line; at a terminal the last lines of it."""
+        """What queries said, line by line; at a terminal the last lines of it.  Then what they had to give up."""
         for name, batches in said.items():
-            changes = [str(e) for batch in batches for e in batch.elements() if isinstance(e, Insert | Adjust)]
+            changes = [str(e) for batch in batches for e in batch.elements() if isinstance(e, Insert | Adjust | Punct)]
             if self.is_live and len(changes) > _SHOWN_CHANGES:
                 self.say(f"{name}: … {number(len(changes) - _SHOWN_CHANGES, 'change')} before these")
                 changes = changes[-_SHOWN_CHANGES:]
             self.say(*(f"{name}: {plain(change)}" for change in changes))
+        self.say_given_up()
+
+    def say_given_up(self) -> None:
+        """How many elements queries have had to give up at their levels, of those where it has become more."""
+        for query in self.session.queries():
+            lost = {} if query.state != "running" else self.session.given_up(query.name)
+            total = sum(sum(counts.values()) for counts in lost.values())
+            if total > self._given_up.get(query.name, 0):
+                parts = (f"{n} {why.value} in {source}" for source, counts in lost.items() for why, n in counts.items())
+                self.say(f"{query.name}: given up so far: {total} ({', '.join(parts)})")
+            self._given_up[query.name] = total
 
     def show(self, name: str) -> None:
         """A query's answer as it is now."""

@@ -65,6 +65,7 @@ def run_live(shell: Shell, query: str, seconds: float | None) -> None:
                 due = drawn + max(_FRAME, _EFFORT * (drawn - now))
     spent = max(shell.clock() - began, 1e-9)
     shell.show(query)
+    shell.say_given_up()
     shell.say(
         f"{why}: {number(epochs, 'epoch')}, {number(elements, 'element')} in {spent:.1f} s, "
         f"{elements / spent:,.0f} per second"

@@ -1,4 +1,4 @@
-"""One side of a join, on its own: what a walk down a chain finds, and where it may end."""
+"""One side of a join, on its own: what a walk through the tree of a key finds, and what it passes by."""
 
 from __future__ import annotations
 
@@ -16,11 +16,25 @@ from everwhen.model.rows import Pool, RowCodec
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels import join as kernel
-from everwhen.operators.kernels.join import BELOW, HI, LINK, LO, MOST, ROW, WEIGHT
+from everwhen.operators.kernels.lifetimes import (
+    END,
+    HI,
+    KEY,
+    LAST,
+    LINKS,
+    LO,
+    MOST,
+    NEWEST,
+    ROW,
+    WEIGHT,
+    earlier,
+    on_spine,
+    other,
+)
 from everwhen.operators.side import JoinSide
 
 KEYS = 3
-LAST = 30
+LATEST = 30
 Row = tuple[int, int, int, int]  # key, lo, hi, value
 
 
@@ -34,13 +48,13 @@ class Step:
 
 
 rows = st.tuples(
-    st.integers(0, KEYS - 1), st.integers(0, LAST), st.sampled_from([1, 2, 5, 12, INF]), st.integers(0, 2)
+    st.integers(0, KEYS - 1), st.integers(0, LATEST), st.sampled_from([1, 2, 5, 12, INF]), st.integers(0, 2)
 ).map(lambda r: (r[0], r[1], INF if r[2] == INF else r[1] + r[2], r[3]))
 steps = st.lists(
     st.builds(
         Step,
         st.lists(rows, max_size=8),
-        st.lists(st.tuples(st.integers(0, 100), st.integers(0, LAST), st.sampled_from([2, 5, INF])), max_size=4),
+        st.lists(st.tuples(st.integers(0, 100), st.integers(0, LATEST), st.sampled_from([2, 5, INF])), max_size=4),
         st.booleans(),
         st.integers(0, 3),
         st.booleans(),
@@ -64,22 +78,44 @@ def put(side: JoinSide, some: list[tuple[Row, int]]) -> None:
     side.add(key, Changes(side.codec, lo, hi, weight, coded))
 
 
-def chain(side: JoinSide, key: int) -> list[int]:
-    at, found = int(side.heads[key, 0]), []
+def links(side: JoinSide, at: int) -> tuple[int, int, bool]:
+    word = side.log[at, LINKS]
+    return int(earlier(word)), int(other(word)), bool(on_spine(word))
+
+
+def ordered(side: JoinSide, key: int) -> list[int]:
+    """The entries of a key in the order of the tree, checked on the way: `last` of each covers all that it leads to."""
+
+    def plain(at: int) -> list[int]:
+        if at < 0:
+            return []
+        a, b, spine = links(side, at)
+        assert not spine
+        found = [*plain(a), at, *plain(b)]
+        assert all(side.log[at, LAST] >= side.log[each, HI] for each in found)
+        return found
+
+    at, found = int(side.heads[key, NEWEST]), list[int]()
+    spine = []
     while at >= 0:
-        found.append(at)
-        at = int(kernel.after_of(side.log[at, LINK]))
+        a, following, is_spine = links(side, at)
+        assert is_spine
+        found = [*plain(a), at, *found]
+        spine.append(at)
+        at = following
+    for at in spine:
+        before = found[: found.index(at) + 1]
+        assert side.log[at, LAST] >= max(side.log[each, HI] for each in before)
     return found
 
 
-def check_bounds(side: JoinSide) -> None:
-    """Whatever stands below an entry ends by the time that the entry names."""
+def check_tree(side: JoinSide) -> None:
     for key in range(KEYS):
-        entries = chain(side, key)
-        ends = [int(side.log[at, HI]) for at in entries]
-        bounds = [int(side.heads[key, 1]), *(int(side.log[at, BELOW]) for at in entries)]
-        assert all(int(kernel.key_of(side.log[at, LINK])) == key for at in entries)
-        assert all(bound >= max(ends[i:], default=NEVER) for i, bound in enumerate(bounds))
+        entries = ordered(side, key)
+        starts = [(int(side.log[at, LO]), at) for at in entries]
+        assert starts == sorted(starts)
+        assert all(int(side.log[at, KEY]) == key for at in entries)
+        assert int(side.heads[key, END]) >= max((int(side.log[at, HI]) for at in entries), default=NEVER)
 
 
 def probed(side: JoinSide, key: int, lo: int, hi: int) -> list[tuple[int, int, int, int]]:
@@ -99,7 +135,7 @@ def times_alive(found: list[tuple[int, int, int, int]], lo: int, hi: int) -> dic
 
 
 @settings(max_examples=150, deadline=None)
-@given(steps, st.lists(st.tuples(st.integers(0, LAST), st.integers(1, 9)), min_size=1, max_size=6))
+@given(steps, st.lists(st.tuples(st.integers(0, LATEST), st.integers(1, 9)), min_size=1, max_size=6))
 def test_a_probe_meets_what_is_alive_however_rows_came_and_went(
     given_: list[Step], asked: list[tuple[int, int]]
 ) -> None:
@@ -118,7 +154,7 @@ def test_a_probe_meets_what_is_alive_however_rows_came_and_went(
             there += [(key, x, y, value) for x, y in ((lo, a), (b, hi)) if x < y]
         if changes:
             put(side, changes)
-        check_bounds(side)
+        check_tree(side)
         cti += step.cti
         side.expire(cti)
         there = [row for row in there if row[2] > cti]
@@ -130,35 +166,61 @@ def test_a_probe_meets_what_is_alive_however_rows_came_and_went(
                 expected = [(v, a, b, 1) for k, a, b, v in there if k == key]
                 got = probed(side, key, lo, lo + length)
                 assert times_alive(got, lo, lo + length) == times_alive(expected, lo, lo + length)
-        check_bounds(side)
+        check_tree(side)
+
+
+def touched(side: JoinSide, lo: int, hi: int) -> int:
+    """How many entries of key 0 a probe comes by, told by making each one that has ended, or not begun, alive."""
+    n = 0
+    entries = ordered(side, 0)
+    met = len(probed(side, 0, lo, hi))
+    for at in entries:
+        was = side.log[at, LO], side.log[at, HI]
+        if was[0] < hi and was[1] > lo:
+            continue
+        side.log[at, HI] = max(was[1], lo + 1)  # `last` of those above does not know
+        side.log[at, LO] = min(was[0], hi - 1)
+        n += len(probed(side, 0, lo, hi)) - met
+        side.log[at, LO], side.log[at, HI] = was
+    return n
 
 
 def test_a_probe_in_order_does_not_look_at_what_has_ended() -> None:
     side = a_side()
-    put(side, [((0, t, t + 2, 0), 1) for t in range(100)])
-    below = [int(side.log[at, BELOW]) for at in chain(side, 0)]
-    assert below[0] == 100 and below == sorted(below, reverse=True)
-    side.log[chain(side, 0)[1:], HI] = INF  # behind the back of the bounds: a walk that came by would find them
-    assert [lo for _, lo, _, _ in probed(side, 0, 100, 200)] == [99]
-    assert [lo for _, lo, _, _ in probed(side, 0, 99, 200)] == [99, 98]
+    put(side, [((0, t, t + 2, 0), 1) for t in range(1000)])
+    assert [lo for _, lo, _, _ in probed(side, 0, 1000, 2000)] == [999]
+    assert touched(side, 1000, 2000) == 0
+
+
+@pytest.mark.parametrize("order", ["in order", "backwards", "mixed"])
+def test_a_probe_looks_at_few_entries_that_it_does_not_meet(order: str) -> None:
+    """Also one that comes late, and beside a row that lives on: some steps down a tree of a thousand."""
+    side, n = a_side(), 1000
+    starts = {"in order": np.arange(n), "backwards": np.arange(n)[::-1], "mixed": np.arange(n) * 617 % n}[order]
+    put(side, [((0, 0, INF, 0), 1)])
+    put(side, [((0, int(t), int(t) + 2, 0), 1) for t in starts])
+    for lo in (0, 250, 500, 750, 999):
+        assert len(probed(side, 0, lo, lo + 1)) == 2 + (lo > 0)
+        assert touched(side, lo, lo + 1) < 60  # of 1,001
+    check_tree(side)
 
 
 def test_a_row_that_was_open_when_the_next_one_came_does_not_keep_walks_going() -> None:
     side = a_side()
-    for t in range(20):  # each row is open until the next one comes, in the same batch
+    for t in range(200):  # each row is open until the next one comes, in the same batch
         ended = [((0, t, INF, t - 1), -1)] if t else []
         put(side, [((0, t, INF, t), 1), *ended])
-    assert [int(side.log[at, BELOW]) for at in chain(side, 0)] == [*range(19, 0, -1), NEVER]
-    check_bounds(side)
+    check_tree(side)
+    for at in ordered(side, 0):  # all ends are told upwards: `last` is exact
+        a, b, _ = links(side, at)
+        below = [int(side.log[each, LAST]) for each in (a, b) if each >= 0]
+        assert int(side.log[at, LAST]) == max(int(side.log[at, HI]), *below, NEVER)
+    assert touched(side, 300, 301) <= 20
 
 
-def test_more_keys_or_rows_than_a_link_can_name_are_refused() -> None:
+def test_more_rows_than_links_can_name_are_refused() -> None:
     side = a_side()
-    with pytest.raises(EverwhenError, match=r"2,147,483,649 keys, and the most it can is 2,147,483,648"):
+    with pytest.raises(EverwhenError, match=r"2,147,483,648 keys, and the most it can is 2,147,483,647"):
         side.grow(MOST + 1)
     with pytest.raises(EverwhenError, match="rows"):
         side.reserve(MOST + 1)
-    key, after = MOST - 1, MOST - 1
-    link = np.int64(kernel.linked(np.int64(key), np.int64(after)))
-    assert (kernel.key_of(link), kernel.after_of(link)) == (key, after)
-    assert kernel.after_of(kernel.linked(np.int64(key), np.int64(-1))) == -1

@@ -13,7 +13,10 @@ from everwhen.model.elements import batch_of
 from everwhen.model.history import History
 from everwhen.operators.finalize import Reason
 from everwhen.reference import history as oracle
+from everwhen.runtime.idleness import linked
 from everwhen.runtime.local import LocalRuntime
+from everwhen.runtime.session import Session
+from everwhen.runtime.sql_session import SqlSession
 from everwhen.testing import assert_same_history, assert_valid
 
 COLUMNS = {"k": "string", "x": "int64"}
@@ -124,3 +127,73 @@ def test_run_takes_it_too() -> None:
 def test_a_time_that_is_none() -> None:
     with pytest.raises(QueryError, match="idle after 0 seconds"):
         LocalRuntime(S.distinct(), idle=0)
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+U = ew.source("U", COLUMNS)
+
+
+def said(session: Session | SqlSession, **epoch: list[Element]) -> dict[str, list[str]]:
+    found = session.push({name: batch_of(elements, SCHEMA) for name, elements in epoch.items()})
+    return {name: [str(element) for element in batch.elements()] for name, batch in found.items()}
+
+
+def test_in_a_session_a_quiet_source_holds_its_own_readers_back_for_a_time(now: list[float]) -> None:
+    session = Session(clock=lambda: now[0], consistency=ew.STRONG, idle=10.0)
+    session.register("both", S.union(T).distinct())
+    session.register("other", U.distinct())
+    first = said(session, S=[Insert(1, 4, A), Cti(8)], T=[Insert(2, 3, B), Cti(2)], U=[Insert(1, 9, A)])
+    assert first == {"both": ["insert [1, 2) k='a' x=1", "cti 2"], "other": []}
+    now[0] += 9
+    assert said(session, S=[Cti(9)], U=[Insert(2, 5, A)]) == {"both": [], "other": []}
+    now[0] += 1  # T rests; U, which never promises anything, is read by somebody else
+    assert said(session)["both"] == ["insert [2, 4) k='a' x=1", "insert [2, 3) k='b' x=2", "cti 9"]
+    said(session, T=[Insert(5, 7, B), Insert(10, 11, B)])
+    assert session.given_up("both") == {"T": {Reason.LATE: 1}}
+    assert session.given_up("other") == {}
+
+
+def test_a_query_that_joins_later_gives_its_source_time_to_speak(now: list[float]) -> None:
+    session = Session(clock=lambda: now[0], consistency=ew.STRONG, idle=10.0)
+    session.register("one", S.distinct())
+    said(session, S=[Cti(5)])
+    now[0] += 20
+    session.register("both", S.union(T).distinct())
+    assert said(session, S=[Cti(6)])["both"] == []
+    now[0] += 10
+    assert "cti 7" in said(session, S=[Cti(7)])["both"]
+
+
+def test_idle_in_sql_and_through_a_snapshot(now: list[float]) -> None:
+    text = """CREATE STREAM S (k VARCHAR, x BIGINT); CREATE STREAM T (k VARCHAR, x BIGINT);
+              SELECT DISTINCT S.k FROM S, T WHERE S.k = T.k"""
+    session = SqlSession(clock=lambda: now[0], consistency=ew.STRONG, idle=10.0)
+    session.execute(text)
+    said(session, S=[Insert(1, 9, A)], T=[Insert(2, 7, A), Cti(3)])
+    now[0] += 11
+    assert said(session, S=[Cti(20)])["q1"][-1] == "cti 20"
+    query = S.union(T).distinct()
+    first = Session(clock=lambda: now[0], consistency=ew.STRONG, idle=10.0)
+    first.register("q", query)
+    said(first, S=[Cti(9)], T=[Cti(1)])
+    second = Session(clock=lambda: now[0], consistency=ew.STRONG, idle=10.0)
+    second.restore(first.snapshot(), {"q": query})
+    now[0] += 11
+    assert said(second, S=[Cti(10)])["q"] == ["cti 10"]
+    with pytest.raises(QueryError, match="idle="):
+        Session(consistency=ew.STRONG).restore(first.snapshot(), {"q": query})
+
+
+def test_a_moved_query_keeps_its_rest(now: list[float]) -> None:
+    session = Session(clock=lambda: now[0], consistency=ew.STRONG, idle=10.0)
+    session.register("both", S.union(T).distinct())
+    said(session, S=[Insert(1, 4, A), Cti(8)], T=[Cti(2)])
+    session.change("both", block=5, remember=100)
+    now[0] += 11
+    said(session, S=[Cti(9)])
+    assert session.progress["T"] == 9
+
+
+def test_groups_that_meet_are_one() -> None:
+    assert linked([{"a", "b"}, {"c"}, {"d", "e"}, {"b", "d"}]) == [{"c"}, {"a", "b", "d", "e"}]

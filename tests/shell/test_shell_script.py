@@ -191,3 +191,29 @@ def test_values_that_would_disturb_a_terminal_are_escaped(desk: Desk) -> None:
     odd = desk.lines("odd.jsonl", [{"vs": 1, "row": {"x": "a\u001b[2Jb\nc"}}])
     out = desk.good("SELECT x FROM S;\n\\run\n\\show", "--in", f"S={odd}")
     assert "\x1b" not in out and out.splitlines()[-2] == "a\\x1b[2Jb\\nc"
+
+
+def test_what_a_weak_query_gives_up_is_said(desk: Desk) -> None:
+    late = desk.lines(
+        "late.jsonl",
+        [
+            {"vs": 5, "ve": 12, "row": {"item": 7}},
+            {"vs": 8, "row": {"item": 7}},
+            {"vs": 2, "row": {"item": 7}},
+            {"op": "adjust", "vs": 5, "ve": 12, "vnew": 7, "row": {"item": 7}},
+            {"vs": 9, "row": {"item": 7}},
+            {"vs": 1, "row": {"item": 8}},
+        ],
+    )
+    text = "SELECT item, COUNT(*) AS n FROM Bid GROUP BY item CONSISTENCY WEAK"
+    out = desk.good(text, "--in", f"Bid={late}", "--batch", "3").splitlines()
+    assert [line for line in out if "given up" in line] == [
+        "q1: given up so far: 1 (1 late in Bid)",
+        "q1: given up so far: 3 (2 late in Bid, 1 cut in Bid)",
+    ]
+
+
+def test_promises_about_data_are_said(desk: Desk) -> None:
+    done = desk.lines("done.jsonl", [*BIDS[:2], {"op": "punct", "match": {"item": 7}}])
+    out = desk.good("SELECT item, COUNT(*) AS n FROM Bid GROUP BY item", "--in", f"Bid={done}")
+    assert "q1: punct item = 7" in out.splitlines()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
-from collections.abc import Sequence
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,8 +31,11 @@ from everwhen.reference.admission import finalized
 from everwhen.runtime.consistency import Consistency
 from everwhen.runtime.files import run_files
 from everwhen.runtime.local import LocalRuntime
+from everwhen.runtime.spark import epoch as epoch_module
 from everwhen.runtime.spark.files import run_files_on_spark
 from everwhen.runtime.spark.handle import Handle
+from everwhen.runtime.spark.intake import IntakeKernel, IntakeTask
+from everwhen.runtime.spark.source import SparkSource
 from everwhen.runtime.spark.start import start
 from everwhen.testing import assert_same_history, assert_valid
 
@@ -77,11 +84,11 @@ class Job:
         self.names = [name for name in "ST" if name in str(query)]
         self.sink = MemorySink()
 
-    def run(self, **change: object) -> Handle:
+    def run(self, *, sources: Mapping[str, SparkSource] | None = None, **change: object) -> Handle:
         frames = {name: read_epochs(self.spark, self.place / name, SCHEMA) for name in self.names}
         handle = start(
             self.query, frames, sink=self.sink, checkpoint=self.place / "checkpoint", trigger=None,
-            consistency=self.level, buckets=self.buckets, snapshot_every=2,
+            consistency=self.level, buckets=self.buckets, snapshot_every=2, sources=sources,
         )  # fmt: skip
         try:
             if change:
@@ -198,3 +205,86 @@ def test_wrong_rows_are_told(spark: SparkSession, tmp_path: Path) -> None:
     written(tmp_path / "S", [[Insert(1, 3, {"k": "a", "x": 1}), Cti(3)], [Insert(2, 4, {"k": "a", "x": 1})]])
     with pytest.raises(InputError, match="behind the CTI 3"):
         job.run()
+
+
+@pytest.mark.parametrize("idle", [None, 0.05])
+def test_who_waits_does_not_wait_for_ever_for_a_source_that_rests(
+    spark: SparkSession, tmp_path: Path, idle: float | None
+) -> None:
+    """To block for long is to wait for promises; one that says nothing any more holds them up, unless it may rest."""
+    row = {"k": "a", "x": 1}
+    job = Job(spark, tmp_path, S.union(T).group_by("k").agg(n=ew.count()), ew.consistency(100, "inf", emit="ended"), 2)
+    sources = {"T": SparkSource("vs", end="ve", op="op", vnew="vnew", idle=idle)}
+    written(tmp_path / "S", [[Insert(1, 4, row), Cti(1)]])
+    written(tmp_path / "T", [[Insert(0, 3, row), Cti(1)]])
+    job.run(sources=sources)
+    time.sleep(0.1)
+    written(tmp_path / "S", [[Insert(10, 12, row), Cti(8)], [Insert(21, 22, row), Cti(20)]], first=1)
+    handle = job.run(sources=sources)
+    said = [e for batch in job.sink.epochs.values() for e in batch.elements()]
+    answer = History.of(said, job.query.schema)
+    assert answer.snapshot(0) == {("a", 1): 1}
+    assert answer.snapshot(2) == ({("a", 2): 1} if idle else {})
+    assert answer.snapshot(11) == ({("a", 1): 1} if idle else {})
+    assert not answer.snapshot(21)  # nobody has promised that yet
+    assert handle.progress is not None and handle.progress.idle == ({"T"} if idle else set())
+
+
+FAULTS = ("1.before step", "2.after step", "2.handing on", "4.handing on")
+
+
+@pytest.mark.parametrize(
+    ("act", "plans"),
+    [("raise", FAULTS[1:2]), ("kill", FAULTS[2:3]), pytest.param("kill", FAULTS, marks=pytest.mark.slow)],
+    ids=["error", "kill", "kills"],
+)
+def test_an_intake_that_fails_in_the_middle_is_begun_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str, plans: tuple[str, ...]
+) -> None:
+    """Before what is let in is computed, before it is published, and when half of it has been handed on; by an error
+    that nobody expects, and by SIGKILL for the worker.  Elements wait, are forgotten and given up in between."""
+    faults = tmp_path / "faults"
+    faults.mkdir()
+    for plan in plans:
+        (faults / plan).touch()
+
+    class Faulty(IntakeTask):  # in here, so that workers get it by value
+        def strike(self, point: str) -> None:
+            plan = faults / f"{self.epoch}.{point}"
+            if plan.exists():
+                plan.unlink()
+                if act == "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                raise RuntimeError(f"planned: {plan.name}")
+
+        def _step(self, kernel: IntakeKernel, table: pa.Table, meta: Mapping[str, Any]) -> dict[str, ElementBatch]:
+            self.strike("before step")
+            found = IntakeTask._step(self, kernel, table, meta)
+            self.strike("after step")
+            return found
+
+        def _rows(self, tag: int, batch: ElementBatch, note: pa.Array | None) -> Iterator[pa.RecordBatch]:
+            yield from IntakeTask._rows(self, tag, batch, note)
+            self.strike("handing on")
+
+    monkeypatch.setattr(epoch_module, "IntakeTask", Faulty)
+    job = Job(spark, tmp_path, PAIRS, ew.consistency(2, 3), 2)
+    streams = {name: epochs_of(ord(name)) for name in job.names}
+    for name, epochs in streams.items():
+        written(tmp_path / name, epochs)
+    failed = 0
+    while failed < 9:
+        try:
+            handle = job.run()
+            break
+        except Exception:  # whatever Spark makes of it
+            failed += 1
+    assert failed == len(plans) and not list(faults.iterdir())
+    said = [e for batch in job.sink.epochs.values() for e in batch.elements()]
+    pushes = [{name: batch_of(streams[name][at], SCHEMA) for name in job.names} for at in range(EPOCHS)]
+    expected, given_up = local(PAIRS, job.level, pushes)
+    assert_valid(said)
+    assert_same_history(said, expected)
+    assert handle.given_up == {name: {why.value: n for why, n in each.items()} for name, each in given_up.items()}
+    name = next(iter(given_up))
+    assert len(pq.read_table(handle.given_up_rows(name))) == sum(given_up[name].values())

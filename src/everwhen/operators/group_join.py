@@ -35,7 +35,7 @@ from everwhen.operators.base import Output, StateSize, lowest
 from everwhen.operators.join import CHUNK, JoinOperator, beside
 from everwhen.operators.kernels import group_join as kernel
 from everwhen.operators.kernels import join as join_kernel
-from everwhen.operators.kernels.join import HI, LINK, LO, ROW, WEIGHT, key_of, link_of
+from everwhen.operators.kernels.lifetimes import HI, KEY, LO, ROW, WEIGHT
 from everwhen.operators.lanes import LanePlan
 from everwhen.operators.promised import Meeting, concerned, renamed, settled
 from everwhen.operators.side import JoinSide
@@ -147,7 +147,7 @@ class GroupJoinOperator(JoinOperator):
         touched, old, again = touched[:count], old[:count], touched[:count][lost[:count]]
         reads.log[touched, mark] = -1
         if len(again):
-            reads.log[again, mark + 1 :] = self._evaluate(key_of(reads.log[again, LINK]), reads.log[again, LO])
+            reads.log[again, mark + 1 :] = self._evaluate(reads.log[again, KEY], reads.log[again, LO])
         new = reads.log[touched, mark + 1 :]
         changed = (old != new).any(axis=1)
         entries = reads.log[touched[changed]]
@@ -169,7 +169,7 @@ class GroupJoinOperator(JoinOperator):
         here[:, 0], here[:, 1:] = -1, lanes[lasting]
         entries = np.empty((len(asked), self._mark), np.int64)
         entries[:, LO], entries[:, HI], entries[:, ROW:] = asked.lo, asked.hi, asked.rows
-        entries[:, LINK] = link_of(ids)
+        entries[:, KEY] = ids
         return [_Answers(entries, asked.weight, lanes)]
 
     def _evaluate(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray:
@@ -195,7 +195,7 @@ class GroupJoinOperator(JoinOperator):
             return no_changes(self.codec)
         self._plan.check(lanes)
         reads, groups = self._sides[_READS], self._groups
-        theirs, mine = entries[:, ROW:], self._group_rows(key_of(entries[:, LINK]), lanes)
+        theirs, mine = entries[:, ROW:], self._group_rows(entries[:, KEY], lanes)
         rows = np.empty((len(lanes), self.codec.width), np.int64)
         one, two = ((groups, mine), (reads, theirs)) if self._groups_first else ((reads, theirs), (groups, mine))
         beside(*one, *two, self.codec, rows)

@@ -2,8 +2,8 @@
 
     out = Δ1 ⋈ (S2 + Δ2)  +  S1 ⋈ Δ2
 
-The sweep area is chosen by the predicate: equal keys give a chain of rows per key; a comparison of two numeric columns
-(band or inequality) a list sorted by value; anything else, and the product, a plain list.  What an area cannot
+The sweep area is chosen by the predicate: equal keys give a tree of lifetimes per key; a comparison of two numeric
+columns (band or inequality) a list sorted by value; anything else, and the product, a plain list.  What an area cannot
 decide is checked on the candidate pairs, by columns and in bounded chunks.
 
 Kept: side 1 until `ve ≤ c2`, side 2 until `ve ≤ c1`, or until the other side has promised the row's key for that long.
@@ -27,7 +27,8 @@ from everwhen.operators.band import Band
 from everwhen.operators.base import Operator, Output, StateSize, lowest
 from everwhen.operators.join_promises import JoinPromises
 from everwhen.operators.kernels import join as kernel
-from everwhen.operators.kernels.join import ROW
+from everwhen.operators.kernels import pairs as pair_kernel
+from everwhen.operators.kernels.lifetimes import HI, LO, ROW, WEIGHT
 from everwhen.operators.kernels.tables import KeyTable
 from everwhen.operators.linear import evaluate
 from everwhen.operators.promised import concerned, settled
@@ -131,12 +132,12 @@ class JoinOperator(Operator):
 
     def _rows_kept(self, port: int) -> tuple[np.ndarray, np.ndarray]:
         log = self._kept[port].log[self._kept[port].alive()]
-        return log[:, kernel.LO], log[:, ROW:]
+        return log[:, LO], log[:, ROW:]
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         """Pairs of what both sides keep: complete from the later CTI on, since each side goes by the other's."""
         log = self._kept[0].log[self._kept[0].alive()]
-        lo, hi, weight = (np.ascontiguousarray(log[:, column]) for column in (kernel.LO, kernel.HI, kernel.WEIGHT))
+        lo, hi, weight = (np.ascontiguousarray(log[:, column]) for column in (LO, HI, WEIGHT))
         batch, ids = self._keyed(0, Changes(self._sides[0], lo, hi, weight, log[:, ROW:].copy()))
         return max(frontier.time for frontier in frontiers), self._result(self._probe(0, batch, ids))
 
@@ -151,7 +152,10 @@ class JoinOperator(Operator):
         """Give back the ids of keys that neither side holds any more."""
         self._seen = 0
         ids = self._keys.ids()
-        self._keys.remove(ids[(self._kept[0].heads[ids, 0] < 0) & (self._kept[1].heads[ids, 0] < 0)])
+        gone = ids[self._kept[0].vacant(ids) & self._kept[1].vacant(ids)]
+        for side in self._kept:
+            side.forget(gone)
+        self._keys.remove(gone)
 
     def _keyed(self, port: int, batch: Changes) -> tuple[Changes, np.ndarray]:
         """The changes that can have a partner, with their key ids."""
@@ -213,7 +217,7 @@ class JoinOperator(Operator):
         for part in parts:
             batch = part.batch
             log = self._kept[1 - part.port].log
-            kernel.overlap(part.mine, part.entry, batch.lo, batch.hi, batch.weight, log, times, first)
+            pair_kernel.overlap(part.mine, part.entry, batch.lo, batch.hi, batch.weight, log, times, first)
             first += len(part.mine)
         return Changes(self.codec, times[0], times[1], times[2], self._rows(parts, n))
 
@@ -226,7 +230,7 @@ class JoinOperator(Operator):
             there = (self._kept[1 - part.port].log, part.entry, ROW)
             a, b = (here, there) if part.port == 0 else (there, here)
             if self.codec.words == 1:
-                kernel.beside(*a, len(self._sides[0].schema), *b, len(self._sides[1].schema), rows, first)
+                pair_kernel.beside(*a, len(self._sides[0].schema), *b, len(self._sides[1].schema), rows, first)
             else:
                 left, right = (matrix[at, column:] for matrix, at, column in (a, b))
                 beside(self._sides[0], left, self._sides[1], right, self.codec, rows[first : first + len(part.mine)])

@@ -17,13 +17,11 @@ from everwhen.model.changes import Changes
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels import join as kernel
-from everwhen.operators.kernels.join import HI, MOST, ROW, WEIGHT
+from everwhen.operators.kernels.lifetimes import END, HI, LO, MOST, NO_ENTRY, ROW, WEIGHT
 from everwhen.operators.kernels.tables import grown
 
 _LEAST: Final = 256
 """Entries that are not worth looking for dead ones."""
-_NO_ENTRY: Final = (-1, NEVER)
-"""The head of a key that has no entries."""
 
 
 class JoinSide:
@@ -35,7 +33,7 @@ class JoinSide:
     def __init__(self, codec: RowCodec, behind: int = 0) -> None:
         self.codec = codec
         self.cti = NEVER
-        self.heads = np.full((1, 2), _NO_ENTRY, np.int64)
+        self.heads = np.full((1, len(NO_ENTRY)), NO_ENTRY, np.int64)
         self.log = np.empty((_LEAST, ROW + codec.width + behind), np.int64)
         self._count = 0
         self._tidy_at = _LEAST
@@ -43,7 +41,7 @@ class JoinSide:
     def grow(self, capacity: int) -> None:
         """Make room for key ids below `capacity`."""
         _check_room("keys", capacity)
-        self.heads = grown(self.heads, capacity, _NO_ENTRY)
+        self.heads = grown(self.heads, capacity, NO_ENTRY)
 
     def reserve(self, more: int) -> bool:
         """Make room for so many entries; whether the dead ones went before that.
@@ -85,12 +83,21 @@ class JoinSide:
         """What ended at or before `cti` is dead."""
         self.cti = cti
         if cti == INF:
-            self.heads[:] = _NO_ENTRY
+            self.heads[:] = NO_ENTRY
             self._count = 0
 
     def expire_keys(self, ids: np.ndarray, until: np.ndarray) -> bool:
         """What ended by the time promised for its key is dead; whether that was anything."""
         return bool(kernel.expire(ids, until, self.heads, self.log, self.cti))
+
+    def vacant(self, ids: np.ndarray) -> np.ndarray:
+        """Which keys have no rows that live on."""
+        empty: np.ndarray = self.heads[ids, END] <= self.cti
+        return empty
+
+    def forget(self, ids: np.ndarray) -> None:
+        """Vacant keys get nothing to do with dead rows: their ids may be given to others."""
+        self.heads[ids] = NO_ENTRY
 
     def occupied(self, ids: np.ndarray, before: np.ndarray) -> np.ndarray:
         """Whether keys (-1: unknown) have rows that live before a time."""
@@ -116,7 +123,7 @@ class JoinSide:
         entries = self.log[self.alive()]
         return {
             "cti": self.cti,
-            "segments": entries[:, : WEIGHT + 1].copy(),
+            "segments": entries[:, [LO, HI, WEIGHT]],
             "rows": self.codec.decode(entries[:, ROW : ROW + self.codec.width]),
         }
 

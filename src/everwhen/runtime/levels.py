@@ -56,13 +56,16 @@ class Bounds:
 PLAIN = Bounds()
 
 
-def at_level(node: Node, level: Consistency, own: int = 0) -> tuple[Node, dict[str, tuple[str, Bounds]]]:
+def at_level(
+    node: Node, level: Consistency, own: int = 0, *, idle: bool = False
+) -> tuple[Node, dict[str, tuple[str, Bounds]]]:
     """A plan over the sources of a level; by the name of each of these its own name and bounds.
 
-    Only sources below operators with state wait or are forgotten, and never relations.
+    Only sources below operators with state wait or are forgotten, and never relations.  `idle`: sources may rest, so
+    all of these need Finalize.
     """
     bounded: frozenset[str] = frozenset()
-    if level.finalizes or level.aligns:
+    if level.finalizes or level.aligns or idle:
         kinds = {each.name: each.kind for each in walk(node) if isinstance(each, Source)}
         stateful = lower({"": node}, level.emit).stateful_sources()
         bounded = frozenset(name for name in stateful if kinds[name] not in WHOLE)
@@ -70,7 +73,7 @@ def at_level(node: Node, level: Consistency, own: int = 0) -> tuple[Node, dict[s
     placed: dict[int, Node] = {}
     for each in walk(node):
         if isinstance(each, Source):
-            bounds = _bounds(each.name, level, bounded, own)
+            bounds = _bounds(each.name, level, bounded, own, idle)
             name = bounds.name(each.name)
             found[name] = each.name, bounds
             placed[id(each)] = each if name == each.name else replace(each, name=name)
@@ -79,13 +82,13 @@ def at_level(node: Node, level: Consistency, own: int = 0) -> tuple[Node, dict[s
     return placed[id(node)], found
 
 
-def _bounds(source: str, level: Consistency, bounded: frozenset[str], own: int) -> Bounds:
+def _bounds(source: str, level: Consistency, bounded: frozenset[str], own: int, idle: bool) -> Bounds:
     if source not in bounded:
         return replace(PLAIN, own=own)
     return Bounds(
         level.block if level.aligns else 0,
         level.remember,
-        level.finalizes,
+        level.finalizes or idle,
         level.aligns,
         level.within if level.aligns else None,
         tuple(sorted(bounded)) if level.aligns else (),

@@ -45,6 +45,7 @@ from everwhen.plan.lower import Lowering
 from everwhen.plan.physical import PlacedOperator, Port
 from everwhen.runtime.emission import Outflow
 from everwhen.runtime.horizon import Horizon
+from everwhen.runtime.idleness import Idleness
 from everwhen.runtime.levels import WHOLE, Bounds
 from everwhen.runtime.outlet import Exit, Outlet, Said
 from everwhen.runtime.running import Inflow, Left, Past, Running, cut, earliest
@@ -56,7 +57,7 @@ Levels = Mapping[str, tuple[str, Bounds]]
 class Network:
     """Sources, operators and outlets by name, number and node."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], idle: float | None = None) -> None:
         self.pool = Pool()
         self.inflows: dict[str, Inflow] = {}
         self.running: dict[int, Running] = {}
@@ -66,6 +67,7 @@ class Network:
         self._lowerings: dict[Emit, Lowering] = {}
         self._numbers = count()
         self._horizons: dict[Bounds, Horizon] = {}
+        self._idleness = Idleness(clock, idle)
 
     def lowering(self, emit: Emit) -> Lowering:
         """The lowering for a policy; operators of all of them have numbers of their own."""
@@ -98,6 +100,7 @@ class Network:
             outlet = self.outlet(exit, over or self._shared(exit))
             for name in levels.keys() - sources:
                 self._open(name, *levels[name])
+            self._idleness.read(each.source for each in self.inflows.values())
             pasts: dict[Port, Past] = {}
             for number, placed in self.operators.items():
                 if number not in operators:
@@ -276,6 +279,7 @@ class Network:
                 arrived[name] = said
             if inflow.intake.align is not None:
                 waiting.setdefault(inflow.bounds, []).append(name)
+        self._hurry()
         self._horizons = {bounds: self._horizons.get(bounds) or Horizon(self._clock) for bounds in waiting}
         for bounds, names in waiting.items():
             intakes = [self.inflows[name].intake for name in names]
@@ -287,6 +291,16 @@ class Network:
                 if released is not None:
                     arrived[name] = released
         return arrived
+
+    def heard(self, sources: Collection[str]) -> None:
+        """These sources have spoken."""
+        self._idleness.heard(sources)
+
+    def _hurry(self) -> None:
+        """Let sources that rest hold nobody back who is read together with them."""
+        outlets = () if self._idleness.seconds is None else self.outlets.values()
+        read = [{self.inflows[port.source].source for port in self.below(each.port) if port.source} for each in outlets]
+        self._idleness.hurry(self.inflows.values(), read)
 
     def _given(self, port: Port, inputs: _Inputs) -> Output:
         return inputs[port] if port.source else self.running[port.operator].output

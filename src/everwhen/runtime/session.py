@@ -73,7 +73,8 @@ class Session:
     """Register queries, push batches, stop queries, in any order; `close` once.
 
     `emit`, `consistency`: the level of queries that do not say otherwise.  `optimize` rewrites a plan before it joins;
-    it must leave common parts of queries alone.
+    it must leave common parts of queries alone.  After `idle` seconds without an element a source no longer holds those
+    back that are read together with it; what it says later, behind them, is given up (`idleness.py`).
     """
 
     def __init__(
@@ -83,12 +84,14 @@ class Session:
         clock: Callable[[], float] = time.perf_counter,
         *,
         consistency: Consistency = MIDDLE,
+        idle: float | None = None,
     ) -> None:
         self.epoch = 0
         self.consistency = consistency.changed(emit=emit)
         self._optimize = optimize
         self._clock = clock
-        self._network = Network(clock)
+        self._network = Network(clock, idle)
+        self._idle = idle is not None
         self._moves = 0
         self._catalogue = Catalogue()
         self._nodes = Sharing()
@@ -195,7 +198,7 @@ class Session:
     def _start(self, entry: Entry, emit: Emit | None = None, over: Emit | None = None, own: int = 0) -> None:
         """Let a query join.  `emit`, `over` and `own` tell of one that goes on how it was built."""
         self._catalogue.require_running(entry.depends_on)
-        node, levels = at_level(entry.outlet, entry.level, own)
+        node, levels = at_level(entry.outlet, entry.level, own, idle=self._idle)
         exit = self._nodes.node(node), emit or entry.level.emit
         try:
             since, said = self._network.attach(exit, levels, over)
@@ -233,7 +236,7 @@ class Session:
         if level == entry.level:
             return
         old, self._moves = entry.exit, self._moves + 1
-        node, levels = at_level(entry.outlet, level, self._moves)
+        node, levels = at_level(entry.outlet, level, self._moves, idle=self._idle)
         exit = self._nodes.node(node), old[1]
         outlet = moving.fork(self._network, old, exit, levels)
         if level.emit is not entry.level.emit:
@@ -310,6 +313,7 @@ class Session:
             for intake in checked:
                 intake.undo()
             raise
+        self._network.heard({name for name, batch in batches.items() if len(batch)})
         return self._epoch()
 
     def close_input(self, name: str) -> dict[str, ElementBatch]:
@@ -411,6 +415,7 @@ class Session:
         return {
             "epoch": self.epoch,
             "moves": self._moves,
+            "idle": self._idle,
             **session_state.snapshot(self._network, self._catalogue.entries.values()),
         }
 
@@ -423,6 +428,8 @@ class Session:
         """
         if self._catalogue.entries or self.epoch:
             raise QueryError("only a new session can be restored: this one has queries or has run")
+        if state.get("idle", False) != self._idle:
+            raise QueryError("the snapshot is of a session with idle=, or without: give this one the same")
         others = state["queries"].keys() ^ queries.keys()
         if others:
             raise QueryError(f"the snapshot is of other queries: {', '.join(sorted(others))} is here or there only")

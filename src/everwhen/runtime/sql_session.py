@@ -117,7 +117,7 @@ class SqlSession:
     `emit`, `consistency`: the level of queries that do not say otherwise.  `tick`: what one tick of time means.
     `functions`: Python functions and aggregates that texts may call.  `optimize`: whether plans are rewritten.
     `allow_unbounded`: run queries whose state nothing bounds.  `catalog`: what is declared already.  `found` is asked
-    for streams that nobody declared.
+    for streams that nobody declared.  `idle`: seconds after which a source that says nothing holds nobody back.
     """
 
     def __init__(
@@ -132,6 +132,7 @@ class SqlSession:
         clock: Callable[[], float] = time.perf_counter,
         *,
         consistency: Consistency = MIDDLE,
+        idle: float | None = None,
     ) -> None:
         self.consistency = consistency.changed(emit=emit)
         known = catalog or Catalog()
@@ -139,7 +140,7 @@ class SqlSession:
         self._tick = tick
         self._optimize = optimize
         self._allow_unbounded = allow_unbounded
-        self._session = Session(clock=clock, consistency=self.consistency)
+        self._session = Session(clock=clock, consistency=self.consistency, idle=idle)
         self._derived: dict[str, Planned] = {}
         self._asked: dict[str, _Asked] = {}
         self._number = 0

@@ -15,7 +15,22 @@ import numpy as np
 from numba import njit
 
 from everwhen.model.prefetch import prefetch
-from everwhen.operators.kernels.join import BELOW, HI, LINK, LO, ROW, WEIGHT, after_of
+from everwhen.operators.kernels.lifetimes import (
+    DEPTH,
+    END,
+    HI,
+    LAST,
+    LINKS,
+    LO,
+    NEWEST,
+    ROW,
+    START,
+    WEIGHT,
+    earlier,
+    on_spine,
+    other,
+    settle,
+)
 from everwhen.operators.kernels.live import _order_code
 
 ROWS: Final = 0
@@ -72,15 +87,21 @@ def evaluate(ids, times, heads, log, words, how, at):
     out = np.empty((n, len(how)), np.int64)
     request = np.empty(_SIDE_BY_SIDE, np.int64)
     cursor = np.empty(_SIDE_BY_SIDE, np.int64)
+    slot = np.arange(_SIDE_BY_SIDE)  # which stack a request has; free ones stand behind
+    depth = np.empty(_SIDE_BY_SIDE, np.int64)
+    stack = np.empty((_SIDE_BY_SIDE, DEPTH), np.int64)
     active = 0
     r = 0
     while r < n or active > 0:
         while r < n and active < _SIDE_BY_SIDE:
             for c in range(len(how)):
                 out[r, c] = NOTHING if how[c] >= EXTREME else 0
-            if heads[ids[r], 0] >= 0 and heads[ids[r], 1] > times[r]:
+            if heads[ids[r], END] > times[r]:
+                if heads[ids[r], START] > times[r]:
+                    settle(heads, log, ids[r])
                 request[active] = r
-                cursor[active] = heads[ids[r], 0]
+                cursor[active] = heads[ids[r], NEWEST]
+                depth[active] = 0
                 prefetch(log, cursor[active])
                 active += 1
             r += 1
@@ -88,19 +109,46 @@ def evaluate(ids, times, heads, log, words, how, at):
         while x < active:
             entry = cursor[x]
             q = request[x]
-            if log[entry, LO] <= times[q] and times[q] < log[entry, HI]:
-                _add(out, q, 0, log, entry, ROW, words, log[entry, WEIGHT], how, at)
-            below = log[entry, BELOW]
-            entry = after_of(log[entry, LINK])
-            if entry >= 0 and below > times[q]:
-                prefetch(log, entry)
-                cursor[x] = entry
+            s = slot[x]
+            following = np.int64(-1)
+            if log[entry, LAST] > times[q]:
+                links = log[entry, LINKS]
+                starts = log[entry, LO] <= times[q]
+                if starts and times[q] < log[entry, HI]:
+                    _add(out, q, 0, log, entry, ROW, words, log[entry, WEIGHT], how, at)
+                following = earlier(links)
+                then = other(links) if starts or on_spine(links) else np.int64(-1)
+                if then >= 0 and following >= 0:
+                    prefetch(log, then)
+                    if depth[x] == stack.shape[1]:
+                        stack = _deeper(stack)
+                    stack[s, depth[x]] = then
+                    depth[x] += 1
+                elif then >= 0:
+                    following = then
+            if following >= 0:
+                prefetch(log, following)
+            elif depth[x] > 0:
+                depth[x] -= 1
+                following = stack[s, depth[x]]
+            if following >= 0:
+                cursor[x] = following
                 x += 1
             else:
                 active -= 1
                 request[x] = request[active]
                 cursor[x] = cursor[active]
+                depth[x] = depth[active]
+                slot[x] = slot[active]
+                slot[active] = s
     return out
+
+
+@njit(cache=True)
+def _deeper(stack):
+    more = np.empty((stack.shape[0], 2 * stack.shape[1]), np.int64)
+    more[:, : stack.shape[1]] = stack
+    return more
 
 
 @njit(cache=True)

@@ -39,6 +39,9 @@ KNOWN: Final = 2
 INFINITE: Final = 3
 ENDING: Final = 4
 
+_TAIL: Final = 16
+"""Edges at the end of a run that a visit is likely to touch: to ask for all would be to walk over them."""
+
 _INF: Final = np.int64(INF)
 _NEVER: Final = np.int64(NEVER)
 
@@ -46,6 +49,13 @@ _NEVER: Final = np.int64(NEVER)
 @njit(cache=True, inline="always")
 def _after(pool, s, n, t):
     """The position of the first of the sorted edges that is later than `t`; at least one is not."""
+    # of many edges mostly one of the last is meant, and each look at an old one is a cache miss
+    tail = _TAIL
+    while tail < n and pool[s + n - tail, 0] > t:
+        tail <<= 2
+    if tail < n:
+        s += n - tail
+        n = tail
     # without a branch: where an edge stands can't be foretold, and a wrong guess costs more than the search
     while n > 1:
         half = n >> 1
@@ -100,7 +110,9 @@ def _ahead(keys, place, pool, due, v):
         k = keys[v + 8]
         prefetch(due, k)
         s = place[k, START]
-        for at in range(s, s + place[k, LENGTH], 2):
+        stop = s + place[k, LENGTH]
+        prefetch(pool, s)
+        for at in range(max(s, stop - _TAIL), stop, 2):
             prefetch(pool, at)
 
 

@@ -27,7 +27,7 @@ from everwhen.errors import EverwhenError, InputError
 from everwhen.model.element import Cti
 from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch, batch_of, joined
 from everwhen.model.rows import RowCodec
-from everwhen.model.time import NEVER
+from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit
 from everwhen.operators.finalize import GivenUp, Reason
 from everwhen.runtime.admission import Admission
@@ -84,7 +84,8 @@ class IntakeKernel:
             self.admission.change(level)
         batches = {name: self._instant(name, batch) for name, batch in rows.items()}
         silent = {name for name in idle & set(self.drawn) if name not in rows}
-        awake = [intake.cti for name, intake in self.admission.intakes.items() if name not in silent]
+        promised = (self._promised(name, batches) for name in self.drawn if name not in silent)
+        awake = [cti for cti in promised if cti < INF]  # one that has ended is no measure
         for name in silent:  # one that has been silent for too long holds nobody back
             batches[name] = self._promising(name, None, min(awake, default=NEVER))
         return self.admission.push({name: batch for name, batch in batches.items() if len(batch)})
@@ -109,6 +110,13 @@ class IntakeKernel:
             data = data[~late]
         kept = taken(batch, data)
         return self._promising(name, taken(kept, in_sync_order(kept, intake.codec)), promise)
+
+    def _promised(self, name: str, batches: Mapping[str, ElementBatch]) -> int:
+        """What a source has promised, by this epoch as well: else who rests would be an epoch behind."""
+        cti = self.admission.intakes[name].cti
+        if name in batches:
+            cti = max(cti, int(batches[name].vs[batches[name].op == CTI].max(initial=NEVER)))
+        return cti
 
     def _promising(self, name: str, batch: ElementBatch | None, promise: int) -> ElementBatch:
         intake = self.admission.intakes[name]
