@@ -6,7 +6,6 @@ half of them in one, half in another.  Tests that need no session may run anywhe
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,18 +45,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents and shares:
             half = "spark, too" if item.path.name in SECOND_HALF else "spark"
             item.add_marker(pytest.mark.xdist_group(half))
-    turns = Counter[str]()
-
-    def place(item: pytest.Item) -> tuple[int, int]:
-        """The longest early, so that no worker is left alone with them in the end; but behind tests that compile the
-        kernels, which Spark's workers would otherwise all do at once.  Of those, one of each file in turn, since those
-        beside each other in a file need the same kernels, which two workers would both compile."""
-        if item.path.name in COMPILING:
-            turns[item.path.name] += 1
-            return 0, turns[item.path.name]
-        return 1 if HERE in item.path.parents else 2, 0
-
-    items.sort(key=place)
+    # The longest early, so that no worker is left alone with them in the end; but behind tests that compile the
+    # kernels, which Spark's workers would otherwise all do at once.
+    items.sort(key=lambda item: item.path.name not in COMPILING and (1 if HERE in item.path.parents else 2))
 
 
 @pytest.fixture(scope="session")
