@@ -1,4 +1,4 @@
-"""Hypothesis profiles: `ci` is reproducible, `explore` looks for new counter-examples.
+"""Hypothesis profiles: `ci` is reproducible, `explore` looks for new counter-examples.  And JVMs for short lives.
 
 `HYPOTHESIS_PROFILE` names the profile (default `ci`), `EVERWHEN_EXAMPLES` the number of examples per property.
 """
@@ -8,6 +8,10 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
+
+# Spark's JVMs live for minutes here: what the optimizing compiler costs does not come back, and two cores have no use
+# for a collector with threads of its own.  Every JVM that a test starts, itself or through a program, reads this.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 EXAMPLES = int(os.environ.get("EVERWHEN_EXAMPLES", "30"))
 

@@ -8,8 +8,7 @@
 """
 
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from everwhen.algebra.aggregates import (
     UserAggregate,
@@ -45,14 +44,14 @@ from everwhen.errors import EverwhenError, InputError, QueryError
 from everwhen.model.element import Adjust, Cti, Insert, Punct
 from everwhen.model.punctuation import Nothing, OneOf, Promise, Range
 from everwhen.model.time import INF, ticks
-from everwhen.query import sql
 from everwhen.runtime.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.runtime.local import LocalRuntime
 from everwhen.runtime.run import run, run_batches
-from everwhen.runtime.sql_session import SqlSession
 
 if TYPE_CHECKING:
     from everwhen import spark, testing
+    from everwhen.query import sql
+    from everwhen.runtime.sql_session import SqlSession
 
 __version__ = "0.4.0"
 
@@ -116,8 +115,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> ModuleType:
-    """`ew.spark` brings PySpark along; Spark's workers need neither it nor `ew.testing`.  Both come when asked for."""
+_LATER: Final = {"sql": "everwhen.query", "SqlSession": "everwhen.runtime.sql_session"}
+
+
+def __getattr__(name: str) -> object:
+    """What Spark's workers do without comes when it is asked for: `ew.spark` brings PySpark along, `ew.testing` the
+    oracle, and what reads SQL its grammar and rewriting."""
     if name in ("spark", "testing"):
         return import_module(f"everwhen.{name}")
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'everwhen' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

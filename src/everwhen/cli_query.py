@@ -84,7 +84,8 @@ def _program(text: str, given: _Given, tick: str) -> Program:
     except SqlError as error:
         if not error.problem.startswith("unknown stream"):
             raise
-        hint = "a stream that is not declared takes its columns from its file: --in NAME=FILE"
+        named = f"; --in names {', '.join(given.files)}" if given.files else ""
+        hint = f"a stream that is not declared takes its columns from its file: --in NAME=FILE{named}"
         raise QueryError(f"{error}\n{hint}") from None
 
 

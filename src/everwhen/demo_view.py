@@ -221,14 +221,15 @@ def summary(view: DemoView, reason: str, width: int = 100) -> RenderableType:
     """What remains on the screen when the demo is over."""
     kept = sum(one.state_bytes for one in view.parts)
     rows = sum(one.state_rows for one in view.parts)
-    rate = view.events / view.elapsed if view.elapsed else 0.0
+    speed: list[str | tuple[str, str]] = [" events"]
+    if view.elapsed >= 0.05:  # who ends it with the first picture has seen no speed
+        speed += [f" in {view.elapsed:.1f} s, ", (f"{view.events / view.elapsed:,.0f}", "bold green"), " events/s"]
     after = "" if view.kept_after is None else f", {view.kept_after:,} once the inputs were closed"
     line = Text.assemble(
         f"{reason}: ",
         (f"{view.events:,}", "bold"),
-        f" events in {view.elapsed:.1f} s, ",
-        (f"{rate:,.0f}", "bold green"),
-        f" events/s through {len(view.queries)} queries; {len(view.parts)} {view.part}s kept {rows:,} rows "
+        *speed,
+        f" through {len(view.queries)} queries; {len(view.parts)} {view.part}s kept {rows:,} rows "
         f"({size(kept)}){after}. {view.epochs}".rstrip(),
     )
     return Group("", query_table(view.queries, width), "", input_table(view.inputs), "", line)

@@ -34,7 +34,7 @@ from everwhen.model.changes import Changes
 from everwhen.model.punctuation import Frontier
 from everwhen.model.time import INF, NEVER, show
 from everwhen.operators.aggregate import AggregateOperator
-from everwhen.operators.base import Emit, Operator, Output, lowest
+from everwhen.operators.base import Emit, Operator, lowest
 from everwhen.operators.join import JoinOperator
 from everwhen.operators.kernels.lifetimes import HI, LO, ROW, WEIGHT
 from everwhen.operators.kernels.sweep import CUT, ENDED, ENDING, INFINITE
@@ -43,6 +43,7 @@ from everwhen.operators.net import netted
 from everwhen.operators.sweep import Pieces, Sweep
 from everwhen.plan.physical import PhysicalPlan
 from everwhen.reference.order import canonical_row
+from everwhen.runtime.graph import Step
 
 Lanes: TypeAlias = tuple[int, ...]
 Edge: TypeAlias = tuple[int, Lanes]
@@ -83,25 +84,18 @@ class Invariants:
                 # the lanes of a change are known to the sweep alone, so it is watched at its door
                 setattr(sweep, "step", partial(_taken, seen, sweep, sweep.step))  # noqa: B010
 
-    def after(
-        self,
-        at: int,
-        operator: Operator,
-        inputs: Sequence[Changes],
-        frontiers: Sequence[Frontier],
-        tau: int,
-        output: Output,
-    ) -> None:
+    def after(self, step: Step) -> None:
         """Check an operator that has just been stepped."""
-        seen = self._seen[at]
+        operator, frontiers, tau = step.operator, step.frontiers, step.tau
+        seen = self._seen[step.at]
         self.checked[type(operator).__name__] += 1
         assert tau >= seen.tau, f"invariant τ-S: τ goes back from {show(seen.tau)} to {show(tau)}"
         sweep = _sweep(operator)
         present = seen.tau if sweep is None else sweep.policy.ended_by(seen.tau)
-        seen.perfect &= all((c.weight > 0).all() and (c.lo >= present).all() for c in inputs)
+        seen.perfect &= all((c.weight > 0).all() and (c.lo >= present).all() for c in step.inputs)
         seen.tau = tau
-        changes, before = output.changes, seen.promise
-        seen.promise = output.frontier.time
+        changes, before = step.output.changes, seen.promise
+        seen.promise = step.output.frontier.time
         assert seen.promise >= before, f"the promise goes back from {show(before)} to {show(seen.promise)}"
         # whole events are taken back and said anew: what counts is the difference
         assert (netted(changes).lo >= before).all(), f"invariant τ-O: a change before the promise {show(before)}"
@@ -120,7 +114,7 @@ class Invariants:
             since, kept = standing
             _same(_from(seen.said, since), _from(_function(kept), since), "invariant τ-O: said and known differ")
         if isinstance(operator, JoinOperator):
-            _check_join(operator, seen, inputs, frontiers)
+            _check_join(operator, seen, step.inputs, frontiers)
 
 
 def _sweep(operator: Operator) -> Sweep | None:

@@ -231,7 +231,8 @@ def test_wrong_sql_is_status_2_with_its_place(desk: Desk, text: str, said: str) 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["{q}"], "--in NAME=FILE"),
+        (["{q}"], "--in NAME=FILE\n"),
+        (["{q}", "--in", "Bids={b}"], "--in NAME=FILE; --in names Bids\n"),
         (["{q}", "--in", "Bid={b}", "--in", "Ask={b}"], "the query does not read Ask; it reads Bid"),
         (["{q}", "--in", "Bid={b}", "--in", "bid={b}"], "given twice"),
         (["{q}", "--in", "Bid"], "NAME=FILE"),

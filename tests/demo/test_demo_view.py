@@ -73,7 +73,7 @@ def test_before_the_first_event_there_is_a_picture_too() -> None:
     empty = DemoView(queries=[QueryView("q1", "in euros")], inputs=[InputView("Bid")])
     whole = "\n".join(text(render(empty, 80, 24), 80))
     assert "nothing yet" in whole and "Bid" in whole
-    assert "Done: 0 events" in "\n".join(text(summary(empty, "Done", 80), 80))
+    assert "Done: 0 events through 1 queries" in "\n".join(text(summary(empty, "Done", 80), 80))
 
 
 def test_the_summary_says_what_was_done() -> None:

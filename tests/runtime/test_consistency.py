@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import pytest
+from disordered_epochs import SCHEMA, S, T, epochs_of, lag, pushed, said_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.errors import InputError, QueryError
 from everwhen.model.element import Adjust, Cti, Element, ExternalCti, Insert
-from everwhen.model.elements import ElementBatch, batch_of
+from everwhen.model.elements import batch_of
 from everwhen.model.history import History
-from everwhen.model.time import INF, NEVER
+from everwhen.model.time import INF
 from everwhen.operators.base import Emit
 from everwhen.operators.finalize import GivenUp, Reason
 from everwhen.reference import history as oracle
@@ -24,8 +24,6 @@ from everwhen.runtime.local import LocalRuntime
 from everwhen.testing import assert_same_history, assert_valid, batches, reorder
 from everwhen.testing_strategies import histories
 
-S, T = ew.source("S", {"k": "string", "x": "int64"}), ew.source("T", {"k": "string", "x": "int64"})
-SCHEMA = S.schema
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
 
 QUERIES = {
@@ -38,29 +36,9 @@ QUERIES = {
 GRID = [(0, 0), (0, 2), (2, 2), (0, 6), (3, 6), (6, 6), (0, INF), (2, INF), (9, INF), (INF, INF)]
 EMITS = (None, "ended")
 
-Epochs = Sequence[Mapping[str, ElementBatch]]
-
 
 def names(query: ew.Stream) -> list[str]:
     return [name for name in ("S", "T") if name in str(query)]
-
-
-def epochs_of(inputs: Mapping[str, Sequence[Element]], rng: random.Random) -> list[dict[str, ElementBatch]]:
-    """The inputs side by side, cut at random, an input without a batch now and then."""
-    parts = {name: batches(elements, SCHEMA, rng) for name, elements in inputs.items()}
-    found: list[dict[str, ElementBatch]] = []
-    while any(parts.values()):
-        found.append({name: part.pop(0) for name, part in parts.items() if part and rng.random() < 0.8})
-    return [epoch for epoch in found if epoch]
-
-
-def pushed(runtime: LocalRuntime, epochs: Epochs) -> list[Element]:
-    out = [element for epoch in epochs for element in runtime.push(epoch)["out"].elements()]
-    return [*out, *runtime.close()["out"].elements()]
-
-
-def said_of(elements: Iterable[Element]) -> History:
-    return History.of([e for e in elements if not isinstance(e, Cti)], SCHEMA)
 
 
 @settings(max_examples=60)
@@ -89,16 +67,6 @@ def test_the_answer_to_what_is_admitted(name: str, data: st.DataObject) -> None:
     assert {source: sum(counts.values()) for source, counts in runtime.given_up.items()} == lost
     if remember == INF:
         assert not lost
-
-
-def lag(epochs: Epochs) -> int:
-    """How late the latest element is, against all that came before or with it on any input."""
-    latest, found = NEVER, 0
-    for epoch in epochs:
-        syncs = [e.sync for b in epoch.values() for e in b.elements() if isinstance(e, Insert | Adjust)]
-        latest = max([latest, *syncs])
-        found = max([found, *(latest - sync for sync in syncs)])
-    return found
 
 
 @settings(max_examples=60)

@@ -9,27 +9,22 @@ included, across all inputs.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
+from disordered_epochs import SCHEMA, S, T, epochs_of, lag, pushed, said_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import ElementBatch
-from everwhen.model.history import History
+from everwhen.model.element import Adjust, Element, Insert
 from everwhen.model.time import INF, NEVER
 from everwhen.reference import history as oracle
 from everwhen.reference.admission import finalized
 from everwhen.runtime.local import LocalRuntime
-from everwhen.testing import assert_same_history, assert_valid, batches, is_closed, is_perfect, reorder
+from everwhen.testing import assert_same_history, assert_valid, is_closed, is_perfect, reorder
 from everwhen.testing_invariants import Invariants
 from everwhen.testing_strategies import histories
-
-COLUMNS = {"k": "string", "x": "int64"}
-S, T = ew.source("S", COLUMNS), ew.source("T", COLUMNS)
-SCHEMA = S.schema
 
 QUERIES = {
     "count": S.group_by("k").agg(n=ew.count(), t=ew.sum("x")),
@@ -51,8 +46,6 @@ GRID = [
 ]  # fmt: skip
 SOME = settings(max_examples=4, suppress_health_check=list(HealthCheck))
 
-Epochs = Sequence[Mapping[str, ElementBatch]]
-
 
 def names(query: ew.Stream) -> list[str]:
     return [name for name in ("S", "T") if f"Source {name}" in str(query)]
@@ -71,34 +64,6 @@ def streams(data: st.DataObject, rng: random.Random) -> dict[str, list[Element]]
         )
         for name in ("S", "T")
     }
-
-
-def epochs_of(inputs: Mapping[str, Sequence[Element]], rng: random.Random) -> list[dict[str, ElementBatch]]:
-    """The inputs side by side, cut at random, an input without a batch now and then."""
-    parts = {name: batches(elements, SCHEMA, rng) for name, elements in inputs.items()}
-    found: list[dict[str, ElementBatch]] = []
-    while any(parts.values()):
-        found.append({name: part.pop(0) for name, part in parts.items() if part and rng.random() < 0.8})
-    return [epoch for epoch in found if epoch]
-
-
-def pushed(runtime: LocalRuntime, epochs: Epochs) -> list[Element]:
-    out = [element for epoch in epochs for element in runtime.push(epoch)["out"].elements()]
-    return [*out, *runtime.close()["out"].elements()]
-
-
-def said_of(elements: Sequence[Element]) -> History:
-    return History.of([e for e in elements if not isinstance(e, Cti)], SCHEMA)
-
-
-def lag(epochs: Epochs) -> int:
-    """The true disorder: how late the latest element is, against all that came before or with it on any input."""
-    latest, found = NEVER, 0
-    for epoch in epochs:
-        syncs = [e.sync for b in epoch.values() for e in b.elements() if isinstance(e, Insert | Adjust)]
-        latest = max([latest, *syncs])
-        found = max([found, *(latest - sync for sync in syncs)])
-    return found
 
 
 def own_lag(elements: Sequence[Element]) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from checkpointed_run import query as joined_query
+from element_files import some, write
 
 import everwhen as ew
 from everwhen.errors import EvaluationError, InputError, QueryError, StateError
@@ -29,33 +30,6 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 S = ew.source("S", {"k": "string", "x": "int64"})
 QUERY = S.range(10).group_by("k").agg(n=ew.count(), s=ew.sum("x"))
-
-
-def write(path: Path, elements: list[dict[str, Any]]) -> str:
-    path.write_text("".join(json.dumps(element) + "\n" for element in elements))
-    return str(path)
-
-
-def some(seed: int, count: int, column: str) -> list[dict[str, Any]]:
-    """A stream with disorder, adjusts and promises."""
-    rng = random.Random(seed)
-    found: list[dict[str, Any]] = []
-    there: list[dict[str, Any]] = []
-    cti = 0
-    for i in range(count):
-        vs = max(cti, i // 4 + rng.randrange(-3, 4))
-        row = {"k": rng.choice("abc"), column: rng.randrange(9)}
-        element: dict[str, Any] = {"op": "insert", "vs": vs, "ve": vs + rng.randrange(1, 6), "row": row}
-        there.append(element)
-        found.append(element)
-        if rng.random() < 0.1:
-            one = there.pop(rng.randrange(len(there)))
-            if one["vs"] >= cti:
-                found.append({**one, "op": "adjust", "vnew": one["vs"]})
-        if rng.random() < 0.05:
-            cti = max(cti, i // 4 - 4)
-            found.append({"op": "cti", "t": cti})
-    return found
 
 
 def history(path: Path) -> History:

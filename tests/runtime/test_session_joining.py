@@ -7,12 +7,13 @@ import random
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from small_session import A, B, kinds, one, sums, texts
 
 import everwhen as ew
 from everwhen.algebra.nodes import RowsWindow
 from everwhen.errors import QueryError
-from everwhen.model.element import Cti, Element, Insert
-from everwhen.model.elements import ElementBatch, batch_of
+from everwhen.model.element import Cti, Insert
+from everwhen.model.elements import batch_of
 from everwhen.model.history import History
 from everwhen.model.time import INF, NEVER
 from everwhen.reference import evaluate
@@ -21,28 +22,6 @@ from everwhen.runtime.session import Session
 from everwhen.testing import reorder
 from everwhen.testing_strategies import histories
 from operators.differential import EMITS, FIRST, LAST, SCHEMA, UNARY, Plan, S, Said, T, assert_snapshots, col
-
-A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
-
-
-def one(*elements: Element, name: str = "S") -> dict[str, ElementBatch]:
-    return {name: batch_of(elements, SCHEMA, name)}
-
-
-def texts(batch: ElementBatch) -> list[str]:
-    return [str(element) for element in batch.elements()]
-
-
-def sums() -> ew.Stream:
-    """Built anew each time: sharing is by structure."""
-    return S.range(4).group_by("k").agg(t=ew.sum("x"))
-
-
-def kinds(session: Session) -> list[str]:
-    """The operators that run, without their numbers."""
-    found = [name for name in session.metadata() if ": " not in name]
-    return [name.split(" ", 1)[1] for name in found]
-
 
 # --- the answer -------------------------------------------------------------------------------------------------------
 

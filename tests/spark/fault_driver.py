@@ -244,7 +244,7 @@ class Driver:
 
     def _kill_worker(self, driver: int) -> bool:
         """Kill one of the driver's Python workers: those that the daemon among its descendants has forked."""
-        daemons = [pid for pid in descendants(driver) if b"pyspark.daemon" in command(pid)]
+        daemons = [pid for pid in descendants(driver) if b"everwhen.runtime.spark.daemon" in command(pid)]
         workers = [pid for pid in daemons if parent(pid) in daemons]
         if not workers:
             return False

@@ -123,7 +123,7 @@ def check_table(database: str, batches: list[ElementBatch]) -> None:
 
 
 def test_killed_at_any_moment_and_restarted(tmp_path: Path, database: str) -> None:
-    driver = killed_and_restarted(tmp_path, database, seed=3, count=32, rounds=2)
+    driver = killed_and_restarted(tmp_path, database, seed=3, count=16, rounds=2)
     assert len(driver.faults.struck) >= 20, driver.faults.struck
     assert sum(end == -signal.SIGKILL for end in driver.lives) >= 6, driver.lives
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -24,36 +22,17 @@ from everwhen.model.validity import check
 from everwhen.runtime.files import Progress, run_files
 from everwhen.runtime.inputs import InputFile
 from everwhen.runtime.spark.files import run_files_on_spark
+from runtime.element_files import some as disordered
+from runtime.element_files import write
 
 S = ew.source("S", {"k": "string", "x": "int64"})
 NAMES = ew.source("Names", {"k": "string", "Name": "string", "name": "string"})
 QUERY = S.range(10).group_by("k").agg(n=ew.count(), s=ew.sum("x")).join(NAMES, on="k")
 
 
-def write(path: Path, elements: list[dict[str, Any]]) -> str:
-    path.write_text("".join(json.dumps(element) + "\n" for element in elements))
-    return str(path)
-
-
 def some(seed: int, count: int) -> list[dict[str, Any]]:
     """A stream with disorder, adjusts, promises and patterns."""
-    rng = random.Random(seed)
-    found: list[dict[str, Any]] = []
-    there: list[dict[str, Any]] = []
-    cti = 0
-    for i in range(count):
-        vs = max(cti, i // 4 + rng.randrange(-3, 4))
-        element: dict[str, Any] = {"vs": vs, "ve": vs + rng.randrange(1, 6), "row": {"k": rng.choice("abc"), "x": i}}
-        there.append(element)
-        found.append(element)
-        if rng.random() < 0.2:
-            one = there.pop(rng.randrange(len(there)))
-            if one["vs"] >= cti:
-                found.append({**one, "op": "adjust", "vnew": one["vs"]})
-        if rng.random() < 0.1:
-            cti = max(cti, i // 4 - 4)
-            found.append({"op": "cti", "t": cti})
-    return [*found, {"op": "punct", "match": {"k": "z"}}]
+    return [*disordered(seed, count, "x", adjusts=0.2, promises=0.1), {"op": "punct", "match": {"k": "z"}}]
 
 
 @pytest.fixture

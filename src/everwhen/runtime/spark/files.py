@@ -20,8 +20,9 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -53,7 +54,7 @@ from everwhen.runtime.consistency import MIDDLE, Consistency
 from everwhen.runtime.files import Losses, Progress, Watch, identity, input_files
 from everwhen.runtime.inputs import InputFile, read_input
 from everwhen.runtime.levels import WHOLE
-from everwhen.runtime.local import Query
+from everwhen.runtime.local import LocalRuntime, Query
 from everwhen.runtime.run import SMALL_PIECE
 from everwhen.runtime.spark.launch import apart, ended_on_failure, heard_by, kept_signals
 
@@ -131,6 +132,8 @@ class _SparkWork:
         self.place, self.watch, self.buckets = place, watch, buckets
         self.promising: frozenset[str] = frozenset()
         """The inputs that promise something about their data."""
+        self.first: dict[str, ElementBatch] = {}
+        """The first epoch, if it was read just now."""
         self.folders = {name: place / "epochs" / f"{i:03d}" for i, name in enumerate(given)}
 
     def run(self, batch: int, open: bool, out: str, losses: Callable[[Losses], None] | None) -> int:
@@ -168,6 +171,7 @@ class _SparkWork:
         count = 0
         for count, epoch in enumerate(arrival, 1):
             admitted = admission.push(epoch.batches, list(self.given) if epoch.last else epoch.closes)
+            self.first = self.first or admitted
             self.promising |= {name for name, batch in admitted.items() if batch.promises}
             for name, folder in self.folders.items():
                 self._write(folder, count - 1, admitted[name], self.sources[name].schema)
@@ -198,14 +202,27 @@ class _SparkWork:
     def _answered(self, epochs: int, read: int) -> None:
         """Runs all epochs that were not run yet."""
         self.watch(Progress("starting Spark, which takes a few seconds", read))
+        kernels = threading.Thread(target=self._compile, name="everwhen-kernels", daemon=True)
+        kernels.start()
         with kept_signals() as check, _spark(self.place, check) as spark:
+            while kernels.is_alive():
+                self.watch(Progress("compiling kernels, which takes up to a minute at the first start", read))
+                kernels.join(_MOMENT)
+                check()
             handle = self._start(spark)
-            self.watch(Progress("running the first epoch", read))
+            self.watch(Progress("running the first epoch, for which the workers load the kernels", read))
             try:
                 self._wait(handle, epochs, read, check)
             finally:
                 handle.stop()
         (self.place / "done").touch()
+
+    def _compile(self) -> None:
+        """Runs the first epoch here while Spark starts: compiled kernels are kept on disk, where workers find most of
+        those they need, which they would otherwise all compile at once."""
+        if self.first:
+            with suppress(Exception):  # the run itself will say it
+                LocalRuntime(_without_schemes(self.node, {}), self.level.emit).push(self.first)
 
     def _start(self, spark: SparkSession) -> Handle:
         from everwhen.runtime.spark.source import SparkSource

@@ -57,6 +57,7 @@ _LOCAL: Final[Mapping[str, str]] = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
     "spark.ui.enabled": "false",
+    "spark.python.daemon.module": "everwhen.runtime.spark.daemon",
 }
 
 # The gateway's own logger is named because Spark sets the level of the root to that one's (else WARN) and says so.
@@ -156,6 +157,7 @@ def session(master: str = "local[*]", app: str = "everwhen", **conf: object) -> 
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName(app)
     if submitted:
+        SparkContext._ensure_initialized()  # what the command line said is known to the JVM: speak with it first
         given = dict(SparkConf().getAll())
         master = given.get("spark.master", master)
         chosen = {**chosen, **given}
