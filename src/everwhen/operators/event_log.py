@@ -55,10 +55,9 @@ class EventLog:
         if self._count + n - self._oldest > len(self._log):
             self._tidy(n)
         marks = np.zeros(1 << (16 * adjusts).bit_length(), np.uint8)
-        todo = np.empty(n, np.int64)
-        todo = todo[: kernel.named(op, vs, ve, rows, until, marks, todo)]
+        todo, hashes = np.empty(n, np.int64), np.empty(n, np.uint64)
+        todo = todo[: kernel.named(op, vs, ve, rows, until, marks, todo, hashes)]
         killed, logged = np.empty(len(todo), np.int64), np.empty(len(todo), np.uint8)
-        hashes = np.empty(len(todo), np.uint64)
         before = self._count
         self._count, wrong = kernel.apply(
             op, vs, ve, vnew, rows, until, marks, todo, self._heads, self._log, self._oldest, before, killed, logged,

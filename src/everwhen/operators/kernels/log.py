@@ -25,24 +25,14 @@ ROW: Final = 3
 
 @njit(cache=True, inline="always")
 def _hash(vs, ve, row):
-    h = (np.uint64(vs) ^ np.uint64(0x243F6A8885A308D3)) * np.uint64(0x9E3779B97F4A7C15)
-    h ^= h >> np.uint64(29)
-    h = (h ^ np.uint64(ve)) * np.uint64(0x9E3779B97F4A7C15)
-    for j in range(len(row)):
-        h ^= h >> np.uint64(29)
-        h = (h ^ np.uint64(row[j])) * np.uint64(0x9E3779B97F4A7C15)
-    return h ^ (h >> np.uint64(32))
-
-
-@njit(cache=True, inline="always")
-def _mark(vs, ve, rows, i):
-    """A cheap hash: for asking whether an adjust may name an event."""
+    """The products do not wait for each other; what they say stands in the high bits, so these are mixed in."""
     c = np.uint64(0x9E3779B97F4A7C15)
-    h = np.uint64(vs) * c + np.uint64(ve)
-    for j in range(rows.shape[1]):
+    h = np.uint64(vs) * c + np.uint64(ve) * np.uint64(0xC2B2AE3D27D4EB4F)
+    for j in range(len(row)):
         c += np.uint64(0x61C8864680B583EA)
-        h += np.uint64(rows[i, j]) * c
-    return h >> np.uint64(24)
+        h += np.uint64(row[j]) * c
+    h = (h ^ (h >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
+    return h ^ (h >> np.uint64(32))
 
 
 @loop
@@ -71,8 +61,9 @@ def _named(log, at, vs, ve, rows, i):
 
 
 @loop
-def named(op, vs, ve, rows, until, marks, todo):
-    """The elements that the log must know, adjusts and inserts that one may name, into `todo`.  Returns their number.
+def named(op, vs, ve, rows, until, marks, todo, hashes):
+    """The elements that the log must know, adjusts and inserts that one may name, into `todo`, with their hashes.
+    Returns their number.
 
     What ends before `until` is forgotten right after this batch, so it counts only if an adjust of the batch may name
     it: `marks` gets a mark for each of those; it is all zero at first.
@@ -81,11 +72,13 @@ def named(op, vs, ve, rows, until, marks, todo):
     mark = np.uint64(len(marks) - 1)
     for i in range(n):
         if op[i] != 0:
-            marks[_mark(vs[i], ve[i], rows, i) & mark] = 1
+            marks[_hash(vs[i], ve[i], rows[i]) & mark] = 1
     count = 0
     for i in range(n):
+        h = _hash(vs[i], ve[i], rows[i])
         todo[count] = i
-        count += (op[i] != 0) | (ve[i] >= until) | (marks[_mark(vs[i], ve[i], rows, i) & mark] != 0)
+        hashes[count] = h
+        count += (op[i] != 0) | (ve[i] >= until) | (marks[h & mark] != 0)
     return count
 
 
@@ -94,8 +87,8 @@ def apply(op, vs, ve, vnew, rows, until, marks, todo, heads, log, oldest, count,
     """Append inserts and move adjusted events: the elements `todo`.  Returns the new count and the first adjust without
     its event (-1: none).
 
-    On such an error everything is as it was before.  `killed` and `logged` have an entry for each of `todo`; `undo`
-    reads them.  `hashes` is scratch of that length.
+    On such an error everything is as it was before.  `hashes`, `killed` and `logged` have an entry for each of `todo`;
+    `undo` reads the last two.
     """
     n = len(todo)
     mask = np.uint64(len(heads) - 1)
@@ -104,10 +97,10 @@ def apply(op, vs, ve, vnew, rows, until, marks, todo, heads, log, oldest, count,
     first = count
     wrong = np.int64(-1)
     for x in range(n):
-        i = todo[x]
-        hashes[x] = _hash(vs[i], ve[i], rows[i])
-        prefetch(heads, np.int64(hashes[x] & mask))
-    for x in range(n):
+        if x + 24 < n:
+            prefetch(heads, np.int64(hashes[x + 24] & mask))
+            if op[todo[x + 12]] != 0:
+                prefetch(log, heads[hashes[x + 12] & mask] & ring)
         i = todo[x]
         killed[x] = -1
         logged[x] = 0
@@ -125,7 +118,7 @@ def apply(op, vs, ve, vnew, rows, until, marks, todo, heads, log, oldest, count,
             log[at & ring, VE] = _GONE
             killed[x] = at
             end = vnew[i]
-            if end <= vs[i] or (end < until and marks[_mark(vs[i], end, rows, i) & mark] == 0):
+            if end <= vs[i] or (end < until and marks[_hash(vs[i], end, rows[i]) & mark] == 0):
                 continue
             h = _hash(vs[i], end, rows[i])
         at = count & ring

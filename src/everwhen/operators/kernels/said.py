@@ -13,7 +13,7 @@ from numba import njit
 
 from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
-from everwhen.operators.kernels.runs import FIRST, LENGTH, START, copy_row, growth, make_room, release
+from everwhen.operators.kernels.runs import FIRST, LENGTH, START, copy_row, fits, growth, make_room, release
 
 VS: Final = 0
 VE: Final = 1
@@ -51,9 +51,7 @@ def _ahead(group, place, pool, i):
     if i + 24 < len(group):
         prefetch(place, group[i + 24])
         k = group[i + 12]
-        s = place[k, START]
-        prefetch(pool, s)
-        prefetch(pool, s + place[k, LENGTH])
+        prefetch(pool, place[k, START] + place[k, LENGTH] - 1)
 
 
 @njit(cache=True, inline="always")
@@ -183,10 +181,11 @@ def keep(i, group, lo, hi, place, pool, free, end, cti, promise):
             j += 1
         lasting = stop - j
         if lasting > 0:
-            _drop_ended(place, pool, k, cti)
-            if end + growth(place, k, lasting) > len(pool):
-                break
-            end = make_room(place, pool, free, end, k, lasting)
+            if not fits(place, k, lasting):
+                _drop_ended(place, pool, k, cti)
+                if end + growth(place, k, lasting) > len(pool):
+                    break
+                end = make_room(place, pool, free, end, k, lasting)
             s = place[k, START]
             x = s + place[k, LENGTH] - 1
             place[k, LENGTH] += lasting
