@@ -123,11 +123,9 @@ class AggregateOperator(Operator):
         if live is not None:
             live.expire(promise)
             live.expire_keys(*raised)
-        changes = no_changes(self.codec)
-        if len(pieces):
-            if len(pieces.said):
-                self._plan.check(pieces.said[:, 3:])
-            changes = self._changes(pieces)
+        if len(pieces.said):
+            self._plan.check(pieces.said[:, 3:])
+        changes = self._changes(pieces) if len(pieces) else no_changes(self.codec)
         if len(raised[0]):
             changes = replace(changes, closed=raised[0][raised[1] == INF])
         return Output(changes, frontier)

@@ -227,6 +227,8 @@ class Guard:
 
     def _check_promises(self, batch: ElementBatch) -> None:
         """No element contradicts an earlier punctuation."""
+        if not batch.promises and self._promises.silent:
+            return
         external = [i for i in batch.promises if batch.op[i] == EXTERNAL_CTI]
         if external and not self.finalized:
             raise self._error(

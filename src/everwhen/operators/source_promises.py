@@ -43,6 +43,11 @@ class SourcePromises:
         self.fresh: tuple[Promise, ...] = ()
         """What the last settled batch has promised, in few words."""
 
+    @property
+    def silent(self) -> bool:
+        """Whether nothing has been promised, and nothing that is declared has to be looked after."""
+        return self._punctuator is None and not self._said and not self._checked
+
     def unknown(self, batch: ElementBatch) -> tuple[int, str] | None:
         """The first promise about a column that is not there, and its name."""
         for i, said in sorted(batch.promises.items()):
@@ -144,6 +149,9 @@ class SourcePromises:
 
     def settle(self, cti: int) -> None:
         """The checked batch stays."""
+        if self.silent:
+            self.fresh = ()
+            return
         if self._punctuator is not None:
             self._punctuator.settle()
         fresh = list(self._checked)

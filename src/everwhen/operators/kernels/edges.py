@@ -37,31 +37,6 @@ def summed(rows, weight, columns):
     return out
 
 
-Edges = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""The keys, the offsets of their edges, per edge its time, lane deltas and the change in the number of open segments,
-and per key the first and last time."""
-
-
-def grouped(
-    kid: np.ndarray, lo: np.ndarray, hi: np.ndarray, values: np.ndarray, ints: int, slot: np.ndarray, grid: int
-) -> Edges:
-    """Segments as consolidated edge deltas, grouped by key and sorted by time.
-
-    The first `ints` lanes are integers, floats follow.  `slot` is scratch, one entry per key id, all -1 (and left so).
-    Where there are no more than `grid` lifetimes, as in windows that tumble, each key's segments of a lifetime are
-    added up first, and nothing is sorted.
-    """
-    group, keys = group_keys(kid, slot)
-    floats = values.view(np.float64)
-    if grid:
-        which, starts, ends = lifetimes(lo, hi, grid)
-        if len(starts) and len(starts) * len(keys) <= 2 * len(kid):
-            made: Edges = edges_on_grid(group, keys, which, starts, ends, values, floats, ints)
-            return made
-    made = edges_in_order(group, keys, lo, hi, values, floats, ints)
-    return made
-
-
 @njit(cache=True)
 def group_keys(kid, slot):
     """Number the keys in the order in which they come: the number of each segment's, and the keys."""
@@ -317,3 +292,21 @@ def _sort(time, ref, a, b):
         order = np.argsort(time[a:b])
         time[a:b] = time[a:b][order]
         ref[a:b] = ref[a:b][order]
+
+
+@njit(cache=True)
+def grouped(kid, lo, hi, values, ints, slot, grid):
+    """Segments as consolidated edge deltas, grouped by key and sorted by time: the keys, the offsets of their edges,
+    per edge its time, its lane deltas and the change in the number of open segments, per key the first and last time.
+
+    The first `ints` lanes are integers, floats follow.  `slot` is scratch, one entry per key id, all -1 (and left so).
+    Where there are no more than `grid` lifetimes, as in windows that tumble, each key's segments of a lifetime are
+    added up first, and nothing is sorted.
+    """
+    group, keys = group_keys(kid, slot)
+    floats = values.view(np.float64)
+    if grid > 0:
+        which, starts, ends = lifetimes(lo, hi, grid)
+        if 0 < len(starts) * len(keys) <= 2 * len(kid):
+            return edges_on_grid(group, keys, which, starts, ends, values, floats, ints)
+    return edges_in_order(group, keys, lo, hi, values, floats, ints)
