@@ -73,8 +73,8 @@ class GroupChain:
             return np.empty(more, np.uint8), np.empty((3, more), np.int64), batch.rows
         assert batch.group is not None, "a chain of groups is fed by an operator that knows groups"
         group, lo, hi, said = batch.group, batch.lo, batch.hi, self._said
-        said.grow(int(group.max()) + 1)
-        taken = int(np.count_nonzero(batch.weight < 0))
+        most, taken = kernel.survey(group, batch.weight)
+        said.grow(most + 1)
         op, times, at = self._take_back(group[:taken], lo[:taken], hi[:taken], n - taken + more)
         count = len(at)
         group, lo, hi = group[taken:], lo[taken:], hi[taken:]

@@ -25,16 +25,27 @@ def added(hi, lo, dh, dl):
     return h, e - (h - s)
 
 
-@njit(cache=True)
-def summed(rows, weight, columns):
-    """The lanes of rows that are counted and whose columns are added up as integers."""
-    out = np.empty((len(rows), 1 + len(columns)), np.int64)
+@loop
+def summed(rows, words, weight, columns, out, bounds):
+    """The lanes of rows that are counted and whose columns are added up as integers, into `out`.
+
+    `bounds` gets the least and the greatest value of each column.  Returns whether no row has a null: else a value may
+    be missing.
+    """
+    nulls = 0
+    for j in range(len(columns)):
+        bounds[j, 0] = bounds[j, 1] = rows[0, columns[j]]
     for i in range(len(rows)):
+        for j in range(words):
+            nulls |= rows[i, j]
         w = weight[i]
         out[i, 0] = w
         for j in range(len(columns)):
-            out[i, 1 + j] = rows[i, columns[j]] * w
-    return out
+            value = rows[i, columns[j]]
+            bounds[j, 0] = min(bounds[j, 0], value)
+            bounds[j, 1] = max(bounds[j, 1], value)
+            out[i, 1 + j] = value * w
+    return nulls == 0
 
 
 @njit(cache=True)

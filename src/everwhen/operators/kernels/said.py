@@ -205,6 +205,17 @@ def keep(i, group, lo, hi, place, pool, free, end, cti, promise):
 
 
 @loop
+def survey(group, weight):
+    """The largest group, and how many segments are taken back."""
+    most = np.int64(-1)
+    taken = 0
+    for i in range(len(group)):
+        most = max(most, group[i])
+        taken += weight[i] < 0
+    return most, taken
+
+
+@loop
 def say(lo, hi, op, times, count):
     """Write an insert for each segment, from the element `count` on."""
     for i in range(len(lo)):
