@@ -14,7 +14,7 @@ import numpy as np
 
 from everwhen.errors import EverwhenError
 from everwhen.model.changes import Changes
-from everwhen.model.elements import ADJUST, CTI, ElementBatch
+from everwhen.model.elements import CTI, ElementBatch
 from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
@@ -51,10 +51,9 @@ class GroupChain:
         op, times, rows = self._elements(batch, promise, int(said_cti))
         n = len(rows)
         if self._ordered and n > 1:
-            vs, ve, vnew = times[:, :n]
-            sync = np.where(op[:n] == ADJUST, np.minimum(ve, vnew), vs)
-            if (sync[1:] < sync[:-1]).any():
-                order = np.argsort(sync, kind="stable")
+            sync = np.empty(n, np.int64)
+            if not kernel.sync_times(op, times, sync):
+                order = _order(sync)
                 op[:n], times[:, :n], rows = op[order], times[:, order], rows[order]
         if said_cti:
             op[n] = CTI
@@ -169,3 +168,9 @@ class GroupChain:
     def restore(self, state: dict[str, Any]) -> None:
         self.cti = state["cti"]
         self._said.put(state["groups"], state["offsets"], state["said"])
+
+
+def _order(sync: np.ndarray) -> np.ndarray:
+    """The stable order of times."""
+    few, (which, order) = np.empty((3, 8), np.int64), np.empty((2, len(sync)), np.int64)
+    return order if kernel.by_few(sync, few, which, order) else np.argsort(sync, kind="stable")

@@ -32,19 +32,22 @@ def summed(rows, words, weight, columns, out, bounds):
     `bounds` gets the least and the greatest value of each column.  Returns whether no row has a null: else a value may
     be missing.
     """
-    nulls = 0
-    for j in range(len(columns)):
-        bounds[j, 0] = bounds[j, 1] = rows[0, columns[j]]
-    for i in range(len(rows)):
-        for j in range(words):
+    nulls = np.int64(0)
+    for j in range(words):
+        for i in range(len(rows)):
             nulls |= rows[i, j]
-        w = weight[i]
-        out[i, 0] = w
-        for j in range(len(columns)):
-            value = rows[i, columns[j]]
-            bounds[j, 0] = min(bounds[j, 0], value)
-            bounds[j, 1] = max(bounds[j, 1], value)
-            out[i, 1 + j] = value * w
+    for i in range(len(rows)):
+        out[i, 0] = weight[i]
+    for j in range(len(columns)):
+        c = columns[j]
+        low = high = rows[0, c]
+        for i in range(len(rows)):
+            value = rows[i, c]
+            low = min(low, value)
+            high = max(high, value)
+            out[i, 1 + j] = value * weight[i]
+        bounds[j, 0] = low
+        bounds[j, 1] = high
     return nulls == 0
 
 

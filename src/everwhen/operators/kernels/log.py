@@ -185,18 +185,18 @@ def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
     for i in range(len(op)):
         o = op[i]
         if o <= 1:
-            sync = vs[i] if o == 0 else min(ve[i], vnew[i])
-            bad = sync < cti or vs[i] >= ve[i] or vs[i] < lowest or vs[i] > highest
-            bad = bad or (ve[i] > highest and ve[i] != inf)
-            if o == 1:
-                bad = bad or vnew[i] < vs[i] or (vnew[i] > highest and vnew[i] != inf)
-                adjusts += 1
-            elif vs[i] > tau:
-                tau = vs[i]
+            # without branches: which elements are adjusts can't be foretold, and hardly any is wrong
+            a = vs[i]
+            b = ve[i]
+            c = vnew[i] if o == 1 else b
+            sync = min(b, c) if o == 1 else a
+            bad = (sync < cti) | (a >= b) | (a < lowest) | (a > highest) | (c < a)
+            bad |= ((b > highest) & (b != inf)) | ((c > highest) & (c != inf))
+            adjusts += o
+            tau = max(tau, a) if o == 0 else tau
             if bad:
                 return i, sync, cti, tau, data, leading, adjusts
-            if leading == data and data == i:
-                leading += 1
+            leading += (leading == data) & (data == i)
             data += 1
         elif o == 2:
             if vs[i] != inf and (vs[i] < lowest or vs[i] > highest):

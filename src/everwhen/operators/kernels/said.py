@@ -226,6 +226,47 @@ def say(lo, hi, op, times, count):
 
 
 @loop
+def sync_times(op, times, sync):
+    """The sync time of each element.  Returns whether the elements stand in the order of these."""
+    ordered = True
+    for i in range(len(sync)):
+        sync[i] = min(times[1, i], times[2, i]) if op[i] == 1 else times[0, i]
+        ordered &= i == 0 or sync[i - 1] <= sync[i]
+    return ordered
+
+
+@loop
+def by_few(sync, few, which, order):
+    """The stable order of times of which few are different, as in windows that tumble.  Returns whether they are few.
+
+    `few` is scratch: three rows, as long as there may be different ones; `which` too.
+    """
+    different = 0
+    p = 0
+    for i in range(len(sync)):
+        if different == 0 or few[0, p] != sync[i]:
+            p = 0
+            while p < different and few[0, p] != sync[i]:
+                p += 1
+            if p == few.shape[1]:
+                return False
+            if p == different:
+                few[0, p] = sync[i]
+                few[1, p] = 0
+                different += 1
+        few[1, p] += 1
+        which[i] = p
+    for p in range(different):
+        few[2, p] = 0
+        for q in range(different):
+            few[2, p] += few[1, q] if few[0, q] < few[0, p] else 0
+    for i in range(len(sync)):
+        order[few[2, which[i]]] = i
+        few[2, which[i]] += 1
+    return True
+
+
+@loop
 def pick(rows, at, taken, out):
     """The rows of elements: those at the positions `at` of what is taken back, then all that are said."""
     for i in range(len(at)):
