@@ -3,6 +3,9 @@
 An event is an entry (vs, ve, row) with a link to the one before it that has the same hash.  Entries are numbered as
 they come and stand in a ring; those before `oldest` are forgotten, so a chain ends where it leads there and nothing is
 unlinked.  An entry that is gone has `ve` = -∞.  Nothing is searched on insert.
+
+Events without an end stand in a ring of their own, which these loops call `lasting`: among the others they would keep
+all that came later from being forgotten, and a ring that many of them fill is far from the processor.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from numba import njit
 
 from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
-from everwhen.model.time import NEVER
+from everwhen.model.time import INF, NEVER
 
 _GONE: Final = np.int64(NEVER)
+_INF: Final = np.int64(INF)
 BEFORE: Final = 0
 VS: Final = 1
 VE: Final = 2
@@ -35,19 +39,30 @@ def _hash(vs, ve, row):
     return h ^ (h >> np.uint64(32))
 
 
+@njit(cache=True, inline="always")
+def _unlink(heads, log, count, vs, end, row):
+    """Take the last entry out again.  Returns how many there are then."""
+    count -= 1
+    heads[_hash(vs, end, row) & np.uint64(len(heads) - 1)] = log[count & (len(log) - 1), BEFORE]
+    return count
+
+
 @loop
-def undo(op, vs, ve, vnew, rows, heads, log, count, todo, killed, logged):
+def undo(op, vs, ve, vnew, rows, heads, log, count, last_heads, lasting, n_lasting, todo, killed, logged):
     """Take the elements out again that `apply` took, the last first."""
-    mask = np.uint64(len(heads) - 1)
-    ring = len(log) - 1
     for x in range(len(todo) - 1, -1, -1):
         i = todo[x]
         if logged[x]:
-            count -= 1
             end = ve[i] if op[i] == 0 else vnew[i]
-            heads[_hash(vs[i], end, rows[i]) & mask] = log[count & ring, BEFORE]
+            if end == _INF:
+                n_lasting = _unlink(last_heads, lasting, n_lasting, vs[i], end, rows[i])
+            else:
+                count = _unlink(heads, log, count, vs[i], end, rows[i])
         if killed[x] >= 0:
-            log[killed[x] & ring, VE] = ve[i]
+            if ve[i] == _INF:
+                lasting[killed[x] & (len(lasting) - 1), VE] = _INF
+            else:
+                log[killed[x] & (len(log) - 1), VE] = ve[i]
 
 
 @njit(cache=True, inline="always")
@@ -60,10 +75,37 @@ def _named(log, at, vs, ve, rows, i):
     return True
 
 
+@njit(cache=True, inline="always")
+def _kill(heads, log, oldest, h, vs, ve, rows, i):
+    """Mark the event as gone.  Returns its number (-1: it is not there)."""
+    ring = len(log) - 1
+    at = heads[h & np.uint64(len(heads) - 1)]
+    while at >= oldest and not _named(log, at & ring, vs, ve, rows, i):
+        at = log[at & ring, BEFORE]
+    if at < oldest:
+        return np.int64(-1)
+    log[at & ring, VE] = _GONE
+    return at
+
+
+@njit(cache=True, inline="always")
+def _append(heads, log, count, h, vs, end, rows, i):
+    """Append an entry.  Returns how many there are then."""
+    slot = h & np.uint64(len(heads) - 1)
+    at = count & (len(log) - 1)
+    log[at, BEFORE] = heads[slot]
+    log[at, VS] = vs
+    log[at, VE] = end
+    for j in range(rows.shape[1]):
+        log[at, ROW + j] = rows[i, j]
+    heads[slot] = count
+    return count + 1
+
+
 @loop
-def named(op, vs, ve, rows, until, marks, todo, hashes):
+def named(op, vs, ve, vnew, rows, until, marks, todo, hashes):
     """The elements that the log must know, adjusts and inserts that one may name, into `todo`, with their hashes.
-    Returns their number.
+    Returns their number, and how many of them may come to last for ever.
 
     What ends before `until` is forgotten right after this batch, so it counts only if an adjust of the batch may name
     it: `marks` gets a mark for each of those; it is all zero at first.
@@ -74,18 +116,23 @@ def named(op, vs, ve, rows, until, marks, todo, hashes):
         if op[i] != 0:
             marks[_hash(vs[i], ve[i], rows[i]) & mark] = 1
     count = 0
+    lasting = 0
     for i in range(n):
         h = _hash(vs[i], ve[i], rows[i])
         todo[count] = i
         hashes[count] = h
         count += (op[i] != 0) | (ve[i] >= until) | (marks[h & mark] != 0)
-    return count
+        lasting += (vnew[i] if op[i] != 0 else ve[i]) == _INF
+    return count, lasting
 
 
 @loop
-def apply(op, vs, ve, vnew, rows, until, marks, todo, heads, log, oldest, count, killed, logged, hashes):
-    """Append inserts and move adjusted events: the elements `todo`.  Returns the new count and the first adjust without
-    its event (-1: none).
+def apply(
+    op, vs, ve, vnew, rows, until, marks, todo, hashes, heads, log, oldest, count, last_heads, lasting, last_oldest,
+    n_lasting, killed, logged,
+):  # fmt: skip
+    """Append inserts and move adjusted events: the elements `todo`.  Returns the new counts and the first adjust that
+    has no event (-1: none).
 
     On such an error everything is as it was before.  `hashes`, `killed` and `logged` have an entry for each of `todo`;
     `undo` reads the last two.
@@ -93,44 +140,40 @@ def apply(op, vs, ve, vnew, rows, until, marks, todo, heads, log, oldest, count,
     n = len(todo)
     mask = np.uint64(len(heads) - 1)
     mark = np.uint64(len(marks) - 1)
-    ring = len(log) - 1
     first = count
-    wrong = np.int64(-1)
+    first_lasting = n_lasting
     for x in range(n):
         if x + 24 < n:
             prefetch(heads, np.int64(hashes[x + 24] & mask))
             if op[todo[x + 12]] != 0:
-                prefetch(log, heads[hashes[x + 12] & mask] & ring)
+                prefetch(log, heads[hashes[x + 12] & mask] & (len(log) - 1))
         i = todo[x]
         killed[x] = -1
         logged[x] = 0
         end = ve[i]
         h = hashes[x]
         if op[i] != 0:
-            at = heads[h & mask]
-            while at >= oldest and not _named(log, at & ring, vs[i], ve[i], rows, i):
-                at = log[at & ring, BEFORE]
-            if at < oldest:
-                wrong = i
-                undo(op, vs, ve, vnew, rows, heads, log, count, todo[:x], killed, logged)
-                count = first
-                break
-            log[at & ring, VE] = _GONE
-            killed[x] = at
+            if end == _INF:
+                killed[x] = _kill(last_heads, lasting, last_oldest, h, vs[i], end, rows, i)
+            else:
+                killed[x] = _kill(heads, log, oldest, h, vs[i], end, rows, i)
+            if killed[x] < 0:
+                undo(
+                    op, vs, ve, vnew, rows, heads, log, count, last_heads, lasting, n_lasting, todo[:x], killed, logged
+                )  # fmt: skip
+                return first, first_lasting, i
             end = vnew[i]
-            if end <= vs[i] or (end < until and marks[_hash(vs[i], end, rows[i]) & mark] == 0):
+            if end <= vs[i]:
                 continue
             h = _hash(vs[i], end, rows[i])
-        at = count & ring
-        log[at, BEFORE] = heads[h & mask]
-        log[at, VS] = vs[i]
-        log[at, VE] = end
-        for j in range(rows.shape[1]):
-            log[at, ROW + j] = rows[i, j]
-        heads[h & mask] = count
+            if end < until and marks[h & mark] == 0:
+                continue
+        if end == _INF:
+            n_lasting = _append(last_heads, lasting, n_lasting, h, vs[i], end, rows, i)
+        else:
+            count = _append(heads, log, count, h, vs[i], end, rows, i)
         logged[x] = 1
-        count += 1
-    return count, wrong
+    return count, n_lasting, np.int64(-1)
 
 
 @loop
