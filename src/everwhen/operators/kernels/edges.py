@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from everwhen.model.loops import loop
+from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF
 
 _INF: Final = np.int64(INF)
@@ -59,6 +60,8 @@ def group_keys(kid, slot):
     group = np.empty(n, np.int64)
     ng = 0
     for i in range(n):
+        if i + 16 < n:
+            prefetch(slot, kid[i + 16])
         k = kid[i]
         g = slot[k]
         if g < 0:

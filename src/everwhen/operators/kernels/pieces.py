@@ -71,10 +71,14 @@ def _fill_rows(visited, source, weight, first, keys, key_words, words, key_colum
         out[1, i] = source[at, 1]
         out[2, i] = source[at, 2]
         out[3, i] = weight
-        for c in range(words):
-            rows[i, c] = keys[k, c] if c < key_words else 0
-        for c in range(key_columns):
-            rows[i, words + c] = keys[k, key_words + c]
+        if words == 1 and key_words == 1 and key_columns == 1:  # the usual case, without loops
+            rows[i, 0] = keys[k, 0]
+            rows[i, 1] = keys[k, 1]
+        else:
+            for c in range(words):
+                rows[i, c] = keys[k, c] if c < key_words else 0
+            for c in range(key_columns):
+                rows[i, words + c] = keys[k, key_words + c]
         for c in range(n_values):
             to = words + key_columns + c
             if valid_lane[c] < 0 or source[at, 3 + valid_lane[c]] > 0:

@@ -30,7 +30,7 @@ from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels.calendar import BLOCK
-from everwhen.operators.kernels.merge import merge, merge_two
+from everwhen.operators.kernels.merge import merge, merge_two, wrap_two, wraps_two
 from everwhen.operators.kernels.runs import LENGTH, START, copy_row, fits, make_room
 
 CUT: Final = 0
@@ -300,14 +300,19 @@ def visit(
                     s = place[k, START]
             frontier = _frontier(pool, s, n, mode, tau0, m0)
             x = _after(pool, s, n, min(start - 1, min(frontier, L0))) - 1
+            # an edge at the same time is written anew
+            at = _after_from(pool, x, s + n, start - 1) - 1 if touched else x
+            # of what is later than τ nothing has been said: what is there need not be known
+            wraps = two and start > L0 and wraps_two(pool, at, s + n, offsets[v], offsets[v + 1], et, ed)
             o0 = o1 if parts == 1 else 0
-            o1 = o0 + s + n - x
+            o1 = o0 + (1 if wraps else s + n - x)
             for i in range(o0, o1):
                 copy_row(old, i, pool, x + i - o0, width)
             if touched:
-                at = _after_from(pool, x, s + n, start - 1) - 1  # an edge at the same time is written anew
                 i = o0 + at - x
-                if two:
+                if wraps:
+                    w = wrap_two(pool, at, s + n, offsets[v], et, ed)
+                elif two:
                     w = merge_two(old, i, o1, offsets[v], offsets[v + 1], et, ed, pool, at, prune)
                 else:
                     w = merge(old, i, o1, offsets[v], offsets[v + 1], et, ed, er, ni, na, pool, at, prune, delta)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numba import njit
 
 from everwhen.model.loops import loop
+from everwhen.model.prefetch import prefetch
 
 
 @njit(cache=True)
@@ -93,6 +94,8 @@ def _intern_column(direct, codes, free, n_free, top, rows, column, ids, first):
     Stops before a code that is too large for `direct`; returns also that row.
     """
     for i in range(first, len(rows)):
+        if i + 16 < len(rows):
+            prefetch(direct, rows[i + 16, column])
         at = rows[i, column]
         if at >= len(direct) - 1:
             return n_free, top, i
