@@ -47,6 +47,36 @@ def standing(ids, place, pool, mode, tau_1, m_1, floor, ni, lanes):
 
 
 @njit(cache=True)
+def pending(keys, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
+    """The pieces to be said now whose evaluated lanes are not known: records key, edge, instant."""
+    out = np.empty((64, 3), np.int64)
+    known = pool.shape[1] - 1
+    count = 0
+    for v in range(len(keys)):
+        s = place[keys[v], START]
+        n = place[keys[v], LENGTH]
+        tau, m = raised(floor1, keys[v], mode, tau_1, m_1)
+        _, c = raised(floor0, keys[v], mode, tau_1, c_0)
+        F = _frontier(pool, s, n, mode, tau, m)
+        L = tau if mode == INFINITE else _INF
+        for at in range(s, s + n):
+            t = max(pool[at, 0], c)
+            if t >= F or t > L:
+                break
+            if pool[at, 1] == 0 or pool[at, known] != 0:
+                continue
+            if count == len(out):
+                more = np.empty((2 * count, 3), np.int64)
+                more[:count] = out
+                out = more
+            out[count, 0] = keys[v]
+            out[count, 1] = at
+            out[count, 2] = t
+            count += 1
+    return out[:count]
+
+
+@njit(cache=True)
 def aggregate_rows(visited, taken, said, keys, key_words, words, key_columns, value_lane, valid_lane):
     """What is taken back, then what is said, with coded rows, for aggregates that are a lane each (null where the valid
     lane is zero).  Returns keys, starts, ends, weights and rows."""

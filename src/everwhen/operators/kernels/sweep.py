@@ -117,8 +117,8 @@ def _ahead(keys, place, pool, due, v):
         k = keys[v + 8]
         prefetch(due, k)
         s = place[k, START]
-        for at in range(s, s + place[k, LENGTH], 2):
-            prefetch(pool, at)
+        for at in range(0, 16, 2):  # as many as most have: a loop of another length for each key costs more
+            prefetch(pool, s + at)
 
 
 @njit(cache=True, inline="always")
@@ -366,36 +366,6 @@ def pass_by(
         )  # fmt: skip
         dead[v] = _settle(k, place, pool, x, F1, mode, tau1, m1, ni, due, block)
     return nt, ns
-
-
-@njit(cache=True)
-def pending(keys, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
-    """The pieces to be said now whose evaluated lanes are not known: records key, edge, instant."""
-    out = np.empty((64, 3), np.int64)
-    known = pool.shape[1] - 1
-    count = 0
-    for v in range(len(keys)):
-        s = place[keys[v], START]
-        n = place[keys[v], LENGTH]
-        tau, m = raised(floor1, keys[v], mode, tau_1, m_1)
-        _, c = raised(floor0, keys[v], mode, tau_1, c_0)
-        F = _frontier(pool, s, n, mode, tau, m)
-        L = tau if mode == INFINITE else _INF
-        for at in range(s, s + n):
-            t = max(pool[at, 0], c)
-            if t >= F or t > L:
-                break
-            if pool[at, 1] == 0 or pool[at, known] != 0:
-                continue
-            if count == len(out):
-                more = np.empty((2 * count, 3), np.int64)
-                more[:count] = out
-                out = more
-            out[count, 0] = keys[v]
-            out[count, 1] = at
-            out[count, 2] = t
-            count += 1
-    return out[:count]
 
 
 @njit(cache=True)
