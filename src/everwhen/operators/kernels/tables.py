@@ -89,10 +89,8 @@ def _intern_direct(direct, codes, free, n_free, top, batch, ids):
 
 @loop
 def _intern_column(direct, codes, free, n_free, top, rows, column, ids, first):
-    """The same where the code stands in a column of other rows, from the row `first` on, and is never null.
-
-    Stops before a code that is too large for `direct`; returns also that row.
-    """
+    """The same where the code stands in a column of other rows, from the row `first` on, and is never null.  Stops
+    before a code that is too large for `direct`, and returns also that row."""
     for i in range(first, len(rows)):
         if i + 16 < len(rows):
             prefetch(direct, rows[i + 16, column])
@@ -210,8 +208,7 @@ class KeyTable:
             return self.intern(alone)
         if self._top + n > len(self.codes):
             self._grow(self._top + n)
-        ids = np.empty(n, np.int64)
-        done = 0
+        ids, done = np.empty(n, np.int64), 0
         while done < n:
             self._n_free, self._top, done = _intern_column(
                 self._direct, self.codes, self._free, self._n_free, self._top, rows, column, ids, done
