@@ -51,7 +51,9 @@ def _ahead(group, place, pool, i):
     if i + 24 < len(group):
         prefetch(place, group[i + 24])
         k = group[i + 12]
-        prefetch(pool, place[k, START] + place[k, LENGTH] - 1)
+        last = place[k, START] + place[k, LENGTH] - 1
+        prefetch(pool, last)
+        prefetch(pool, last - 4)
 
 
 @njit(cache=True, inline="always")
