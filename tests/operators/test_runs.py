@@ -109,8 +109,8 @@ def test_the_log_is_a_multiset_of_what_an_adjust_may_name(seed: int, lasting: bo
             alive = [event for event, n in now.items() if n and event[1] >= cti]
             if alive and rng.random() < 0.4:
                 event = rng.choice(alive)
-                vnew = rng.choice([event[0], event[0] + 1, event[1] + 1, event[1] + 9])
-                vnew = max(vnew, event[0]) if event[1] != INF else event[0]
+                longer = [event[0] + 9] if event[1] == INF else [event[1] + 1, event[1] + 9]
+                vnew = rng.choice([event[0], event[0] + 1, *longer, *([INF] if lasting else [])])
                 if rng.random() < 0.01:
                     event, fails = (event[0] - 1000, *event[1:]), True
                 elements.append((1, event, vnew))

@@ -35,7 +35,7 @@ class RowCodec:
         self.width = self.words + len(schema)
         self.pooled = tuple((self.words + j, t) for j, t in enumerate(schema.types) if is_pooled(t))
         self._types = schema.types
-        self._pooled_types = frozenset(j - self.words for j, _ in self.pooled)
+        self._dictionaries = {j - self.words: pool.dictionary(t) for j, t in self.pooled}
 
     def encode(self, columns: Sequence[pa.Array], length: int, gaps: np.ndarray | None = None) -> np.ndarray:
         """Arrow columns as a matrix of `length` coded rows; `gaps` are places in the columns that are left out."""
@@ -43,8 +43,8 @@ class RowCodec:
         rows[:, : self.words] = 0
         for j, column in enumerate(columns):
             type_ = self._types[j]
-            pooled = j in self._pooled_types
-            codes = self.pool.dictionary(type_).encode(column) if pooled else encode_plain(column, type_)
+            dictionary = self._dictionaries.get(j)
+            codes = encode_plain(column, type_) if dictionary is None else dictionary.encode(column)
             if column.null_count and not (gaps is not None and only_gaps(column, gaps)):
                 missing = column.is_null().to_numpy(zero_copy_only=False)
                 codes[missing] = 0
@@ -65,8 +65,8 @@ class RowCodec:
         """One column of coded rows as Arrow, followed by so many nulls; `complete`: nothing is null."""
         codes = rows[:, self.words + j]
         valid = None if complete else self.valid(rows, j)
-        if j in self._pooled_types:
-            return self.pool.dictionary(self._types[j]).decode(np.ascontiguousarray(codes), valid, nulls)
+        if j in self._dictionaries:
+            return self._dictionaries[j].decode(np.ascontiguousarray(codes), valid, nulls)
         return decode_plain(codes, valid, self._types[j], nulls)
 
     def valid(self, rows: np.ndarray, j: int) -> np.ndarray | None:

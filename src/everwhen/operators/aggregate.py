@@ -72,7 +72,6 @@ class AggregateOperator(Operator):
             plan.tests,
         )
         self._plain = plan.plain()
-        self._words_of = [source.words + at for at in self._argument_at]
         self._summed = self._plan.summed()
         self._live: LiveRows | None = None
         if plan.evaluated:
@@ -91,16 +90,12 @@ class AggregateOperator(Operator):
             frontier = settled(frontier.time, self._promises.take(frontier.promises))
         promise = frontier.time
         sweep, live = self._sweep, self._live
-        complete = not batch.rows[:, : self._source.words].any()
+        values, complete = self._sums(batch)
         if complete and len(self._key_at) == 1:
             ids = sweep.intern_column(batch.rows, self._source.words + self._key_at[0])
         else:
             ids = sweep.intern(self._source.select(batch.rows, self._key_at, self._keys))
-        if complete and self._summed is not None and live is None:
-            values = summed(batch.rows, batch.weight, np.array([self._words_of[c] for c in self._summed], np.int64))
-            if len(batch):
-                self._plan.measure(batch.rows, self._words_of)
-        else:
+        if values is None:
             arguments = self._source.select(batch.rows, self._argument_at, self._arguments)
             if not (complete or self._plan.separated) and arguments[:, : self._arguments.words].any():
                 self._separate()
@@ -123,14 +118,25 @@ class AggregateOperator(Operator):
         if live is not None:
             live.expire(promise)
             live.expire_keys(*raised)
-        changes = no_changes(self.codec)
-        if len(pieces):
-            if len(pieces.said):
-                self._plan.check(pieces.said[:, 3:])
-            changes = self._changes(pieces)
+        if len(pieces.said):
+            self._plan.check(pieces.said[:, 3:])
+        changes = self._changes(pieces) if len(pieces) else no_changes(self.codec)
         if len(raised[0]):
             changes = replace(changes, closed=raised[0][raised[1] == INF])
         return Output(changes, frontier)
+
+    def _sums(self, batch: Changes) -> tuple[np.ndarray | None, bool]:
+        """The added lanes, if a loop over the rows can tell, and whether no row has a null."""
+        rows, words = batch.rows, self._source.words
+        if self._summed is None or self._live is not None or not len(rows):
+            return None, not rows[:, :words].any()
+        columns = np.array([words + self._argument_at[c] for c in self._summed], np.int64)
+        values, bounds = np.empty((len(rows), 1 + len(columns)), np.int64), np.empty((len(columns), 2), np.int64)
+        if not summed(rows, words, batch.weight, columns, values, bounds):
+            return None, False
+        for column, (low, high) in zip(self._summed, bounds.tolist(), strict=True):
+            self._plan.measured(column, low, high)
+        return values, True
 
     def _separate(self) -> None:
         """The first null has come: values are counted apart from rows from now on."""

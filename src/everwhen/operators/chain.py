@@ -28,7 +28,7 @@ from everwhen.operators.kernels.tables import KeyTable, grown
 from everwhen.operators.net import cancelled
 from everwhen.operators.promised import promised
 
-_PUNCT = np.array([[PUNCT], [0], [INF], [0]], np.int64)
+_FOR_EVER = np.array([[0], [INF], [0]], np.int64)
 
 
 class Chain:
@@ -75,7 +75,7 @@ class Chain:
                 out[:, :n] = out[:, np.argsort(sync, kind="stable")]
         if said_cti:
             self._forget(promise)
-        return said(self.codec, out[:4], batch.rows[out[4, :n]], promises, promise if said_cti else None)
+        return said(self.codec, out[0], out[1:4], batch.rows[out[4, :n]], promises, promise if said_cti else None)
 
     def _elements(self, batch: Changes, promise: int) -> tuple[np.ndarray, int]:
         """Rows op, vs, ve, vnew and position of the payload, with room for one more element, and how many there are."""
@@ -188,7 +188,7 @@ class EventChain:
         head = np.empty((4, len(lo) + len(promises) + 1), np.int64)
         for i, column in enumerate((op, lo, hi, vnew)):
             head[i, : len(lo)] = column
-        return said(self.codec, head, rows, promises, cti)
+        return said(self.codec, head[0], head[1:], rows, promises, cti)
 
     def _paired(self, lo: np.ndarray, hi: np.ndarray, weight: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, ...]:
         """Match what is taken back with what is said of the same row and start."""
@@ -227,24 +227,31 @@ class EventChain:
 
 
 def said(
-    codec: RowCodec, head: np.ndarray, rows: np.ndarray, promises: Sequence[Promise] = (), cti: int | None = None
+    codec: RowCodec,
+    op: np.ndarray,
+    times: np.ndarray,
+    rows: np.ndarray,
+    promises: Sequence[Promise] = (),
+    cti: int | None = None,
 ) -> ElementBatch:
-    """The elements op, vs, ve, vnew of coded rows, then promises about data, then a CTI.
+    """The elements of coded rows, their ops and times (vs, ve, vnew), then promises about data, then a CTI.
 
-    Where `head` has room behind the rows, it is used.
+    Where ops and times have room behind the rows, it is used.
     """
     n, size = len(rows), len(rows) + len(promises) + (cti is not None)
-    if head.shape[1] < size:
-        head, given = np.empty((4, size), np.int64), head
-        head[:, :n] = given[:, :n]
+    op = op.astype(np.uint8, copy=False)
+    if len(op) < size:
+        given, spans = op, times
+        op, times = np.empty(size, np.uint8), np.empty((3, size), np.int64)
+        op[:n], times[:, :n] = given[:n], spans[:, :n]
     if size > n:
-        head[:, n:size] = _PUNCT
+        op[n:size], times[:, n:size] = PUNCT, _FOR_EVER
     if cti is not None:
-        head[:, size - 1] = CTI, cti, cti, 0
-    op, vs, ve, vnew = head[:, :size]
+        op[size - 1], times[:, size - 1] = CTI, (cti, cti, 0)
     columns = codec.decode(rows, nulls=size - n)
     places = {n + i: Punct(promise) for i, promise in enumerate(promises)}
-    return ElementBatch(codec.schema, op.astype(np.uint8), vs, ve, vnew, columns, places)
+    vs, ve, vnew = times[:, :size]
+    return ElementBatch(codec.schema, op[:size], vs, ve, vnew, columns, places)
 
 
 def with_punctuation(batch: ElementBatch, promises: Sequence[Promise]) -> ElementBatch:

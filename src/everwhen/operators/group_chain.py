@@ -2,7 +2,7 @@
 
 Such an answer needs no search by row: the group says which events a segment may concern, and time says which of these
 it is.  Kept are, per group, the lifetimes said whose end is after the CTI; rows come with the segments.  What has ended
-is dropped when its group is touched, or in bulk when as much again has been said.
+is dropped when its group is touched, or in bulk when as much has been said as there is memory for.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ import numpy as np
 
 from everwhen.errors import EverwhenError
 from everwhen.model.changes import Changes
-from everwhen.model.elements import ADJUST, ElementBatch
+from everwhen.model.elements import ElementBatch
 from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import StateSize
 from everwhen.operators.chain import said
 from everwhen.operators.kernels import said as kernel
-from everwhen.operators.kernels.runs import LENGTH, Runs, needed
+from everwhen.operators.kernels.runs import LENGTH, ROOM, Runs
 
 _FEW: Final = 1 << 15
-_NO_RECORDS: Final = np.empty((5, 0), np.int64)
 
 
 class GroupChain:
@@ -49,71 +48,85 @@ class GroupChain:
 
     def _step(self, batch: Changes, promise: int, promises: Sequence[Promise]) -> ElementBatch:
         said_cti = promise > self.cti
-        head, rows = self._elements(batch, promise, len(promises) + said_cti)
+        op, times, rows = self._elements(batch, promise, len(promises) + said_cti)
         n = len(rows)
         if self._ordered and n > 1:
-            op, vs, ve, vnew = head[:, :n]
-            sync = np.where(op == ADJUST, np.minimum(ve, vnew), vs)
-            if (sync[1:] < sync[:-1]).any():
-                order = np.argsort(sync, kind="stable")
-                head[:, :n], rows = head[:, order], rows[order]
+            sync = np.empty(n, np.int64)
+            if not kernel.sync_times(op, times, sync):
+                order = _order(sync)
+                op[:n], times[:, :n], rows = op[order], times[:, order], rows[order]
         if said_cti:
             self.cti = promise
             if promise == INF:  # nothing can be taken back any more, however long it lives
                 self._said.clear()
-        return said(self.codec, head, rows, promises, promise if said_cti else None)
+        return said(self.codec, op, times, rows, promises, promise if said_cti else None)
 
-    def _elements(self, batch: Changes, promise: int, more: int) -> tuple[np.ndarray, np.ndarray]:
-        """Columns op, vs, ve, vnew, with room for `more` elements, and the rows: first what is taken back, then what is
-        said."""
+    def _elements(self, batch: Changes, promise: int, more: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Ops, times (vs, ve and vnew), with room for `more` elements, and the rows: first what is taken back, then
+        what is said."""
         n = len(batch)
         if not n:
-            return np.empty((4, more), np.int64), batch.rows
+            return np.empty(more, np.uint8), np.empty((3, more), np.int64), batch.rows
         assert batch.group is not None, "a chain of groups is fed by an operator that knows groups"
         group, lo, hi, said = batch.group, batch.lo, batch.hi, self._said
-        said.grow(int(group.max()) + 1)
-        taken = int(np.count_nonzero(batch.weight < 0))
-        count, records = 0, _NO_RECORDS
-        if taken:
-            total, longest = self._reserve(group[:taken])
-            records = np.empty((5, 2 * taken + total), np.int64)
-            rest = np.empty((longest + 2 * taken, 2), np.int64)
-            count, said.end, missing = kernel.take_back(
-                group[:taken],
-                lo[:taken],
-                hi[:taken],
-                said.place,
-                said.pool,
-                said.free,
-                said.end,
-                self.cti,
-                records,
-                rest,
+        most, taken = kernel.survey(group, batch.weight)
+        said.grow(most + 1)
+        op, times, at = self._take_back(group[:taken], lo[:taken], hi[:taken], n - taken + more)
+        count = len(at)
+        group, lo, hi = group[taken:], lo[taken:], hi[taken:]
+        kept = 0
+        while True:
+            kept, said.end = kernel.keep(
+                kept, group, lo, hi, said.place, said.pool, said.free, said.end, self.cti, promise
             )
-            if missing >= 0:
-                raise EverwhenError("the output takes back what it never said: please report this as a defect")
-        if taken < n:
-            keys, offsets = kernel.stretches(group[taken:])
-            said.reserve(needed(said.place, keys, offsets)[0])
-            said.end = kernel.keep(
-                keys, offsets, lo[taken:], hi[taken:], said.place, said.pool, said.free, said.end, self.cti, promise
-            )
+            if kept == len(group):
+                break
+            self._reserve(group[kept], len(group))
+        kernel.say(lo, hi, op, times, count)
         self._since += n
         self._tidy()
-        size = count + n - taken
-        head = np.empty((4, size + more), np.int64)
-        rows = np.empty((size if taken else 0, batch.rows.shape[1]), np.int64)
-        kernel.elements(lo, hi, batch.rows, taken, records, count, head, rows)
-        return head, rows if taken else batch.rows
+        rows = batch.rows
+        if count > taken:  # otherwise each segment is one element
+            rows = np.empty((count + n - taken, rows.shape[1]), np.int64)
+            kernel.pick(batch.rows, at, taken, rows)
+        return op, times, rows
 
-    def _reserve(self, group: np.ndarray) -> tuple[int, int]:
-        """Make room for a record more per segment.  Returns how many records these groups have, in all and at most."""
-        room, total, longest = needed(self._said.place, *kernel.stretches(group))
-        self._said.reserve(room)
-        return total, longest
+    def _take_back(
+        self, group: np.ndarray, lo: np.ndarray, hi: np.ndarray, more: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Ops and times of what segments take back, with room for `more` elements, and the segment of each."""
+        said, taken = self._said, len(group)
+        size = taken + taken // 8 + 64
+        op, times, at = np.empty(size + more, np.uint8), np.empty((3, size + more), np.int64), np.empty(size, np.int64)
+        rest = np.empty((64, 2), np.int64)
+        done = count = 0
+        while done < taken:
+            done, count, said.end, missing = kernel.take_back(
+                done, group, lo, hi, said.place, said.pool, said.free, said.end, self.cti, op, times, at, count, rest
+            )
+            if missing:
+                raise EverwhenError("the output takes back what it never said: please report this as a defect")
+            if done < taken:
+                most = 2 * taken + self._reserve(group[done], taken)
+                size = 2 * size + most
+                old = op, times, at
+                op, times, at = (
+                    np.empty(size + more, np.uint8),
+                    np.empty((3, size + more), np.int64),
+                    np.empty(size, np.int64),
+                )
+                op[:count], times[:, :count], at[:count] = old[0][:count], old[1][:, :count], old[2][:count]
+                rest = np.empty((most, 2), np.int64)
+        return op[: count + more], times[:, : count + more], at[:count]
+
+    def _reserve(self, group: int, segments: int) -> int:
+        """Make room for so many records more of a group.  Returns how many it has."""
+        length = int(self._said.place[group, LENGTH])
+        self._said.reserve(4 * (int(self._said.place[group, ROOM]) + length + segments) + 64)
+        return length
 
     def _tidy(self, force: bool = False) -> None:
-        if force or self._since > max(_FEW, len(self._said.place)):
+        if force or self._since > max(_FEW, self._said.end):
             kernel.forget(self._said.place, self._said.pool, self._said.free, self.cti)
             self._since = 0
         if force or self._said.crowded:
@@ -152,3 +165,9 @@ class GroupChain:
     def restore(self, state: dict[str, Any]) -> None:
         self.cti = state["cti"]
         self._said.put(state["groups"], state["offsets"], state["said"])
+
+
+def _order(sync: np.ndarray) -> np.ndarray:
+    """The stable order of times."""
+    few, (which, order) = np.empty((3, 8), np.int64), np.empty((2, len(sync)), np.int64)
+    return order if kernel.by_few(sync, few, which, order) else np.argsort(sync, kind="stable")

@@ -186,14 +186,17 @@ class LanePlan:
                 floats[:, at], floats[:, at + 1] = times(values, np.zeros(n), weight)
         return ints
 
-    def measure(self, rows: np.ndarray, at: Sequence[int] | None = None) -> None:
-        """Note the largest magnitudes of what is added up; `at`: where the rows have each argument column."""
-        for column, largest in self.integer_sums.items():
-            codes = rows[:, self.arguments.words + column if at is None else at[column]]
-            low, high = int(codes.min()), int(codes.max())
-            if low < 0 and pa.types.is_unsigned_integer(self.arguments.schema.types[column]):
-                high = 2**63
-            self.integer_sums[column] = max(largest, -low, high)
+    def measure(self, rows: np.ndarray) -> None:
+        """Note the largest magnitudes of what is added up."""
+        for column in self.integer_sums:
+            codes = rows[:, self.arguments.words + column]
+            self.measured(column, int(codes.min()), int(codes.max()))
+
+    def measured(self, column: int, low: int, high: int) -> None:
+        """The values of a column that is added up lie between these codes."""
+        if low < 0 and pa.types.is_unsigned_integer(self.arguments.schema.types[column]):
+            high = 2**63
+        self.integer_sums[column] = max(self.integer_sums[column], -low, high)
 
     def check(self, words: np.ndarray) -> None:
         """No sum of so many values of such a size can have left 64 bits."""

@@ -49,6 +49,8 @@ def settled(time: int, promises: Iterable[Promise]) -> Frontier:
 
 def moved(frontier: Frontier, to: Callable[[int], int]) -> Frontier:
     """The promises of an operator that maps lifetimes and leaves payloads alone."""
+    if not frontier.promises:
+        return Frontier(to(frontier.time))
     promises = tuple(Promise(promise.match, to(promise.t)) for promise in frontier.promises)
     return settled(to(frontier.time), promises)
 

@@ -145,4 +145,4 @@ class SortedChain(EventChain):
         self.cti = max(self.cti, promise)
         head = np.zeros((4, count + len(promises) + 1), np.int64)
         head[0, :count], head[1, :count], head[2, :count] = INSERT, batch.lo, batch.hi
-        return said(self.codec, head, batch.rows, promises, cti)
+        return said(self.codec, head[0], head[1:], batch.rows, promises, cti)

@@ -23,7 +23,7 @@ from everwhen.operators.base import Emit, Policy, StateSize
 from everwhen.operators.kernels import sweep as kernel
 from everwhen.operators.kernels.calendar import Calendar
 from everwhen.operators.kernels.edges import grouped
-from everwhen.operators.kernels.pieces import standing
+from everwhen.operators.kernels.pieces import pending, standing
 from everwhen.operators.kernels.runs import Runs, needed, resized
 from everwhen.operators.kernels.tables import KeyTable, grown
 from everwhen.operators.promised import Floors
@@ -195,7 +195,7 @@ class Sweep:
     def _evaluate(self, evaluate: Evaluate, keys: np.ndarray, mode: int, now: int, promise: int) -> None:
         runs = self._runs
         floors = self._floors
-        found = kernel.pending(
+        found = pending(
             keys, runs.place, mode, now, promise, self.cti, floors.before, floors.now, runs.pool
         )  # fmt: skip
         if len(found):

@@ -181,8 +181,9 @@ class LocalRuntime:
             if said is not None:
                 arrived[name] = said
             self._note(name, given_up)
-        for name, reached in self._idleness.forced(self.progress).items():
-            self._note(name, self._intakes[name].hurry(reached))
+        if self._idleness.seconds is not None:
+            for name, reached in self._idleness.forced(self.progress).items():
+                self._note(name, self._intakes[name].hurry(reached))
         aligned = {name: intake for name, intake in self._intakes.items() if intake.align is not None}
         if aligned:
             # elements of one input may be late for those of another, so there is one horizon for all
@@ -196,9 +197,11 @@ class LocalRuntime:
         inputs: dict[tuple[str, Form], Output] = {}
         for name, form in self._graph.forms:
             intake = self._intakes[name]
-            changes = no_changes(intake.codec)
-            if name in arrived:
-                changes = arrived[name].segments() if form == "segments" else arrived[name].events()
+            said_now = arrived.get(name)
+            if said_now is None:
+                changes = no_changes(intake.codec)
+            else:
+                changes = said_now.segments() if form == "segments" else said_now.events()
             inputs[name, form] = Output(changes, intake.frontier)
         results = self._graph.step(inputs, max(intake.tau for intake in self._intakes.values()))
         self._plan.pool.collect()

@@ -8,9 +8,12 @@ import numpy as np
 from numba import njit
 
 from everwhen.model.loops import loop
+from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF
 
 _INF: Final = np.int64(INF)
+_SHORT: Final = 48
+"""Runs of so many are sorted by insertion."""
 
 
 @njit(cache=True, inline="always")
@@ -23,41 +26,30 @@ def added(hi, lo, dh, dl):
     return h, e - (h - s)
 
 
-@njit(cache=True)
-def summed(rows, weight, columns):
-    """The lanes of rows that are counted and whose columns are added up as integers."""
-    out = np.empty((len(rows), 1 + len(columns)), np.int64)
-    for i in range(len(rows)):
-        w = weight[i]
-        out[i, 0] = w
-        for j in range(len(columns)):
-            out[i, 1 + j] = rows[i, columns[j]] * w
-    return out
+@loop
+def summed(rows, words, weight, columns, out, bounds):
+    """The lanes of rows that are counted and whose columns are added up as integers, into `out`.
 
-
-Edges = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""The keys, the offsets of their edges, per edge its time, lane deltas and the change in the number of open segments,
-and per key the first and last time."""
-
-
-def grouped(
-    kid: np.ndarray, lo: np.ndarray, hi: np.ndarray, values: np.ndarray, ints: int, slot: np.ndarray, grid: int
-) -> Edges:
-    """Segments as consolidated edge deltas, grouped by key and sorted by time.
-
-    The first `ints` lanes are integers, floats follow.  `slot` is scratch, one entry per key id, all -1 (and left so).
-    Where there are no more than `grid` lifetimes, as in windows that tumble, each key's segments of a lifetime are
-    added up first, and nothing is sorted.
+    `bounds` gets the least and the greatest value of each column.  Returns whether no row has a null: else a value may
+    be missing.
     """
-    group, keys = group_keys(kid, slot)
-    floats = values.view(np.float64)
-    if grid:
-        which, starts, ends = lifetimes(lo, hi, grid)
-        if len(starts) and len(starts) * len(keys) <= 2 * len(kid):
-            made: Edges = edges_on_grid(group, keys, which, starts, ends, values, floats, ints)
-            return made
-    made = edges_in_order(group, keys, lo, hi, values, floats, ints)
-    return made
+    nulls = np.int64(0)
+    for j in range(words):
+        for i in range(len(rows)):
+            nulls |= rows[i, j]
+    for i in range(len(rows)):
+        out[i, 0] = weight[i]
+    for j in range(len(columns)):
+        c = columns[j]
+        low = high = rows[0, c]
+        for i in range(len(rows)):
+            value = rows[i, c]
+            low = min(low, value)
+            high = max(high, value)
+            out[i, 1 + j] = value * weight[i]
+        bounds[j, 0] = low
+        bounds[j, 1] = high
+    return nulls == 0
 
 
 @njit(cache=True)
@@ -68,6 +60,8 @@ def group_keys(kid, slot):
     group = np.empty(n, np.int64)
     ng = 0
     for i in range(n):
+        if i + 16 < n:
+            prefetch(slot, kid[i + 16])
         k = kid[i]
         g = slot[k]
         if g < 0:
@@ -198,22 +192,52 @@ def _edges_of_cells(ng, np_, times, of, there, cells, cells_f, offsets, et, ed, 
 @njit(cache=True)
 def edges_in_order(group, keys, lo, hi, values, values_f, ni):
     """Edges in general: each key's starts and ends are sorted, and merged."""
-    n = len(group)
     na = values.shape[1]
     ng = len(keys)
-    n_starts = np.zeros(ng, np.int64)
     bounds = np.zeros(ng + 1, np.int64)
-    for i in range(n):
-        n_starts[group[i]] += 1
-        bounds[group[i] + 1] += 2 if hi[i] != _INF else 1
-    for g in range(ng):
-        bounds[g + 1] += bounds[g]
-    total = bounds[ng]
+    start = np.zeros(ng, np.int64)
+    end = np.empty(ng, np.int64)
+    total = _count_ends(group, hi, bounds, start)
     time = np.empty(total, np.int64)
     ref = np.empty(total, np.int64)
-    start = bounds[:ng].copy()
-    end = bounds[:ng] + n_starts
-    for i in range(n):
+    if _spread(group, lo, hi, bounds, start, end, time, ref):
+        # NumPy's sort makes an array, so long runs are put in order here
+        for g in range(ng):
+            if bounds[g + 1] - bounds[g] > _SHORT:
+                _sort(time, ref, bounds[g], start[g])
+                _sort(time, ref, start[g], bounds[g + 1])
+    et = np.empty(total, np.int64)
+    ed = np.zeros((total, na), np.int64)
+    ed_f = ed.view(np.float64)
+    er = np.zeros(total, np.int64)
+    offsets = np.empty(ng + 1, np.int64)
+    first = np.empty(ng, np.int64)
+    last = np.empty(ng, np.int64)
+    out = _edges_of_ends(bounds, start, time, ref, values, values_f, offsets, et, ed, ed_f, er, first, last, ni)
+    return keys, offsets, et[:out], ed[:out], er[:out], first, last
+
+
+@loop
+def _count_ends(group, hi, bounds, n_starts):
+    """How many starts each key has, and where its starts and finite ends begin in all.  Returns how many there are."""
+    for i in range(len(group)):
+        n_starts[group[i]] += 1
+        bounds[group[i] + 1] += 1 + (hi[i] != _INF)
+    for g in range(len(n_starts)):
+        bounds[g + 1] += bounds[g]
+    return bounds[len(n_starts)]
+
+
+@loop
+def _spread(group, lo, hi, bounds, start, end, time, ref):
+    """Write each key's starts, then its finite ends, and sort both where they are few.  Returns whether some are not.
+
+    `start` has the number of starts at first, in the end where the starts of each key end.
+    """
+    for g in range(len(start)):
+        end[g] = bounds[g] + start[g]
+        start[g] = bounds[g]
+    for i in range(len(group)):
         g = group[i]
         time[start[g]] = lo[i]
         ref[start[g]] = i
@@ -222,19 +246,14 @@ def edges_in_order(group, keys, lo, hi, values, values_f, ni):
             time[end[g]] = hi[i]
             ref[end[g]] = i
             end[g] += 1
-    et = np.empty(total, np.int64)
-    ed = np.zeros((total, na), np.int64)
-    ed_f = ed.view(np.float64)
-    er = np.zeros(total, np.int64)
-    offsets = np.empty(ng + 1, np.int64)
-    first = np.empty(ng, np.int64)
-    last = np.empty(ng, np.int64)
-    # NumPy's sort makes an array, so long runs are put in order here
-    for g in range(ng):
-        _sort(time, ref, bounds[g], start[g])
-        _sort(time, ref, start[g], bounds[g + 1])
-    out = _edges_of_ends(bounds, start, time, ref, values, values_f, offsets, et, ed, ed_f, er, first, last, ni)
-    return keys, offsets, et[:out], ed[:out], er[:out], first, last
+    many = False
+    for g in range(len(start)):
+        if bounds[g + 1] - bounds[g] > _SHORT:
+            many = True
+        else:
+            insertion_sort(time, ref, bounds[g], start[g])
+            insertion_sort(time, ref, start[g], bounds[g + 1])
+    return many
 
 
 @loop
@@ -266,21 +285,45 @@ def _edges_of_ends(bounds, start, time, ref, values, values_f, offsets, et, ed, 
     return out
 
 
+@njit(cache=True, inline="always")
+def insertion_sort(time, ref, a, b):
+    """Sort a short run by time."""
+    for x in range(a + 1, b):
+        t = time[x]
+        r = ref[x]
+        y = x - 1
+        while y >= a and time[y] > t:
+            time[y + 1] = time[y]
+            ref[y + 1] = ref[y]
+            y -= 1
+        time[y + 1] = t
+        ref[y + 1] = r
+
+
 @njit(cache=True)
 def _sort(time, ref, a, b):
-    """Sort a run by time: by insertion if it is short."""
-    if b - a <= 48:
-        for x in range(a + 1, b):
-            t = time[x]
-            r = ref[x]
-            y = x - 1
-            while y >= a and time[y] > t:
-                time[y + 1] = time[y]
-                ref[y + 1] = ref[y]
-                y -= 1
-            time[y + 1] = t
-            ref[y + 1] = r
+    """Sort a run by time, however long."""
+    if b - a <= _SHORT:
+        insertion_sort(time, ref, a, b)
     else:
         order = np.argsort(time[a:b])
         time[a:b] = time[a:b][order]
         ref[a:b] = ref[a:b][order]
+
+
+@njit(cache=True)
+def grouped(kid, lo, hi, values, ints, slot, grid):
+    """Segments as consolidated edge deltas, grouped by key and sorted by time: the keys, the offsets of their edges,
+    per edge its time, its lane deltas and the change in the number of open segments, per key the first and last time.
+
+    The first `ints` lanes are integers, floats follow.  `slot` is scratch, one entry per key id, all -1 (and left so).
+    Where there are no more than `grid` lifetimes, as in windows that tumble, each key's segments of a lifetime are
+    added up first, and nothing is sorted.
+    """
+    group, keys = group_keys(kid, slot)
+    floats = values.view(np.float64)
+    if grid > 0:
+        which, starts, ends = lifetimes(lo, hi, grid)
+        if 0 < len(starts) * len(keys) <= 2 * len(kid):
+            return edges_on_grid(group, keys, which, starts, ends, values, floats, ints)
+    return edges_in_order(group, keys, lo, hi, values, floats, ints)

@@ -3,6 +3,9 @@
 An event is an entry (vs, ve, row) with a link to the one before it that has the same hash.  Entries are numbered as
 they come and stand in a ring; those before `oldest` are forgotten, so a chain ends where it leads there and nothing is
 unlinked.  An entry that is gone has `ve` = -∞.  Nothing is searched on insert.
+
+Events without an end stand in a ring of their own, which these loops call `lasting`: among the others they would keep
+all that came later from being forgotten, and a ring that many of them fill is far from the processor.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from numba import njit
 
 from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
-from everwhen.model.time import NEVER
+from everwhen.model.time import INF, NEVER
 
 _GONE: Final = np.int64(NEVER)
+_INF: Final = np.int64(INF)
 BEFORE: Final = 0
 VS: Final = 1
 VE: Final = 2
@@ -25,39 +29,40 @@ ROW: Final = 3
 
 @njit(cache=True, inline="always")
 def _hash(vs, ve, row):
-    h = (np.uint64(vs) ^ np.uint64(0x243F6A8885A308D3)) * np.uint64(0x9E3779B97F4A7C15)
-    h ^= h >> np.uint64(29)
-    h = (h ^ np.uint64(ve)) * np.uint64(0x9E3779B97F4A7C15)
+    """The products do not wait for each other; what they say stands in the high bits, so these are mixed in."""
+    c = np.uint64(0x9E3779B97F4A7C15)
+    h = np.uint64(vs) * c + np.uint64(ve) * np.uint64(0xC2B2AE3D27D4EB4F)
     for j in range(len(row)):
-        h ^= h >> np.uint64(29)
-        h = (h ^ np.uint64(row[j])) * np.uint64(0x9E3779B97F4A7C15)
+        c += np.uint64(0x61C8864680B583EA)
+        h += np.uint64(row[j]) * c
+    h = (h ^ (h >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
     return h ^ (h >> np.uint64(32))
 
 
 @njit(cache=True, inline="always")
-def _mark(vs, ve, rows, i):
-    """A cheap hash: for asking whether an adjust may name an event."""
-    c = np.uint64(0x9E3779B97F4A7C15)
-    h = np.uint64(vs) * c + np.uint64(ve)
-    for j in range(rows.shape[1]):
-        c += np.uint64(0x61C8864680B583EA)
-        h += np.uint64(rows[i, j]) * c
-    return h >> np.uint64(24)
+def _unlink(heads, log, count, vs, end, row):
+    """Take the last entry out again.  Returns how many there are then."""
+    count -= 1
+    heads[_hash(vs, end, row) & np.uint64(len(heads) - 1)] = log[count & (len(log) - 1), BEFORE]
+    return count
 
 
 @loop
-def undo(op, vs, ve, vnew, rows, heads, log, count, todo, killed, logged):
+def undo(op, vs, ve, vnew, rows, heads, log, count, last_heads, lasting, n_lasting, todo, killed, logged):
     """Take the elements out again that `apply` took, the last first."""
-    mask = np.uint64(len(heads) - 1)
-    ring = len(log) - 1
     for x in range(len(todo) - 1, -1, -1):
         i = todo[x]
         if logged[x]:
-            count -= 1
             end = ve[i] if op[i] == 0 else vnew[i]
-            heads[_hash(vs[i], end, rows[i]) & mask] = log[count & ring, BEFORE]
+            if end == _INF:
+                n_lasting = _unlink(last_heads, lasting, n_lasting, vs[i], end, rows[i])
+            else:
+                count = _unlink(heads, log, count, vs[i], end, rows[i])
         if killed[x] >= 0:
-            log[killed[x] & ring, VE] = ve[i]
+            if ve[i] == _INF:
+                lasting[killed[x] & (len(lasting) - 1), VE] = _INF
+            else:
+                log[killed[x] & (len(log) - 1), VE] = ve[i]
 
 
 @njit(cache=True, inline="always")
@@ -70,9 +75,37 @@ def _named(log, at, vs, ve, rows, i):
     return True
 
 
+@njit(cache=True, inline="always")
+def _kill(heads, log, oldest, h, vs, ve, rows, i):
+    """Mark the event as gone.  Returns its number (-1: it is not there)."""
+    ring = len(log) - 1
+    at = heads[h & np.uint64(len(heads) - 1)]
+    while at >= oldest and not _named(log, at & ring, vs, ve, rows, i):
+        at = log[at & ring, BEFORE]
+    if at < oldest:
+        return np.int64(-1)
+    log[at & ring, VE] = _GONE
+    return at
+
+
+@njit(cache=True, inline="always")
+def _append(heads, log, count, h, vs, end, rows, i):
+    """Append an entry.  Returns how many there are then."""
+    slot = h & np.uint64(len(heads) - 1)
+    at = count & (len(log) - 1)
+    log[at, BEFORE] = heads[slot]
+    log[at, VS] = vs
+    log[at, VE] = end
+    for j in range(rows.shape[1]):
+        log[at, ROW + j] = rows[i, j]
+    heads[slot] = count
+    return count + 1
+
+
 @loop
-def named(op, vs, ve, rows, until, marks, todo):
-    """The elements that the log must know, adjusts and inserts that one may name, into `todo`.  Returns their number.
+def named(op, vs, ve, vnew, rows, until, marks, todo, hashes):
+    """The elements that the log must know, adjusts and inserts that one may name, into `todo`, with their hashes.
+    Returns their number, and how many of them may come to last for ever.
 
     What ends before `until` is forgotten right after this batch, so it counts only if an adjust of the batch may name
     it: `marks` gets a mark for each of those; it is all zero at first.
@@ -81,63 +114,66 @@ def named(op, vs, ve, rows, until, marks, todo):
     mark = np.uint64(len(marks) - 1)
     for i in range(n):
         if op[i] != 0:
-            marks[_mark(vs[i], ve[i], rows, i) & mark] = 1
+            marks[_hash(vs[i], ve[i], rows[i]) & mark] = 1
     count = 0
+    lasting = 0
     for i in range(n):
+        h = _hash(vs[i], ve[i], rows[i])
         todo[count] = i
-        count += (op[i] != 0) | (ve[i] >= until) | (marks[_mark(vs[i], ve[i], rows, i) & mark] != 0)
-    return count
+        hashes[count] = h
+        count += (op[i] != 0) | (ve[i] >= until) | (marks[h & mark] != 0)
+        lasting += (vnew[i] if op[i] != 0 else ve[i]) == _INF
+    return count, lasting
 
 
 @loop
-def apply(op, vs, ve, vnew, rows, until, marks, todo, heads, log, oldest, count, killed, logged, hashes):
-    """Append inserts and move adjusted events: the elements `todo`.  Returns the new count and the first adjust without
-    its event (-1: none).
+def apply(
+    op, vs, ve, vnew, rows, until, marks, todo, hashes, heads, log, oldest, count, last_heads, lasting, last_oldest,
+    n_lasting, killed, logged,
+):  # fmt: skip
+    """Append inserts and move adjusted events: the elements `todo`.  Returns the new counts and the first adjust that
+    has no event (-1: none).
 
-    On such an error everything is as it was before.  `killed` and `logged` have an entry for each of `todo`; `undo`
-    reads them.  `hashes` is scratch of that length.
+    On such an error everything is as it was before.  `hashes`, `killed` and `logged` have an entry for each of `todo`;
+    `undo` reads the last two.
     """
     n = len(todo)
     mask = np.uint64(len(heads) - 1)
     mark = np.uint64(len(marks) - 1)
-    ring = len(log) - 1
     first = count
-    wrong = np.int64(-1)
+    first_lasting = n_lasting
     for x in range(n):
-        i = todo[x]
-        hashes[x] = _hash(vs[i], ve[i], rows[i])
-        prefetch(heads, np.int64(hashes[x] & mask))
-    for x in range(n):
+        if x + 24 < n:
+            prefetch(heads, np.int64(hashes[x + 24] & mask))
+            if op[todo[x + 12]] != 0:
+                prefetch(log, heads[hashes[x + 12] & mask] & (len(log) - 1))
         i = todo[x]
         killed[x] = -1
         logged[x] = 0
         end = ve[i]
         h = hashes[x]
         if op[i] != 0:
-            at = heads[h & mask]
-            while at >= oldest and not _named(log, at & ring, vs[i], ve[i], rows, i):
-                at = log[at & ring, BEFORE]
-            if at < oldest:
-                wrong = i
-                undo(op, vs, ve, vnew, rows, heads, log, count, todo[:x], killed, logged)
-                count = first
-                break
-            log[at & ring, VE] = _GONE
-            killed[x] = at
+            if end == _INF:
+                killed[x] = _kill(last_heads, lasting, last_oldest, h, vs[i], end, rows, i)
+            else:
+                killed[x] = _kill(heads, log, oldest, h, vs[i], end, rows, i)
+            if killed[x] < 0:
+                undo(
+                    op, vs, ve, vnew, rows, heads, log, count, last_heads, lasting, n_lasting, todo[:x], killed, logged
+                )  # fmt: skip
+                return first, first_lasting, i
             end = vnew[i]
-            if end <= vs[i] or (end < until and marks[_mark(vs[i], end, rows, i) & mark] == 0):
+            if end <= vs[i]:
                 continue
             h = _hash(vs[i], end, rows[i])
-        at = count & ring
-        log[at, BEFORE] = heads[h & mask]
-        log[at, VS] = vs[i]
-        log[at, VE] = end
-        for j in range(rows.shape[1]):
-            log[at, ROW + j] = rows[i, j]
-        heads[h & mask] = count
+            if end < until and marks[h & mark] == 0:
+                continue
+        if end == _INF:
+            n_lasting = _append(last_heads, lasting, n_lasting, h, vs[i], end, rows, i)
+        else:
+            count = _append(heads, log, count, h, vs[i], end, rows, i)
         logged[x] = 1
-        count += 1
-    return count, wrong
+    return count, n_lasting, np.int64(-1)
 
 
 @loop
@@ -192,18 +228,18 @@ def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
     for i in range(len(op)):
         o = op[i]
         if o <= 1:
-            sync = vs[i] if o == 0 else min(ve[i], vnew[i])
-            bad = sync < cti or vs[i] >= ve[i] or vs[i] < lowest or vs[i] > highest
-            bad = bad or (ve[i] > highest and ve[i] != inf)
-            if o == 1:
-                bad = bad or vnew[i] < vs[i] or (vnew[i] > highest and vnew[i] != inf)
-                adjusts += 1
-            elif vs[i] > tau:
-                tau = vs[i]
+            # without branches: which elements are adjusts can't be foretold, and hardly any is wrong
+            a = vs[i]
+            b = ve[i]
+            c = vnew[i] if o == 1 else b
+            sync = min(b, c) if o == 1 else a
+            bad = (sync < cti) | (a >= b) | (a < lowest) | (a > highest) | (c < a)
+            bad |= ((b > highest) & (b != inf)) | ((c > highest) & (c != inf))
+            adjusts += o
+            tau = max(tau, a) if o == 0 else tau
             if bad:
                 return i, sync, cti, tau, data, leading, adjusts
-            if leading == data and data == i:
-                leading += 1
+            leading += (leading == data) & (data == i)
             data += 1
         elif o == 2:
             if vs[i] != inf and (vs[i] < lowest or vs[i] > highest):

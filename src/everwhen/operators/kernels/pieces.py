@@ -47,6 +47,36 @@ def standing(ids, place, pool, mode, tau_1, m_1, floor, ni, lanes):
 
 
 @njit(cache=True)
+def pending(keys, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
+    """The pieces to be said now whose evaluated lanes are not known: records key, edge, instant."""
+    out = np.empty((64, 3), np.int64)
+    known = pool.shape[1] - 1
+    count = 0
+    for v in range(len(keys)):
+        s = place[keys[v], START]
+        n = place[keys[v], LENGTH]
+        tau, m = raised(floor1, keys[v], mode, tau_1, m_1)
+        _, c = raised(floor0, keys[v], mode, tau_1, c_0)
+        F = _frontier(pool, s, n, mode, tau, m)
+        L = tau if mode == INFINITE else _INF
+        for at in range(s, s + n):
+            t = max(pool[at, 0], c)
+            if t >= F or t > L:
+                break
+            if pool[at, 1] == 0 or pool[at, known] != 0:
+                continue
+            if count == len(out):
+                more = np.empty((2 * count, 3), np.int64)
+                more[:count] = out
+                out = more
+            out[count, 0] = keys[v]
+            out[count, 1] = at
+            out[count, 2] = t
+            count += 1
+    return out[:count]
+
+
+@njit(cache=True)
 def aggregate_rows(visited, taken, said, keys, key_words, words, key_columns, value_lane, valid_lane):
     """What is taken back, then what is said, with coded rows, for aggregates that are a lane each (null where the valid
     lane is zero).  Returns keys, starts, ends, weights and rows."""
@@ -71,10 +101,14 @@ def _fill_rows(visited, source, weight, first, keys, key_words, words, key_colum
         out[1, i] = source[at, 1]
         out[2, i] = source[at, 2]
         out[3, i] = weight
-        for c in range(words):
-            rows[i, c] = keys[k, c] if c < key_words else 0
-        for c in range(key_columns):
-            rows[i, words + c] = keys[k, key_words + c]
+        if words == 1 and key_words == 1 and key_columns == 1:  # the usual case, without loops
+            rows[i, 0] = keys[k, 0]
+            rows[i, 1] = keys[k, 1]
+        else:
+            for c in range(words):
+                rows[i, c] = keys[k, c] if c < key_words else 0
+            for c in range(key_columns):
+                rows[i, words + c] = keys[k, key_words + c]
         for c in range(n_values):
             to = words + key_columns + c
             if valid_lane[c] < 0 or source[at, 3 + valid_lane[c]] > 0:

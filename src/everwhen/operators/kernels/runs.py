@@ -73,6 +73,14 @@ def _wanted(size):
     return size + (size >> 1) + 2
 
 
+@njit(cache=True, inline="always")
+def growth(place, k, more):
+    """By how much the end of the pool may move when `make_room` is asked for so many records more."""
+    if fits(place, k, more) or _slides(place, k, more):
+        return 0
+    return 2 * max(_wanted(place[k, LENGTH] + more), 2 * place[k, ROOM]) + 8
+
+
 @loop
 def release(place, pool, free, k):
     """Leave the stretch of a run: it is linked to others of its class in `free`, for the next that wants such a one."""
@@ -127,8 +135,7 @@ def needed(place, keys, offsets):
             prefetch(place, keys[i + 16])
         more = 1 + offsets[i + 1] - offsets[i] if len(offsets) else 1
         n = place[k, LENGTH]
-        if not fits(place, k, more) and not _slides(place, k, more):
-            room += 2 * max(_wanted(n + more), 2 * place[k, ROOM]) + 8
+        room += growth(place, k, more)
         total += n
         longest = max(longest, n)
     return room, total, longest

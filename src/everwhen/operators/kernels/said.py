@@ -13,7 +13,7 @@ from numba import njit
 
 from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
-from everwhen.operators.kernels.runs import FIRST, LENGTH, START, copy_row, make_room, release
+from everwhen.operators.kernels.runs import FIRST, LENGTH, START, copy_row, fits, growth, make_room, release
 
 VS: Final = 0
 VE: Final = 1
@@ -51,42 +51,56 @@ def _ahead(group, place, pool, i):
     if i + 24 < len(group):
         prefetch(place, group[i + 24])
         k = group[i + 12]
-        s = place[k, START]
-        prefetch(pool, s)
-        prefetch(pool, s + place[k, LENGTH])
+        last = place[k, START] + place[k, LENGTH] - 1
+        prefetch(pool, last)
+        prefetch(pool, last - 4)
 
 
 @njit(cache=True, inline="always")
-def _record(out, n, op, vs, ve, vnew, at):
-    out[0, n] = op
-    out[1, n] = vs
-    out[2, n] = ve
-    out[3, n] = vnew
-    out[4, n] = at
+def _record(op, times, at, n, what, vs, ve, vnew, i):
+    op[n] = what
+    times[0, n] = vs
+    times[1, n] = ve
+    times[2, n] = vnew
+    at[n] = i
 
 
 @loop
-def take_back(group, lo, hi, place, pool, free, end, cti, out, rest):
-    """Segments that are taken back as adjusts, and inserts of what a cut leaves behind it.
+def take_back(i, group, lo, hi, place, pool, free, end, cti, op, times, at, count, rest):
+    """Segments from the `i`th on that are taken back as adjusts, and inserts of what a cut leaves behind it.
 
-    Segments of a group stand together, in the order of time.  `out` gets records as columns (op, vs, ve, vnew, and the
-    position of the segment whose row it is); `rest` is scratch.  Returns how many records there are, the end of the
-    pool, and the position of a segment that takes back what was never said (-1: none).
+    Segments of a group stand together, in the order of time.  Elements are written from `count` on: `op`, `times` (vs,
+    ve and vnew), and to `at` the position of the segment whose row it is; `rest` is scratch.  Stops before a group for
+    which there is not room enough.  Returns the position reached, how many elements there are, the end of the pool, and
+    whether the segment there takes back what was never said.
     """
     n = len(group)
-    count = 0
-    i = 0
     while i < n:
         _ahead(group, place, pool, i)
         k = group[i]
-        _drop_ended(place, pool, k, cti)
         s = place[k, START]
-        stop = s + place[k, LENGTH]
-        to = at = _first_after(pool, s, place[k, LENGTH], lo[i])
-        stretch = i
+        length = place[k, LENGTH]
+        stop = s + length
+        if length > 0 and (i + 1 == n or group[i + 1] != k) and count < len(at):
+            # mostly it is the end of the last event
+            vs = pool[stop - 1, VS]
+            if vs <= lo[i] and pool[stop - 1, VE] == hi[i]:
+                _record(op, times, at, count, 1, vs, hi[i], lo[i], i)
+                count += 1
+                pool[stop - 1, VE] = lo[i]
+                place[k, LENGTH] = length - (vs == lo[i])
+                i += 1
+                continue
+        stretch = i + 1
         while stretch < n and group[stretch] == k:
             stretch += 1
-        # what is left of the events from `to` to `at` is gathered in `rest`; the event at hand is [vs, ve)
+        more = 2 * (stretch - i) + length
+        if count + more > len(at) or more > len(rest) or end + growth(place, k, stretch - i) > len(pool):
+            return i, count, end, False
+        _drop_ended(place, pool, k, cti)
+        s = place[k, START]
+        to = x = _first_after(pool, s, place[k, LENGTH], lo[i])
+        # what is left of the events from `to` to `x` is gathered in `rest`; the event at hand is [vs, ve)
         vs = ve = np.int64(0)
         some = False
         kept = 0
@@ -99,15 +113,15 @@ def take_back(group, lo, hi, place, pool, free, end, cti, out, rest):
                         rest[kept, VS] = vs
                         rest[kept, VE] = ve
                         kept += 1
-                    if at == stop:
-                        return count, end, i
-                    vs = pool[at, VS]
-                    ve = pool[at, VE]
+                    if x == stop:
+                        return i, count, end, True
+                    vs = pool[x, VS]
+                    ve = pool[x, VE]
                     some = True
-                    at += 1
+                    x += 1
                 if vs > a:
-                    return count, end, i
-                _record(out, count, 1, vs, ve, a, i)
+                    return i, count, end, True
+                _record(op, times, at, count, 1, vs, ve, a, i)
                 count += 1
                 if a > vs:
                     rest[kept, VS] = vs
@@ -115,7 +129,7 @@ def take_back(group, lo, hi, place, pool, free, end, cti, out, rest):
                     kept += 1
                 some = ve > b
                 if some:
-                    _record(out, count, 0, b, ve, 0, i)
+                    _record(op, times, at, count, 0, b, ve, 0, i)
                     count += 1
                     vs = b
                 a = min(b, ve)
@@ -124,8 +138,8 @@ def take_back(group, lo, hi, place, pool, free, end, cti, out, rest):
             rest[kept, VS] = vs
             rest[kept, VE] = ve
             kept += 1
-        end = _replace(place, pool, free, end, k, to, at, rest, kept)
-    return count, end, np.int64(-1)
+        end = _replace(place, pool, free, end, k, to, x, rest, kept)
+    return i, count, end, False
 
 
 @loop
@@ -151,79 +165,116 @@ def _replace(place, pool, free, end, k, to, at, rest, kept):
 
 
 @loop
-def keep(keys, offsets, lo, hi, place, pool, free, end, cti, promise):
-    """Remember segments that are said and do not end by the promise; those of a group, in the order of time, stand
-    between offsets."""
-    for v in range(len(keys)):
-        if v + 16 < len(keys):
-            prefetch(place, keys[v + 16])
-            ahead = keys[v + 8]
-            prefetch(pool, place[ahead, START])
-            prefetch(pool, place[ahead, START] + place[ahead, LENGTH])
-        k = keys[v]
-        i = offsets[v]
-        stop = offsets[v + 1]
-        while i < stop and hi[i] <= promise:  # those that last are the last
-            i += 1
-        lasting = stop - i
-        if lasting == 0:
-            continue
-        _drop_ended(place, pool, k, cti)
-        end = make_room(place, pool, free, end, k, lasting)
-        s = place[k, START]
-        x = s + place[k, LENGTH] - 1
-        place[k, LENGTH] += lasting
-        to = x + lasting
-        j = stop - 1
-        while to > x:
-            if x >= s and pool[x, VS] > lo[j]:
-                copy_row(pool, to, pool, x, 2)
-                x -= 1
-            else:
-                pool[to, VS] = lo[j]
-                pool[to, VE] = hi[j]
-                j -= 1
-            to -= 1
-    return end
+def keep(i, group, lo, hi, place, pool, free, end, cti, promise):
+    """Remember segments from the `i`th on that are said and do not end by the promise.
+
+    Those of a group stand together, in the order of time.  Stops before a group for which there is not room enough.
+    Returns the position reached and the end of the pool.
+    """
+    n = len(group)
+    while i < n:
+        _ahead(group, place, pool, i)
+        k = group[i]
+        j = i
+        stop = i + 1
+        while stop < n and group[stop] == k:
+            stop += 1
+        while j < stop and hi[j] <= promise:  # those that last are the last
+            j += 1
+        lasting = stop - j
+        if lasting > 0:
+            if not fits(place, k, lasting):
+                _drop_ended(place, pool, k, cti)
+                if end + growth(place, k, lasting) > len(pool):
+                    break
+                end = make_room(place, pool, free, end, k, lasting)
+            s = place[k, START]
+            x = s + place[k, LENGTH] - 1
+            place[k, LENGTH] += lasting
+            to = x + lasting
+            j = stop - 1
+            while to > x:
+                if x >= s and pool[x, VS] > lo[j]:
+                    copy_row(pool, to, pool, x, 2)
+                    x -= 1
+                else:
+                    pool[to, VS] = lo[j]
+                    pool[to, VE] = hi[j]
+                    j -= 1
+                to -= 1
+        i = stop
+    return i, end
 
 
 @loop
-def elements(lo, hi, rows, taken, records, count, head, out):
-    """Write elements: the first `count` records of what is taken back, then an insert for each segment that is said.
+def survey(group, weight):
+    """The largest group, and how many segments are taken back."""
+    most = np.int64(-1)
+    taken = 0
+    for i in range(len(group)):
+        most = max(most, group[i])
+        taken += weight[i] < 0
+    return most, taken
 
-    `head` gets op, vs, ve and vnew as columns; `out` gets the rows, unless it is empty.
+
+@loop
+def say(lo, hi, op, times, count):
+    """Write an insert for each segment, from the element `count` on."""
+    for i in range(len(lo)):
+        op[count + i] = 0
+        times[0, count + i] = lo[i]
+        times[1, count + i] = hi[i]
+        times[2, count + i] = 0
+
+
+@loop
+def sync_times(op, times, sync):
+    """The sync time of each element.  Returns whether the elements stand in the order of these."""
+    ordered = True
+    for i in range(len(sync)):
+        sync[i] = min(times[1, i], times[2, i]) if op[i] == 1 else times[0, i]
+        ordered &= i == 0 or sync[i - 1] <= sync[i]
+    return ordered
+
+
+@loop
+def by_few(sync, few, which, order):
+    """The stable order of times of which few are different, as in windows that tumble.  Returns whether they are few.
+
+    `few` is scratch: three rows, as long as there may be different ones; `which` too.
     """
-    width = out.shape[1]
-    for i in range(count):
-        head[0, i] = records[0, i]
-        head[1, i] = records[1, i]
-        head[2, i] = records[2, i]
-        head[3, i] = records[3, i]
-        copy_row(out, i, rows, records[4, i], width)
-    for j in range(taken, len(lo)):
-        i = count + j - taken
-        head[0, i] = 0
-        head[1, i] = lo[j]
-        head[2, i] = hi[j]
-        head[3, i] = 0
-        if len(out) > 0:
-            copy_row(out, i, rows, j, width)
+    different = 0
+    p = 0
+    for i in range(len(sync)):
+        if different == 0 or few[0, p] != sync[i]:
+            p = 0
+            while p < different and few[0, p] != sync[i]:
+                p += 1
+            if p == few.shape[1]:
+                return False
+            if p == different:
+                few[0, p] = sync[i]
+                few[1, p] = 0
+                different += 1
+        few[1, p] += 1
+        which[i] = p
+    for p in range(different):
+        few[2, p] = 0
+        for q in range(different):
+            few[2, p] += few[1, q] if few[0, q] < few[0, p] else 0
+    for i in range(len(sync)):
+        order[few[2, which[i]]] = i
+        few[2, which[i]] += 1
+    return True
 
 
-@njit(cache=True)
-def stretches(group):
-    """The groups of segments that stand together, and the offsets at which each begins."""
-    n = len(group)
-    keys = np.empty(n, np.int64)
-    offsets = np.empty(n + 1, np.int64)
-    count = 0
-    for i in range(n):
-        if i == 0 or group[i] != group[i - 1]:
-            keys[count] = group[i]
-            offsets[count] = i
-            count += 1
-    offsets[count] = n
-    return keys[:count], offsets[: count + 1]
+@loop
+def pick(rows, at, taken, out):
+    """The rows of elements: those at the positions `at` of what is taken back, then all that are said."""
+    for i in range(len(at)):
+        copy_row(out, i, rows, at[i], rows.shape[1])
+    for j in range(taken, len(rows)):
+        copy_row(out, len(at) + j - taken, rows, j, rows.shape[1])
 
 
 @loop

@@ -30,7 +30,7 @@ from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels.calendar import BLOCK
-from everwhen.operators.kernels.merge import merge, merge_two
+from everwhen.operators.kernels.merge import merge, merge_two, wrap_two, wraps_two
 from everwhen.operators.kernels.runs import LENGTH, START, copy_row, fits, make_room
 
 CUT: Final = 0
@@ -62,6 +62,23 @@ def _after(pool, s, n, t):
         s += half * (pool[s + half, 0] <= t)
         n -= half
     return s + 1
+
+
+@njit(cache=True, inline="always")
+def _after_from(pool, at, end, t):
+    """The same, from a position on whose edge is not later than `t`: mostly the next one is."""
+    if at + 1 >= end or pool[at + 1, 0] > t:
+        return at + 1
+    return _after(pool, at + 1, end - at - 1, t)
+
+
+@njit(cache=True, inline="always")
+def _settled(pool, s, n, m):
+    """How many edges stand before the last one at or before `m`.  Each is passed once, and then it is dropped."""
+    gone = 0
+    while gone + 1 < n and pool[s + gone + 1, 0] <= m:
+        gone += 1
+    return gone
 
 
 @njit(cache=True, inline="always")
@@ -110,10 +127,9 @@ def _ahead(keys, place, pool, due, v):
         k = keys[v + 8]
         prefetch(due, k)
         s = place[k, START]
-        stop = s + place[k, LENGTH]
-        prefetch(pool, s)
-        for at in range(max(s, stop - _TAIL), stop, 2):
-            prefetch(pool, at)
+        first = max(s, s + place[k, LENGTH] - _TAIL)
+        for at in range(0, _TAIL, 2):  # a loop of another length for each key costs more
+            prefetch(pool, first + at)
 
 
 @njit(cache=True, inline="always")
@@ -138,24 +154,28 @@ def _put(out, n, first, v, lo, hi, pool, at, tests, lanes):
 
 
 @njit(cache=True, inline="always")
-def _say(v, old, o0, o1, F0, L0, pool, s, n, F1, L1, first, last, mode, ni, tests, lanes, taken, nt, said, ns):
-    """Append the pieces in which what was said differs from what is to be said; both lists have room for them."""
+def _say(v, old, o, o1, F0, L0, pool, w, w1, F1, L1, first, last, mode, ni, tests, lanes, taken, nt, said, ns):
+    """Append the pieces in which what was said differs from what is to be said; both lists have room for them.
+
+    `o` and `w` are the positions of the last old and new edge at or before the first change, F0 and L0.
+    """
     p = first
-    n_end = s + n
     if mode == INFINITE:
-        if L1 > L0:
-            at = _after(pool, s, n, L0)
-            if at < n_end and pool[at, 0] <= L1:
-                p = min(p, pool[at, 0])
+        if p > L0 and w + 1 < w1 and pool[w + 1, 0] <= L1:
+            p = min(p, pool[w + 1, 0])
     elif F0 != F1:
         p = min(p, min(F0, F1))
-    if p == _INF:
-        return nt, ns
-    o = _after(old, o0, o1 - o0, min(p, L0))  # the next old edge; the one in force stands before it
-    w = _after(pool, s, n, min(p, L1))
-    o_next = old[o, 0] if o < o1 and old[o, 0] <= L0 else _INF
-    w_next = pool[w, 0] if w < n_end and pool[w, 0] <= L1 else _INF
     top = max(F0, F1)
+    if p >= top:
+        return nt, ns
+    o += 1  # the next old edge; the one in force stands before it
+    while o < o1 and old[o, 0] <= min(p, L0):
+        o += 1
+    w += 1
+    while w < w1 and pool[w, 0] <= min(p, L1):
+        w += 1
+    o_next = old[o, 0] if o < o1 and old[o, 0] <= L0 else _INF
+    w_next = pool[w, 0] if w < w1 and pool[w, 0] <= L1 else _INF
     first_taken = nt
     first_said = ns
     while p < top:
@@ -166,7 +186,7 @@ def _say(v, old, o0, o1, F0, L0, pool, s, n, F1, L1, first, last, mode, ni, test
                     ns = _put(said, ns, first_said, v, p, q, pool, w - 1, tests, lanes)
                 p = q
                 w += 1
-                w_next = pool[w, 0] if w < n_end and pool[w, 0] <= L1 else _INF
+                w_next = pool[w, 0] if w < w1 and pool[w, 0] <= L1 else _INF
             break
         q = min(min(o_next, w_next), F0)
         if p < F1:
@@ -184,22 +204,25 @@ def _say(v, old, o0, o1, F0, L0, pool, s, n, F1, L1, first, last, mode, ni, test
             o_next = old[o, 0] if o < o1 and old[o, 0] <= L0 else _INF
         if w_next == p:
             w += 1
-            w_next = pool[w, 0] if w < n_end and pool[w, 0] <= L1 else _INF
+            w_next = pool[w, 0] if w < w1 and pool[w, 0] <= L1 else _INF
         if p >= last and L0 == L1 and (F0 == F1 or p >= top):
             break
     return nt, ns
 
 
 @njit(cache=True, inline="always")
-def _settle(k, place, pool, F, mode, tau, m, ni, due, block):
+def _settle(k, place, pool, x, F, mode, tau, m, ni, due, block):
     """Drop settled edges and note when the key is due again.  Returns whether it is empty for good.
 
-    It is due at a time to compare with τ (θ for CUT and ENDING), at one to compare with the promise (ENDED only), and
-    when its last edge is settled.
+    `x` is the position of the edge that `_say` began with.  The key is due at a time to compare with τ (θ for CUT and
+    ENDING), at one to compare with the promise (ENDED only), and when its last edge is settled.
     """
     s = place[k, START]
     n = place[k, LENGTH]
-    at = _after(pool, s, n, tau if mode != ENDED else F)
+    if mode in (KNOWN, ENDING):
+        at = _after(pool, s, n, tau)
+    else:
+        at = _after_from(pool, x, s + n, tau if mode != ENDED else F)
     after = pool[at, 0] if at < s + n else _INF
     say = after
     cut = _INF
@@ -209,7 +232,7 @@ def _settle(k, place, pool, F, mode, tau, m, ni, due, block):
         say = F if _alive(pool, s + n - 1, ni) else _INF
     elif mode == ENDED:
         cut = F if _alive(pool, at - 1, ni) else after
-    gone = _after(pool, s, n, m) - s - 1
+    gone = _settled(pool, s, n, m)
     s += gone
     n -= gone
     place[k, START] = s
@@ -277,26 +300,30 @@ def visit(
                 pool[s, 0] = _NEVER
             s = place[k, START]
             n = place[k, LENGTH]
-            gone = _after(pool, s, n, m0) - s - 1
-            s += gone
-            n -= gone
-            place[k, START] = s
-            place[k, LENGTH] = n
-            frontier = _frontier(pool, s, n, mode, tau0, m0)
-            if touched or parts == 1:
-                x = _after(pool, s, n, min(start - 1, min(frontier, L0))) - 1
-                o0 = o1 if parts == 1 else 0
-                o1 = o0 + s + n - x
-                for i in range(o0, o1):
-                    copy_row(old, i, pool, x + i - o0, width)
-            if touched:
-                x -= s
-                if not fits(place, k, offsets[v + 1] - offsets[v]):
+            if parts == 1 or (touched and not fits(place, k, offsets[v + 1] - offsets[v])):
+                gone = _settled(pool, s, n, m0)
+                s += gone
+                n -= gone
+                place[k, START] = s
+                place[k, LENGTH] = n
+                if touched:
                     end = make_room(place, pool, free, end, k, offsets[v + 1] - offsets[v])
                     s = place[k, START]
-                at = _after(pool, s, n, start - 1) - 1  # an edge at the same time is written anew
-                i = o0 + at - s - x
-                if two:
+            frontier = _frontier(pool, s, n, mode, tau0, m0)
+            x = _after(pool, s, n, min(start - 1, min(frontier, L0))) - 1
+            # an edge at the same time is written anew
+            at = _after_from(pool, x, s + n, start - 1) - 1 if touched else x
+            # of what is later than τ nothing has been said: what is there need not be known
+            wraps = two and start > L0 and wraps_two(pool, at, s + n, offsets[v], offsets[v + 1], et, ed)
+            o0 = o1 if parts == 1 else 0
+            o1 = o0 + (1 if wraps else s + n - x)
+            for i in range(o0, o1):
+                copy_row(old, i, pool, x + i - o0, width)
+            if touched:
+                i = o0 + at - x
+                if wraps:
+                    w = wrap_two(pool, at, s + n, offsets[v], et, ed)
+                elif two:
                     w = merge_two(old, i, o1, offsets[v], offsets[v + 1], et, ed, pool, at, prune)
                 else:
                     w = merge(old, i, o1, offsets[v], offsets[v + 1], et, ed, er, ni, na, pool, at, prune, delta)
@@ -313,11 +340,13 @@ def visit(
             s = place[k, START]
             n = place[k, LENGTH]
             F1 = _frontier(pool, s, n, mode, tau1, m1)
+            if parts == 2:
+                x = _after(pool, s, n, min(min(start - 1, min(frontier, L0)), F1)) - 1
             nt, ns = _say(
-                v + visited, old, o0, o1, frontier, L0, pool, s, n, F1, L1, start, stop, mode, ni, tests, lanes,
+                v + visited, old, o0, o1, frontier, L0, pool, x, s + n, F1, L1, start, stop, mode, ni, tests, lanes,
                 taken, nt, said, ns,
             )  # fmt: skip
-            dead[v] = _settle(k, place, pool, F1, mode, tau1, m1, ni, due, block)
+            dead[v] = _settle(k, place, pool, x, F1, mode, tau1, m1, ni, due, block)
     return end, nt, ns
 
 
@@ -338,50 +367,16 @@ def pass_by(
             continue
         tau0, m0 = raised(floor0, k, mode, tau_0, m_0)
         tau1, m1 = raised(floor1, k, mode, tau_1, m_1)
-        gone = _after(pool, s, n, m0) - s - 1
-        s += gone
-        n -= gone
-        place[k, START] = s
-        place[k, LENGTH] = n
         F0 = _frontier(pool, s, n, mode, tau0, m0)
         F1 = _frontier(pool, s, n, mode, tau1, m1)
         L0, L1 = (tau0, tau1) if mode == INFINITE else (_INF, _INF)
+        x = _after(pool, s, n, min(F0, L0)) - 1
         nt, ns = _say(
-            v + visited, pool, s, s + n, F0, L0, pool, s, n, F1, L1, _INF, _NEVER, mode, ni, tests, lanes,
+            v + visited, pool, x, s + n, F0, L0, pool, x, s + n, F1, L1, _INF, _NEVER, mode, ni, tests, lanes,
             taken, nt, said, ns,
         )  # fmt: skip
-        dead[v] = _settle(k, place, pool, F1, mode, tau1, m1, ni, due, block)
+        dead[v] = _settle(k, place, pool, x, F1, mode, tau1, m1, ni, due, block)
     return nt, ns
-
-
-@njit(cache=True)
-def pending(keys, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
-    """The pieces to be said now whose evaluated lanes are not known: records key, edge, instant."""
-    out = np.empty((64, 3), np.int64)
-    known = pool.shape[1] - 1
-    count = 0
-    for v in range(len(keys)):
-        s = place[keys[v], START]
-        n = place[keys[v], LENGTH]
-        tau, m = raised(floor1, keys[v], mode, tau_1, m_1)
-        _, c = raised(floor0, keys[v], mode, tau_1, c_0)
-        F = _frontier(pool, s, n, mode, tau, m)
-        L = tau if mode == INFINITE else _INF
-        for at in range(s, s + n):
-            t = max(pool[at, 0], c)
-            if t >= F or t > L:
-                break
-            if pool[at, 1] == 0 or pool[at, known] != 0:
-                continue
-            if count == len(out):
-                more = np.empty((2 * count, 3), np.int64)
-                more[:count] = out
-                out = more
-            out[count, 0] = keys[v]
-            out[count, 1] = at
-            out[count, 2] = t
-            count += 1
-    return out[:count]
 
 
 @njit(cache=True)

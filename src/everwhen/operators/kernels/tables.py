@@ -15,6 +15,7 @@ import pyarrow as pa
 from numba import njit
 
 from everwhen.model.loops import loop
+from everwhen.model.prefetch import prefetch
 
 
 @njit(cache=True)
@@ -87,10 +88,15 @@ def _intern_direct(direct, codes, free, n_free, top, batch, ids):
 
 
 @loop
-def _intern_column(direct, codes, free, n_free, top, rows, column, ids):
-    """The same where the code stands in a column of other rows and is never null."""
-    for i in range(len(rows)):
+def _intern_column(direct, codes, free, n_free, top, rows, column, ids, first):
+    """The same where the code stands in a column of other rows, from the row `first` on, and is never null.  Stops
+    before a code that is too large for `direct`, and returns also that row."""
+    for i in range(first, len(rows)):
+        if i + 16 < len(rows):
+            prefetch(direct, rows[i + 16, column])
         at = rows[i, column]
+        if at >= len(direct) - 1:
+            return n_free, top, i
         found = direct[at]
         if found < 0:
             found, n_free, top = _new_id(free, n_free, top)
@@ -98,7 +104,7 @@ def _intern_column(direct, codes, free, n_free, top, rows, column, ids):
             codes[found, 0] = 0
             codes[found, 1] = at
         ids[i] = found
-    return n_free, top
+    return n_free, top, len(rows)
 
 
 @loop
@@ -202,11 +208,13 @@ class KeyTable:
             return self.intern(alone)
         if self._top + n > len(self.codes):
             self._grow(self._top + n)
-        ids = np.empty(n, np.int64)
-        self._address(int(rows[:, column].max()))
-        self._n_free, self._top = _intern_column(
-            self._direct, self.codes, self._free, self._n_free, self._top, rows, column, ids
-        )
+        ids, done = np.empty(n, np.int64), 0
+        while done < n:
+            self._n_free, self._top, done = _intern_column(
+                self._direct, self.codes, self._free, self._n_free, self._top, rows, column, ids, done
+            )
+            if done < n:
+                self._address(int(rows[done:, column].max()))
         return ids
 
     def put(self, ids: np.ndarray, rows: np.ndarray) -> None:
