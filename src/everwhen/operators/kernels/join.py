@@ -116,8 +116,30 @@ def _meet(ids, lo, hi, first, n, cap, heads, log, cti, left, right, stack):
                 depth -= 1
                 following = stack[depth]
             at = following
+        _newest_first(right, before, n)
         i += 1
     return i, n, False, False
+
+
+@njit(cache=True, inline="always")
+def _newest_first(entries, first, stop):
+    """Order what a walk has found: the tree's form depends on where entries stand, which a restored one does not know.
+
+    A chain is walked in this order already; what is not is sorted by halves of its length and so on (Shell)."""
+    gap = np.int64(0)
+    for p in range(first + 1, stop):
+        if entries[p] > entries[p - 1]:
+            gap = (stop - first) >> 1
+            break
+    while gap > 0:
+        for p in range(first + gap, stop):
+            entry = entries[p]
+            q = p
+            while q - gap >= first and entries[q - gap] < entry:
+                entries[q] = entries[q - gap]
+                q -= gap
+            entries[q] = entry
+        gap >>= 1
 
 
 @njit(cache=True)
@@ -247,10 +269,10 @@ def _cut(ids, lo, hi, weight, rows, heads, log, count, cti, first, cut, since, p
 @njit(cache=True, inline="always")
 def _fitting(k, lo, b, rows, i, heads, log, stack):
     """The entry with the same row out of which [lo, b) is best cut (-1: none lives at `lo`): one with the same end, if
-    possible with the same start as well; else the one that ends last."""
+    possible with the same start as well; else the one that ends last.  Of several the newest, wherever they stand."""
     depth = 0
     best = np.int64(-1)
-    exact = False
+    fits = 0
     at = heads[k, NEWEST]
     while at >= 0:
         following = np.int64(-1)
@@ -258,13 +280,11 @@ def _fitting(k, lo, b, rows, i, heads, log, stack):
             links = log[at, LINKS]
             starts = log[at, LO] <= lo
             if starts and lo < log[at, HI] and _same(log, at, rows, i):
-                if log[at, HI] == b:
+                like = (1 + (log[at, LO] == lo)) if log[at, HI] == b else 0
+                later = best < 0 or log[at, HI] > log[best, HI] or (log[at, HI] == log[best, HI] and at > best)
+                if like > fits or (like == fits and later):
                     best = at
-                    exact = True
-                    if log[at, LO] == lo:
-                        break
-                elif not exact and (best < 0 or log[at, HI] > log[best, HI]):
-                    best = at
+                    fits = like
             following = earlier(links)
             if (starts or on_spine(links)) and other(links) >= 0:
                 if following >= 0:
