@@ -3,7 +3,7 @@
     python bench/spark_works.py WORK SYSTEM FOLDER
 
 Both systems read the same Parquet files, one file of a million rows per epoch, on `local[2]` with two buckets (two
-shuffle partitions), and give their results to nobody (a no-op sink; a function that does nothing).  The first epochs
+shuffle partitions), and give their results to nobody (`noop` there, `DiscardSink` here).  The first epochs
 start processes, load kernels and are run by a JVM that has compiled little yet, on both sides; the rate is that of the
 epochs after them.  Spark's own sums are in update mode with the RocksDB state store and a watermark; they drop what is
 later than that, while ours are corrected.
@@ -28,6 +28,7 @@ from pyspark.sql import functions as F
 
 import everwhen as ew
 from everwhen.api import Stream
+from everwhen.connectors.sinks import DiscardSink
 from everwhen.runtime.spark.batch import run
 from everwhen.runtime.spark.epoch import EpochReport
 from everwhen.runtime.spark.session import session
@@ -103,7 +104,7 @@ def ours(query: Stream, inputs: dict[str, DataFrame], buckets: int = 2, **descri
         handle = start(
             query,
             inputs,
-            sink=lambda epoch, batch: None,
+            sink=DiscardSink(),
             checkpoint=checkpoint,
             sources=sources,
             trigger="available",

@@ -9,6 +9,7 @@ be committed again after a crash, because the runtime learns only from the sink 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from everwhen.model.elements import ElementBatch
 from everwhen.model.schema import Schema
@@ -34,3 +35,15 @@ class EpochSink(ABC):
 
     def close(self) -> None:  # noqa: B027 - most sinks hold nothing
         """Gives back what `prepare` took; a closed sink may be prepared again."""
+
+
+class PartedSink(EpochSink):
+    """A sink that takes an epoch in parts, each where it is made: nothing of it has to pass through the driver."""
+
+    @abstractmethod
+    def write_part(self, epoch: int, bucket: int, batch: ElementBatch) -> str:
+        """Takes the elements of one bucket and returns the name of the part; "" if there is none."""
+
+    @abstractmethod
+    def commit_parts(self, epoch: int, parts: Sequence[str], tail: ElementBatch) -> None:
+        """Makes an epoch of parts that were written, in this order, and of the elements that come after them."""

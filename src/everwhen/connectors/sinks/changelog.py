@@ -29,7 +29,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from everwhen.connectors.folder import Folder, blame, open_folder
-from everwhen.connectors.sinks.base import EpochSink
+from everwhen.connectors.sinks.base import PartedSink
 from everwhen.errors import InputError, QueryError, SinkError
 from everwhen.model.elements import ElementBatch
 from everwhen.model.jsonlines import DEFAULT_BATCH
@@ -44,7 +44,7 @@ _VERSION: Final = 1
 _LEFTOVER_AGE: Final = 600.0
 
 
-class ChangelogSink(EpochSink):
+class ChangelogSink(PartedSink):
     """Either `commit` per epoch, or `write_part` in any number of tasks and then `commit_parts` in one place."""
 
     def __init__(self, path: str | os.PathLike[str], format: str = "parquet") -> None:

@@ -22,8 +22,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from everwhen import errors
-from everwhen.connectors.sinks.base import EpochSink
-from everwhen.connectors.sinks.changelog import ChangelogSink
+from everwhen.connectors.sinks.base import EpochSink, PartedSink
 from everwhen.errors import EverwhenError, InputError, SinkError, StateError
 from everwhen.model.elements import ADJUST, ElementBatch, empty_elements, joined
 from everwhen.model.punctuation import Promise
@@ -34,13 +33,13 @@ from everwhen.plan.stages import Stage, StagePlan
 from everwhen.runtime.consistency import MIDDLE, Consistency
 from everwhen.runtime.spark.admitted import Admitted, IntakeStage
 from everwhen.runtime.spark.answered import last_words, newly_promised
-from everwhen.runtime.spark.feeds import Cutoff
+from everwhen.runtime.spark.feeds import Cutoff, with_promised
 from everwhen.runtime.spark.intake import IntakeTask, level_of, level_to_plain
 from everwhen.runtime.spark.job import Job
 from everwhen.runtime.spark.journal import Decided, Journal, Known
 from everwhen.runtime.spark.late import LateRows
 from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, slots
-from everwhen.runtime.spark.progress import WRONG, explanation
+from everwhen.runtime.spark.progress import BEHIND, WRONG, explanation, late_rows
 from everwhen.runtime.spark.promises import Address, Heard, heard
 from everwhen.runtime.spark.rows import taken, whole
 from everwhen.runtime.spark.source import ResolvedSource
@@ -152,6 +151,9 @@ class EpochRunner:
         except InputError as error:
             if WRONG in str(error):
                 raise InputError(explanation(frame, self.plan) or str(error)) from None
+            if BEHIND in str(error):
+                strict = [name for name, source in self.behind.items() if source.source.late == "error"]
+                raise late_rows(with_promised(frame, cutoff), self.plan, strict) or error from None
             raise
         after = self._after(known, notes, now)
         promised, after = newly_promised(known, after, words, notes, self.schemas, self.buckets)
@@ -206,7 +208,8 @@ class EpochRunner:
         memory."""
         sources = tuple(source.name for source in self.plan.sources)
         lenient = frozenset(name for name, source in self.behind.items() if source.source.late != "error")
-        parts = {name: sink for name, sink in self.sinks.items() if isinstance(sink, ChangelogSink)}
+        parts = {name: sink for name, sink in self.sinks.items() if isinstance(sink, PartedSink)}
+        promised = dict(zip(sources, cutoff.promised, strict=True))
 
         def task(stage: Stage, into: Layout, out: Layout, onward: Mapping[str, Address]) -> StageTask:
             return StageTask(
@@ -225,6 +228,7 @@ class EpochRunner:
                 self.snapshot_every,
                 parts if stage.level == len(self.plan.stages) else {},
                 emit,
+                promised,
                 onward,
             )
 
@@ -302,7 +306,7 @@ class EpochRunner:
         tail = last_words(batch.schema, promised, known.queries.get(name, NEVER), after.queries[name])
         for attempt, pause in enumerate([*self.patience, None]):
             try:
-                if isinstance(sink, ChangelogSink):
+                if isinstance(sink, PartedSink):
                     sink.commit_parts(epoch, parts, tail)
                 else:
                     sink.commit(epoch, joined(batch, tail))

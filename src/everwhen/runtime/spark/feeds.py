@@ -139,6 +139,11 @@ def with_promised(frame: DataFrame, cutoff: Cutoff) -> DataFrame:
     return frame.withColumn("promised", F.element_at(F.array(*map(F.lit, cutoff.promised)), F.col("source") + 1))
 
 
+def promise_matters(sources: Mapping[str, ResolvedSource]) -> bool:
+    """Whether rows that are late are treated differently; if all are errors, they are noticed afterwards."""
+    return any(source.source.late != "error" for source in sources.values())
+
+
 def too_late(source: ResolvedSource) -> Column:
     """Whether a row is left out because of what its source had promised."""
     promised = F.col("promised")

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from everwhen.model.schema import Schema
 from everwhen.plan.stages import Stage, StagePlan
 from everwhen.runtime.spark.answered import onward
-from everwhen.runtime.spark.feeds import Cutoff, placed, with_promised
+from everwhen.runtime.spark.feeds import Cutoff, placed, promise_matters, with_promised
 from everwhen.runtime.spark.layout import Layout
 from everwhen.runtime.spark.one_pass import OnePass
 from everwhen.runtime.spark.prepared import Prepared
@@ -48,6 +48,7 @@ class Job:
         buckets: int,
     ) -> None:
         self._buckets = buckets
+        self._promise_matters = promise_matters(sources)
         layouts = [Layout.of(stream.schema for stream in stage.inputs) for stage in plan.stages]
         layouts.append(Layout.of(schemas.values()))
         self._steps = []
@@ -72,7 +73,8 @@ class Job:
         task: Callable[[Stage, Layout, Layout, Mapping[str, Address]], StageTask],
     ) -> tuple[DataFrame, list[DataFrame]]:
         """The answers of the last stage and the notes of all; and what is held in memory for them."""
-        inputs = with_promised(inputs, cutoff)
+        if self._promise_matters:
+            inputs = with_promised(inputs, cutoff)
         flowing: DataFrame | None = None
         held: list[DataFrame] = []
         for step in self._steps:

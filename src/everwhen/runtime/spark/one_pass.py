@@ -16,11 +16,11 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.node import walk
 from everwhen.model.elements import CTI
 from everwhen.plan.stages import Feed, StagePlan
-from everwhen.runtime.spark.feeds import numbers, placed
-from everwhen.runtime.spark.layout import Layout, slots
+from everwhen.runtime.spark.feeds import numbers, placed, promise_matters
+from everwhen.runtime.spark.layout import Layout
 from everwhen.runtime.spark.merging import partial
 from everwhen.runtime.spark.prepared import Prepared
-from everwhen.runtime.spark.progress import combined, spread, statistics, sync, told
+from everwhen.runtime.spark.progress import combined, marks, statistics, sync
 from everwhen.runtime.spark.source import ResolvedSource
 from everwhen.runtime.spark.stage_feed import merged_columns
 
@@ -47,37 +47,30 @@ class OnePass:
         feed = stream.feed
         assert feed is not None
         source = sources[feed.source.name]
-        plain = source.op is None and not any(isinstance(node, n.Filter) for node in walk(feed.node))
         own = numbers([stream])
-        raw = ("op", "vs", "ve", "vnew", "problem")
-        payload = [slot for slot, _ in slots(feed.node.schema)]
-        kept = F.col("problem").isNull()
-        if not plain:
-            kept = kept & F.col("keep") & (F.col("op") < CTI)
-        if not _never_empty(feed):
-            kept = kept & (own["a"] < own["b"])
-        first = [F.col(name) for name in (*raw, *payload, "promised")]
-        self._first = Prepared([*first, own["a"].alias("a"), own["b"].alias("b"), kept.alias("kept")])
-        kept = F.col("kept")
-        if source.source.late == "drop":
-            kept = kept & (sync() >= F.col("promised"))
-            plain = False
+        promised = F.col("promised") if promise_matters(sources) else None
+        filtered = any(isinstance(node, n.Filter) for node in walk(feed.node))
         # Where all rows are kept but wrong ones, which end the epoch, it does not matter which groups those are in.
-        keys, results = partial(stream, feed, None if plain else kept)
-        ends = [F.col(name) if plain else F.when(kept, F.col(name)).alias(name) for name in "ab"]
-        self._groups = Prepared([kept.alias("kept"), *ends, *keys])
-        self._results = Prepared([*results, *statistics(F.col("promised"), source.op is None)])
+        self._all = source.op is None and promised is None and not filtered and _never_empty(feed)
+        kept = F.lit(True)
+        if not self._all:
+            kept = F.col("problem").isNull() & F.col("keep") & (F.col("op") < CTI) & (own["a"] < own["b"])
+        if promised is not None:
+            kept = kept & (sync() >= promised)
+        keys, results = partial(stream, feed, None if self._all else kept)
+        ends = [(own[name] if self._all else F.when(kept, own[name])).alias(name) for name in "ab"]
+        self._groups = Prepared([*([] if self._all else [kept.alias("kept")]), *ends, *keys])
+        self._results = Prepared([*results, *statistics(source.op is None, promised)])
         self._rows = Prepared(placed([stream], layout, buckets, merged_columns(stream)))
         self._whole = Prepared([*combined(), F.lit(0).alias("source")])
-        self._told = Prepared([told(plan, sources)])
-        self._spread = Prepared(spread(layout, buckets))
+        self._marks = Prepared([marks(plan, sources, layout, buckets)])
 
     def rows(self, frame: DataFrame) -> Fed:
-        """An epoch's rows and control rows, in the layout of the stage; the frame has a column `promised`."""
-        numbered = self._first.of(frame)
-        held = self._results.over(numbered, self._groups).persist()
-        marks = self._spread.of(self._told.of(self._whole.over(held)))
-        return Fed(self._rows.of(held.where("kept")).union(marks), held)
+        """An epoch's rows and control rows, in the layout of the stage; where promises matter, the frame has a column
+        `promised`."""
+        held = self._results.over(frame, self._groups).persist()
+        kept = held if self._all else held.where("kept")
+        return Fed(self._rows.of(kept).union(self._marks.of(self._whole.over(held))), held)
 
 
 def _never_empty(feed: Feed) -> bool:

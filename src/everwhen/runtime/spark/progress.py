@@ -6,20 +6,22 @@ here, and looked for once there are any.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from everwhen.errors import InputError
 from everwhen.model.elements import ADJUST, CTI, INSERT
-from everwhen.model.time import NEVER
+from everwhen.model.time import NEVER, show
 from everwhen.plan.stages import StagePlan
 from everwhen.runtime.spark.layout import LATE, SOURCE, Layout, carried
 from everwhen.runtime.spark.source import ResolvedSource
 
 STATISTICS: Final = ("start", "said", "rows", "late", "earliest", "wrong")
 WRONG: Final = "rows that cannot be read as elements"
+BEHIND: Final = "came behind the promise of their source"
 
 
 def sync() -> Column:
@@ -27,17 +29,22 @@ def sync() -> Column:
     return F.when(F.col("op") == ADJUST, F.least("ve", "vnew")).otherwise(F.col("vs"))
 
 
-def statistics(promised: Column, plain: bool = False) -> list[Column]:
-    """The largest start and CTI, the number of rows, of late and of wrong ones, and the earliest late one.  `plain`:
-    all rows are inserts."""
+def statistics(inserts: bool, promised: Column | None) -> list[Column]:
+    """The largest start and CTI, the number of rows, of late and of wrong ones, and the earliest late one.
+
+    `inserts`: all rows are inserts.  Without `promised` nobody has to know how many are late: that number is null, and
+    the earliest one is that of all.
+    """
     op, vs = F.col("op"), F.col("vs")
-    first = vs if plain else sync()
-    late = first < promised if plain else (op < CTI) & (first < promised)
+    event = F.lit(True) if inserts else op < CTI
+    first = vs if inserts else sync()
+    late = event if promised is None else event & (first < promised)
+    nothing = F.lit(None).cast("bigint")
     return [
-        F.max(vs if plain else F.when(op == INSERT, vs)).alias("start"),
-        (F.lit(None).cast("bigint") if plain else F.max(F.when(op == CTI, vs))).alias("said"),
-        F.count(F.lit(1) if plain else F.when(op < CTI, 1)).alias("rows"),
-        F.count(F.when(late, 1)).alias("late"),
+        F.max(vs if inserts else F.when(op == INSERT, vs)).alias("start"),
+        (nothing if inserts else F.max(F.when(op == CTI, vs))).alias("said"),
+        F.count(F.lit(1) if inserts else F.when(event, 1)).alias("rows"),
+        (nothing if promised is None else F.count(F.when(late, 1))).alias("late"),
         F.min(F.when(late, first)).alias("earliest"),
         F.count(F.when(F.col("problem").isNotNull(), 1)).alias("wrong"),
     ]
@@ -49,47 +56,41 @@ def combined() -> list[Column]:
     return [how.get(name, F.sum)(name).alias(name) for name in STATISTICS]
 
 
-def told(plan: StagePlan, sources: Mapping[str, ResolvedSource]) -> Column:
-    """The control rows of a source, an array, from its row of statistics."""
+def marks(plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: Layout, buckets: int) -> Column:
+    """The control rows of a source in a layout, a copy for every bucket, from its row of statistics."""
     cti = F.lit(NEVER)
     for at, source in enumerate(plan.sources):
         bound = sources[source.name].source.disorder
         own = F.col("said") if bound is None else F.greatest(F.col("said"), F.col("start") - F.lit(bound))
         cti = F.when(F.col("source") == at, own).otherwise(cti)
-    zero, nothing = F.lit(0).cast("bigint"), F.lit(None).cast("string")
-    which = F.col("source").cast("bigint").alias("w")
+    zero, which = F.lit(0).cast("bigint"), F.col("source").cast("bigint")
     note = F.when(F.col("wrong") > 0, F.concat(F.col("wrong").cast("string"), F.lit(f" {WRONG}")))
-    row = F.struct(
-        F.lit(SOURCE).alias("tag"),
-        F.coalesce("start", F.lit(NEVER)).alias("a"),
-        F.coalesce(cti, F.lit(NEVER)).alias("b"),
-        F.coalesce("rows", zero).alias("c"),
-        which,
-        note.alias("note"),
-    )
-    behind = F.struct(
-        F.lit(LATE).alias("tag"),
-        F.coalesce("late", zero).alias("a"),
-        F.coalesce("earliest", zero).alias("b"),
-        zero.alias("c"),
-        which,
-        nothing.alias("note"),
-    )
+    row = {
+        "tag": F.lit(SOURCE),
+        "a": F.coalesce("start", F.lit(NEVER)),
+        "b": F.coalesce(cti, F.lit(NEVER)),
+        "c": F.coalesce("rows", zero),
+        "w": which,
+        "note": note,
+    }
+    behind = {"tag": F.lit(LATE), "a": F.coalesce("late", zero), "b": F.col("earliest"), "c": zero, "w": which}
+
+    def everywhere(given: Mapping[str, Column]) -> Column:
+        def copy(bucket: Column) -> Column:
+            fields = {"bucket": bucket} | dict(given)
+            return F.struct(
+                *(
+                    (fields[name] if name in fields else F.lit(None)).cast(carried(type_)).alias(name)
+                    for name, type_ in layout.columns
+                )
+            )
+
+        return F.transform(F.sequence(F.lit(0), F.lit(buckets - 1)), copy)
+
+    late = F.col("earliest").isNotNull() & (F.coalesce("late", F.lit(1)) > 0)
     there = F.col("rows").isNotNull()  # of no rows at all there are no statistics, and the source has said nothing
-    said = F.when(F.col("late") > 0, F.array(row, behind)).when(there, F.array(row))
-    return F.explode(said).alias("mark")
-
-
-def spread(layout: Layout, buckets: int) -> list[Column]:
-    """The columns of control rows in a layout, a copy for every bucket."""
-    every = F.explode(F.sequence(F.lit(0), F.lit(buckets - 1))).alias("bucket")
-    own = ("tag", "a", "b", "c", "w", "note")
-    rest = [
-        (F.col(f"mark.{name}") if name in own else F.lit(None).cast(carried(type_))).alias(name)
-        for name, type_ in layout.columns
-        if name != "bucket"
-    ]
-    return [every, *rest]
+    said = F.when(late, F.concat(everywhere(row), everywhere(behind))).when(there, everywhere(row))
+    return F.inline(said)
 
 
 def explanation(frame: DataFrame, plan: StagePlan) -> str | None:
@@ -99,3 +100,20 @@ def explanation(frame: DataFrame, plan: StagePlan) -> str | None:
         return None
     times = ", ".join(f"{name}={wrong[name]}" for name in ("vs", "ve", "vnew"))
     return f"{plan.sources[wrong['source']].name}: {wrong['problem']}; the row has {times}"
+
+
+def late_rows(frame: DataFrame, plan: StagePlan, strict: Sequence[str]) -> InputError | None:
+    """Which of the sources that promise it for sure had rows too late, and how many; the frame has `promised`."""
+    mine = F.col("source").isin([at for at, source in enumerate(plan.sources) if source.name in strict])
+    late = frame.where(F.col("lead") & mine & (F.col("op") < CTI) & (sync() < F.col("promised")))
+    found = (
+        late.groupBy("source").agg(F.count("*").alias("rows"), F.min(sync()).alias("earliest")).sort("source").first()
+    )
+    if found is None:
+        return None
+    rows = found["rows"]
+    return InputError(
+        f"{rows} row{'s' if rows > 1 else ''} {BEHIND}, the earliest at {show(found['earliest'])}",
+        source=plan.sources[found["source"]].name,
+        remedy="widen the bound of its disorder, or choose late='drop' or late='adjust'",
+    )

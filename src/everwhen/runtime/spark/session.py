@@ -54,6 +54,10 @@ _ALWAYS: Final[Mapping[str, str]] = {
     "spark.ui.retainedTasks": "1000",
 }
 _LOCAL: Final[Mapping[str, str]] = {
+    # The other one asks the program `readlink` about the files of a checkpoint: a tenth of a second in every epoch.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
     "spark.ui.enabled": "false",

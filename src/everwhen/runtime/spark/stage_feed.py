@@ -14,17 +14,17 @@ from pyspark.sql import functions as F
 
 from everwhen.model.elements import CTI, PUNCT
 from everwhen.plan.stages import Stage, StagePlan, StreamIn
-from everwhen.runtime.spark.feeds import bucketed, fed_slots, numbers, placed
+from everwhen.runtime.spark.feeds import bucketed, fed_slots, numbers, placed, promise_matters
 from everwhen.runtime.spark.layout import Layout, slots
 from everwhen.runtime.spark.merging import common, partial
 from everwhen.runtime.spark.prepared import Prepared
-from everwhen.runtime.spark.progress import spread, statistics, sync, told
+from everwhen.runtime.spark.progress import marks, statistics, sync
 from everwhen.runtime.spark.promises import Address, SourceWords
 from everwhen.runtime.spark.source import ResolvedSource
 
 
 class StageFeed:
-    """A stage that reads sources.  The frames it is given have a column `promised` (`feeds.with_promised`)."""
+    """A stage that reads sources.  Where promises matter, the frames it is given have a column `promised` (`feeds`)."""
 
     def __init__(
         self, stage: Stage, plan: StagePlan, layout: Layout, sources: Mapping[str, ResolvedSource], buckets: int
@@ -38,9 +38,8 @@ class StageFeed:
         self._plain = _Plain(plain, layout, buckets) if plain else None
         inserts = all(sources[source.name].op is None for source in plan.sources)
         self._by_source = Prepared([F.col("source")])
-        self._statistics = Prepared(statistics(F.col("promised"), inserts))
-        self._told = Prepared([told(plan, sources)])
-        self._spread = Prepared(spread(layout, buckets))
+        self._statistics = Prepared(statistics(inserts, F.col("promised") if promise_matters(sources) else None))
+        self._marks = Prepared([marks(plan, sources, layout, buckets)])
         fed = {s.tag: (s, s.feed.source.name) for s in streams if s.feed is not None}
         self._saying = {tag: (stream, name) for tag, (stream, name) in fed.items() if sources[name].match is not None}
 
@@ -55,7 +54,7 @@ class StageFeed:
     def fed(self, frame: DataFrame) -> DataFrame:
         """The rows, and the control rows that go with them."""
         found = self._statistics.over(frame.where("lead"), self._by_source)
-        whole = self.rows(frame).union(self._spread.of(self._told.of(found)))
+        whole = self.rows(frame).union(self._marks.of(found))
         words = self._words(frame)
         return whole if words is None else whole.unionByName(words)
 

@@ -24,15 +24,16 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from everwhen.connectors.sinks.changelog import ChangelogSink
+from everwhen.connectors.sinks.base import PartedSink
 from everwhen.errors import EverwhenError, InputError, StateError
 from everwhen.model.element import Punct
 from everwhen.model.punctuation import Promise
-from everwhen.model.time import NEVER, show
+from everwhen.model.time import NEVER
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import Stage
 from everwhen.runtime.spark.kernel import EpochInput, EpochOutput, StageKernel
 from everwhen.runtime.spark.layout import ERROR, HANDED, LATE, NOTE, PROMISE, SOURCE, Layout, control
+from everwhen.runtime.spark.progress import BEHIND
 from everwhen.runtime.spark.promises import Address, Heard, failure, heard, promise_rows
 from everwhen.runtime.spark.rows import handed_rows, result_rows, stream_rows, typed, without_promises
 from everwhen.runtime.spark.store import BucketStore
@@ -76,9 +77,11 @@ class StageTask:
     idle: frozenset[str] = frozenset()
     lenient: frozenset[str] = frozenset()
     snapshot_every: int = 10
-    parts: Mapping[str, ChangelogSink] = field(default_factory=dict)
+    parts: Mapping[str, PartedSink] = field(default_factory=dict)
     present: Emit | None = None
     """The emission policy of this epoch, if the query was moved to another one."""
+    promised: Mapping[str, int] = field(default_factory=dict)
+    """What the sources had promised before this epoch."""
     onward: Mapping[str, Address] = field(default_factory=dict)
     """Where promises about data go that are made of a stream that is handed on, or of an answer."""
 
@@ -105,7 +108,11 @@ class StageTask:
         started = time.perf_counter()
         store = BucketStore(self.root, self.stage.level, bucket)
         key = (self.query, self.stage.level, bucket)
-        meta: dict[str, Any] = {"idle": sorted(self.idle), "emit": (self.present or self.emit).value}
+        meta: dict[str, Any] = {
+            "idle": sorted(self.idle),
+            "emit": (self.present or self.emit).value,
+            "promised": dict(self.promised),
+        }
         while True:
             published = store.log(self.epoch)
             table, told = published if published is not None else (received, meta)
@@ -182,7 +189,7 @@ class StageTask:
         handed: dict[str, int] = {}
         times: dict[str, dict[int, int]] = {}
         names = {stream.tag: stream.name for stream in self.stage.inputs}
-        tau = NEVER
+        tau, promised = NEVER, meta.get("promised", {})
         marks = table.take(pa.array(np.flatnonzero((tags < 0) & (tags > NOTE)))).to_pylist()
         for mark in marks:
             match mark["tag"]:
@@ -198,7 +205,11 @@ class StageTask:
                     times.setdefault(name, {})[mark["c"]] = mark["b"]
                     tau = max(tau, mark["a"])
                 case tag if tag == LATE:
-                    late[self.sources[mark["w"]]] = self._late(mark)
+                    source = self.sources[mark["w"]]
+                    if source in self.lenient:
+                        late[source] = int(mark["a"])
+                    elif mark["b"] < promised.get(source, NEVER):
+                        raise InputError(BEHIND, source=source)
         rows = stream_rows(table, tags, self.stage)
         silent = frozenset(name for name in meta.get("idle", ()) if not fed.get(name))
         promises = heard(table, {s.tag: s.schema for s in self.stage.inputs}) if (tags == PROMISE).any() else {}
@@ -206,17 +217,6 @@ class StageTask:
         said = {name: promises.get(tag, Heard()).frontiers(times[name]) for tag, name in names.items() if name in times}
         given = EpochInput(rows, sources, silent, handed, tau, Emit(meta["emit"]), whole, said)
         return _Given(given, fed, late)
-
-    def _late(self, mark: Mapping[str, Any]) -> int:
-        source, count = self.sources[mark["w"]], int(mark["a"])
-        if source not in self.lenient:
-            raise InputError(
-                f"{count} row{'s' if count > 1 else ''} came behind the promise of their source, the earliest at "
-                f"{show(mark['b'])}",
-                source=source,
-                remedy="widen the bound of its disorder, or choose late='drop' or late='adjust'",
-            )
-        return count
 
     # -- output -------------------------------------------------------------------------------------------------
 
