@@ -163,12 +163,21 @@ def _take_back(lo, b, copies, row, rows, heads, log, count, out, n, said):
         at = heads[slot]
         while at >= 0:
             if log[at, VS] <= a and a < log[at, VE] and _same(rows, row, log, at, ROW):
-                if best < 0:
-                    best = at
-                elif log[at, VE] == b:
-                    if log[best, VE] != b or log[at, VS] > log[best, VS]:
-                        best = at
-                elif log[best, VE] != b and log[at, VE] > log[best, VE]:
+                # who ends with it, else who ends last; of these who starts last: never who stands first in the log, for
+                # a log that was restored may have another order
+                fits = log[at, VE] == b
+                fitted = best >= 0 and log[best, VE] == b
+                if (
+                    best < 0
+                    or (fits and not fitted)
+                    or (
+                        fits == fitted
+                        and (
+                            log[at, VE] > log[best, VE]
+                            or (log[at, VE] == log[best, VE] and log[at, VS] > log[best, VS])
+                        )
+                    )
+                ):
                     best = at
             at = log[at, AFTER]
         if best < 0:
