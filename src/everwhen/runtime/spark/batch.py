@@ -19,11 +19,11 @@ from pyspark.sql import functions as F
 from everwhen.errors import QueryError
 from everwhen.model.elements import ADJUST, CTI, OPS
 from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER
+from everwhen.model.time import INF
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import Stage, Trait, cut
 from everwhen.runtime.spark.declarations import wrong_with
-from everwhen.runtime.spark.feeds import Cutoff, bucketed, unioned, with_promised
+from everwhen.runtime.spark.feeds import bucketed, unioned
 from everwhen.runtime.spark.kernel import EpochInput, EpochOutput, StageKernel
 from everwhen.runtime.spark.layout import Layout, slots
 from everwhen.runtime.spark.rows import handed_rows, result_rows, stream_rows, typed, without_promises
@@ -67,7 +67,7 @@ def run(
     session = next(iter(inputs.values())).sparkSession
     width = buckets if buckets is not None else max(session.sparkContext.defaultParallelism, 1)
     elements = {name: _history(normalise(inputs[name], source), source) for name, source in resolved.items()}
-    frame = with_promised(unioned(plan, elements, known), Cutoff(tuple(NEVER for _ in plan.sources)))
+    frame = unioned(plan, elements, known)
     schema = next(iter(queries.values())).schema
     layouts = [Layout.of(stream.schema for stream in stage.inputs) for stage in plan.stages] + [Layout.of([schema])]
     flowing: DataFrame | None = None
