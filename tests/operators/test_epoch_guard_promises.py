@@ -24,7 +24,7 @@ Row = tuple[int, int, int, int, int | None, str]
 
 
 def guard(*schemes: Any) -> EpochGuard:
-    punctuator = Punctuator(schemes, SCHEMA, hosted=True) if schemes else None
+    punctuator = Punctuator(schemes, SCHEMA, hosted=True, ordered=False) if schemes else None
     return EpochGuard("S", RowCodec(SCHEMA, Pool()), punctuator=punctuator)
 
 

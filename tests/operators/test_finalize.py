@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everwhen.errors import InputError
-from everwhen.model.element import Adjust, Cti, Element, ExternalCti, Insert
+from everwhen.model.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
 from everwhen.model.elements import ElementBatch, batch_of
 from everwhen.model.history import History
 from everwhen.model.pool import Pool
+from everwhen.model.punctuation import OneOf, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, MIN_TIME, NEVER
@@ -252,6 +253,28 @@ def test_memory_is_bounded_by_what_is_remembered() -> None:
         sizes.append(size.bytes)
         assert size.rows <= 61
     assert sizes[-1] == sizes[10]
+
+
+def test_events_that_are_promised_are_not_remembered() -> None:
+    desk = Desk(INF)
+    desk.all(*(Insert(t, INF, {"k": "ab"[t % 2], "x": t}) for t in range(1000)), Insert(5, 9, B), Insert(7, 20, B))
+    assert desk.intake.state_size().rows == 1002
+    desk.all(Punct(Promise.constants({"k": "a"})), Punct(Promise({"k": OneOf(("b",))}, 15)))
+    assert desk.intake.state_size().rows == 501  # those of b that may still be changed at 15 or later
+    assert desk.all(Adjust(7, 20, 16, B), Adjust(1, INF, 30, {"k": "b", "x": 1})) == [
+        "adjust [7, 20 -> 16) k='b' x=2", "adjust [1, ∞ -> 30) k='b' x=1",
+    ]  # fmt: skip
+    again = Desk(INF)
+    again.intake.restore(desk.intake.snapshot())
+    assert again.intake.state_size().rows == 501 and not desk.given_up
+
+
+def test_room_is_used_again_when_events_are_promised() -> None:
+    desk, sizes = Desk(INF), []
+    for x in range(60):
+        desk.all(*(Insert(t, INF, {"k": "a", "x": x}) for t in range(100)), Punct(Promise.constants({"x": x})))
+        sizes.append(desk.finalize.state_size().bytes if x % 20 == 19 else 0)  # which drops them, too
+    assert sizes[59] <= 1.5 * sizes[19]
 
 
 def test_the_far_past_and_future() -> None:

@@ -156,11 +156,11 @@ def test_without_an_order_promises_hold_and_good_streams_pass(
     for row in stream:
         if not ruled_out(scheme, good, row):
             good.append(row)
-    machine = Punctuator([scheme], SCHEMA)
+    machine = Punctuator([scheme], SCHEMA, ordered=False)
     promises: list[Promise] = []
     for batch in cut(good, cuts):
         mixed = data.draw(st.permutations(list(batch)))
-        seen = machine.observe(columns(mixed), len(mixed), ordered=False)
+        seen = machine.observe(columns(mixed), len(mixed))
         assert seen.broken is None
         assert not any(promise.matches(row) for promise in promises for row in mixed)
         promises += seen.promises

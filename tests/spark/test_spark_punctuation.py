@@ -7,13 +7,15 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructType
 from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
-from everwhen.errors import InputError, QueryError
+from everwhen.errors import InputError
 from everwhen.model.element import Element, Insert, Punct
 from everwhen.model.elements import ElementBatch, batch_of
 from everwhen.model.history import History, first_difference
@@ -23,6 +25,7 @@ from everwhen.model.promise_set import PromiseSet
 from everwhen.model.punctuation import Promise
 from everwhen.model.time import INF
 from everwhen.model.validity import check
+from everwhen.runtime.consistency import Consistency
 from everwhen.runtime.files import run_files
 from everwhen.runtime.local import LocalRuntime
 from everwhen.runtime.spark.files import run_files_on_spark
@@ -246,8 +249,72 @@ def test_schemes_are_watched_by_each_bucket(spark: SparkSession, tmp_path: Path)
         run()
 
 
-def test_levels_that_forget_refuse_promises_about_data(spark: SparkSession, tmp_path: Path) -> None:
-    job = Job(spark, tmp_path, CLOSING, consistency=ew.consistency(remember=5))
-    job.give([{"Bid": []}])
-    with pytest.raises(QueryError, match=r"source 'Bid' may promise something about its data .*strong or middle"):
+LEVELS = {
+    "waits": ew.consistency(4),
+    "forgets": ew.consistency(0, 6),
+    "both, final": ew.consistency(3, 9, emit="final"),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS.values(), ids=LEVELS)
+def test_levels_that_wait_or_forget_use_promises(spark: SparkSession, tmp_path: Path, level: Consistency) -> None:
+    """A promise waits while rows that it matches do, and then frees state in every bucket."""
+    rng = random.Random(2)
+    epochs = [
+        {name: sorted(elements, key=lambda e: isinstance(e, Punct)) for name, elements in epoch.items()}
+        for epoch in auctions(4, at_once=4)
+    ]
+    epochs.append({"Bid": [Insert(200, INF, {"item": 99, "price": 5})], "Item": []})  # what waits, waits no longer
+    runtime, expected = LocalRuntime(CLOSING, consistency=level), []
+    for epoch in epochs:
+        batches = {name: batch_of(found, {"Item": ITEM, "Bid": BID}[name].schema) for name, found in epoch.items()}
+        expected += runtime.push(batches)["out"].elements()
+    job = Job(spark, tmp_path, CLOSING, buckets=2, consistency=level, snapshot_every=2)
+    job.give([{name: rng.sample(found, len(found)) for name, found in epoch.items()} for epoch in epochs[:3]])
+    assert job.run().last_error is None
+    job.give(epochs[3:])
+    handle = job.run()
+    assert handle.last_error is None
+    found = job.answers()
+    assert check(job.batches()).valid
+    assert first_difference(History.of(expected), History.of(found)) is None and len(History.of(found)) >= 4
+    assert said(found, CLOSING.schema) == said(expected, CLOSING.schema) != set()
+    assert sum(one.rows for one in handle.state()) <= 3  # the last bid, in the intake, its guard and the join
+
+
+def test_a_level_watches_what_is_declared(spark: SparkSession, tmp_path: Path) -> None:
+    """Schemes are watched before rows wait, in the order of epochs: afterwards they come in another one."""
+    item = ITEM.punctuate(ew.sorted_by("item"))
+    query = item.group_by("item").agg(n=ew.count())
+    level = ew.consistency(5)
+    # later items have earlier times, so that they are let through before items of the epochs before
+    rows = [[Insert(9 - 2 * at + i, INF, {"item": 3 * at + i, "seller": "s"}) for i in range(3)] for at in range(3)]
+    rows.append([Insert(60, INF, {"item": 100, "seller": "s"})])
+    write_epochs(tmp_path / "Item", [batch_of(epoch, item.schema) for epoch in rows])
+
+    def run() -> Any:
+        handle = ew.spark.start(
+            query, {"Item": read_epochs(spark, tmp_path / "Item", item.schema)}, sink=str(tmp_path / "answers"),
+            checkpoint=str(tmp_path / "checkpoint"), trigger="available", buckets=2, consistency=level,
+        )  # fmt: skip
+        handle.await_termination()
+        return handle
+
+    assert run().last_error is None
+    found = [e for b in ew.spark.read_changelog(str(tmp_path / "answers")) for e in b.elements()]
+    assert next(e.row["item"] for e in found if isinstance(e, Insert)) == 6
+    assert {e.row["item"] for e in found if isinstance(e, Insert)} == set(range(9))  # the last one waits
+    assert said(found, query.schema) == {"punct item <= 99"}
+    write_epochs(tmp_path / "Item", [batch_of([Insert(70, INF, {"item": 1, "seller": "s"})], item.schema)], 4)
+    with pytest.raises(InputError, match=r"^Item: item = 1 behind .*SORTED BY.*; row {'item': 1, 'seller': 's'}"):
+        run()
+
+
+def test_a_level_tells_what_is_wrong_with_a_promise(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path, CLOSING, buckets=2, consistency=ew.consistency(3))
+    job.give([{"Bid": [Insert(1, INF, {"item": 7, "price": 5}), *closed("item", 7)]}])
+    wrong = pq.read_table(tmp_path / "Bid" / "000000.parquet").to_pylist()
+    wrong[-1]["_match"] = '{"nothing": 1}'
+    pq.write_table(pa.Table.from_pylist(wrong[-1:]), tmp_path / "Bid" / "000001.parquet")
+    with pytest.raises(InputError, match=r"^Bid: .*nothing.*"):
         job.run()

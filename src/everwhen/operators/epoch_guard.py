@@ -127,7 +127,7 @@ class EpochGuard:
             return []
         names = self.codec.schema.names
         read = {name: columns[names.index(name)] for name in self._punctuator.reads}
-        seen = self._punctuator.observe(read, n, ordered=False)
+        seen = self._punctuator.observe(read, n)
         if seen.broken is not None:
             raise self._error(seen.broken.problem, columns, seen.broken.at, seen.broken.remedy)
         return seen.promises

@@ -19,7 +19,7 @@ Elements are taken one by one, also inside a batch, so batching changes nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -30,6 +30,8 @@ from everwhen.errors import InputError
 from everwhen.model.changes import Changes
 from everwhen.model.element import ExternalCti
 from everwhen.model.elements import ADJUST, EXTERNAL_CTI, ElementBatch
+from everwhen.model.promise_set import PromiseSet
+from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER, show
 from everwhen.operators.base import StateSize
@@ -92,10 +94,10 @@ class Finalize:
     """The Finalize of one source.  `remember` may be changed between steps; progress never goes back.
 
     Cost: an element O(1) expected, with announced intervals one look at each.  Kept: events until they end before the
-    progress, adjusts until it has passed their start, sync times until it has passed them.
+    progress or are promised (`close`), adjusts until it has passed their start, sync times until it has passed them.
     """
 
-    keeps = "events until ve < c, adjusts without their event until vs < c"
+    keeps = "events until ve < c or they are promised, adjusts without their event until vs < c"
 
     def __init__(self, name: str, codec: RowCodec, remember: int, insert_only: bool = False) -> None:
         self.name = name
@@ -105,6 +107,7 @@ class Finalize:
         self.counts: Counter[Reason] = Counter()
         self._progress = np.array([NEVER, NEVER, 0, 0, 0, 0, 0], np.int64)
         self._events = HashedEntries(codec, column=2)
+        self._over = PromiseSet(codec.schema)  # what was promised about data since events were last dropped for it
         self._broken = HashedEntries(codec, column=0)
         self._announced = np.empty((0, 3), np.int64)
         self._syncs = np.empty(64, np.int64)
@@ -167,9 +170,21 @@ class Finalize:
 
     # -- taking -------------------------------------------------------------------------------------------------
 
+    def close(self, promises: Iterable[Promise]) -> None:
+        """Events whose rows are promised can no longer be named; they go when room is needed."""
+        if self._events.count:
+            self._over.add(promises)
+
+    def _drop_promised(self) -> None:
+        if len(self._over):
+            self._events.drop_promised(self._over)
+            self._over = PromiseSet(self.codec.schema)
+
     def step(self, batch: ElementBatch, checked: Guarded) -> Admitted:
         """Take a batch, with what the guard made of it: its inserts and adjusts, in their order."""
         n, rows = len(batch), checked.rows
+        if not self._events.has_room(n):
+            self._drop_promised()
         self._source = batch.source or self._source
         external = np.flatnonzero(batch.op == EXTERNAL_CTI).tolist() if batch.promises else []
         plain = not checked.adjusts and not external and not self._progress[kernel.WAITING_AT]
@@ -290,6 +305,7 @@ class Finalize:
         """The events that live from the progress on, as they were said; None if they are not kept."""
         if self.insert_only:
             return None
+        self._drop_promised()
         alive = self._events.alive()
         fields = self._events.fields[: self._events.count][alive]
         lo, hi = fields[:, 0].copy(), fields[:, 2].copy()
@@ -298,10 +314,12 @@ class Finalize:
     # -- state --------------------------------------------------------------------------------------------------
 
     def state_size(self) -> StateSize:
+        self._drop_promised()
         rows = int(self._events.alive().sum()) + int(self._progress[kernel.WAITING_AT])
         return StateSize(rows, self._events.nbytes + self._broken.nbytes + self._syncs.nbytes)
 
     def snapshot(self) -> dict[str, Any]:
+        self._drop_promised()
         syncs = self._syncs[: self._n_syncs]
         return {
             "progress": self._progress.tolist(),

@@ -13,10 +13,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from everwhen.model.promise_set import PromiseSet
 from everwhen.model.rows import RowCodec
-from everwhen.model.time import NEVER
+from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels import hashed as kernel
 from everwhen.operators.kernels.tables import grown
+from everwhen.operators.promised import promised
 
 _SMALL: Final = 256
 
@@ -60,9 +62,13 @@ class HashedEntries:
             self._hashed = count
         self.count = count
 
+    def has_room(self, more: int) -> bool:
+        """Whether so many can be appended without writing anything anew."""
+        return self.count + more <= self._tidy_at
+
     def make_room(self, more: int) -> bool:
         """Make sure that so many can be appended; whether positions have changed."""
-        if self.count + more <= self._tidy_at:
+        if self.has_room(more):
             return False
         self.tidy()
         self._tidy_at = max(_SMALL, 2 * (self.count + more))
@@ -83,6 +89,11 @@ class HashedEntries:
 
     def forget(self, least: int) -> None:
         self.least = max(self.least, least)
+
+    def drop_promised(self, over: PromiseSet) -> None:
+        """Drop entries that nothing can name any more: their rows are promised until after their end."""
+        until = promised(over, self.codec, self.rows[: self.count])
+        self.fields[: self.count][(self.fields[: self.count, 1] < until) | (until == INF), 1] = NEVER
 
     def alive(self) -> np.ndarray:
         """Which entries are there."""

@@ -96,6 +96,8 @@ class Intake:
         if self.finalize is not None:
             admitted = self.finalize.step(batch, guarded)
             guarded, given_up = admitted.said, admitted.given_up
+            if self._said:
+                self.finalize.close(self._said)
         if self.align is None:
             return guarded, given_up
         if len(guarded.op):

@@ -27,13 +27,13 @@ class PunctuateOperator(Operator):
     def __init__(self, schemes: Sequence[Scheme], codec: RowCodec) -> None:
         self.codec = codec
         self._words = described(schemes)
-        self._punctuator = Punctuator(schemes, codec.schema)
+        self._punctuator = Punctuator(schemes, codec.schema, ordered=False)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
         index = self.codec.schema.index
         columns = {name: self.codec.column(batch.rows, index(name)) for name in self._punctuator.reads}
-        found = self._punctuator.observe(columns, len(batch), ordered=False)
+        found = self._punctuator.observe(columns, len(batch))
         if found.broken is not None:
             raise InputError(found.broken.problem, source=f"{self._words} inside the plan", remedy=found.broken.remedy)
         self._punctuator.settle()

@@ -44,20 +44,22 @@ __all__ = ["Broken", "Observed", "Punctuator", "source_punctuators"]
 
 
 class Punctuator:
-    """Several schemes at once.  `reads` names the columns that `observe` needs."""
+    """Several schemes at once.  `reads` names the columns that `observe` needs.  `ordered=False`: the rows of a batch
+    are an epoch without order."""
 
-    def __init__(self, schemes: Sequence[Scheme], schema: Schema, hosted: bool = False) -> None:
+    def __init__(self, schemes: Sequence[Scheme], schema: Schema, hosted: bool = False, ordered: bool = True) -> None:
+        self._ordered = ordered
         self.reads = frozenset(column for scheme in schemes for column in scheme.columns)
         self._machines = [_machine(scheme, schema, hosted) for scheme in schemes]
         self._begun = False
         self._beginning = False
 
-    def observe(self, columns: Columns, length: int, ordered: bool = True) -> Observed:
-        """What follows from the rows.  `ordered=False`: they are an epoch without order."""
+    def observe(self, columns: Columns, length: int) -> Observed:
+        """What follows from the rows."""
         promises = [] if self._begun else [each for machine in self._machines for each in machine.start()]
         broken: Broken | None = None
         for machine in self._machines:
-            found = machine.observe(columns, length, ordered)
+            found = machine.observe(columns, length, self._ordered)
             promises += found.promises
             if found.broken is not None and (broken is None or found.broken.at < broken.at):
                 broken = found.broken
@@ -83,9 +85,9 @@ class Punctuator:
             machine.restore(part)
 
 
-def source_punctuators(source: Source) -> Punctuator | None:
+def source_punctuators(source: Source, ordered: bool = True) -> Punctuator | None:
     """The punctuator of a source's guard, which keeps the promises itself; None if nothing is declared."""
-    return Punctuator(source.schemes, source.schema, hosted=True) if source.schemes else None
+    return Punctuator(source.schemes, source.schema, hosted=True, ordered=ordered) if source.schemes else None
 
 
 def _machine(scheme: Scheme, schema: Schema, hosted: bool) -> Machine:

@@ -44,7 +44,10 @@ from everwhen.runtime.horizon import Horizon
 
 
 class Admission:
-    """Call `push` per epoch, then `close`.  Only sources in `bounded` wait or are forgotten; the others pass."""
+    """Call `push` per epoch, then `close`.  Only sources in `bounded` wait or are forgotten; the others pass.
+
+    `ordered=False`: schemes of sources (PUNCTUATE) are not to count on the order of rows within an epoch.
+    """
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class Admission:
         level: Consistency,
         clock: Callable[[], float] = time.time,
         given_up: Callable[[str, GivenUp], None] | None = None,
+        ordered: bool = True,
     ) -> None:
         self.level = level
         self.pool = Pool()
@@ -67,7 +71,7 @@ class Admission:
                     RowCodec(source.schema, self.pool),
                     source.insert_only,
                     source.chronons,
-                    punctuator=source_punctuators(source),
+                    punctuator=source_punctuators(source, ordered),
                 ),
                 level.remember,
                 finalizes=level.finalizes and name in bounded,

@@ -11,8 +11,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -25,6 +26,11 @@ from everwhen.runtime.spark.feeds import payload_columns, unioned
 from everwhen.runtime.spark.intake import GIVEN_UP, Drawn, IntakeTask
 from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, carried, slots
 from everwhen.runtime.spark.source import NoProgress, ResolvedSource
+
+MATCH: Final = "match"
+"""The column with the patterns of promises about data, as in every normalised frame."""
+AN_OWN_COLUMN: Final = 0
+"""Where `op` and the patterns of a source stand behind the stage: they are columns there, whatever its frame has."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,14 @@ class IntakeStage:
 
     @property
     def layout(self) -> Layout:
-        return Layout.of(source.schema for source in self.sources.values())
+        """Where something may be promised about data, the patterns stand in a column of their own."""
+        found = Layout.of(source.schema for source in self.sources.values())
+        return Layout((*found.payload, (MATCH, pa.string()))) if self.promising else found
+
+    @property
+    def promising(self) -> frozenset[str]:
+        """The sources that may promise something about data."""
+        return frozenset(name for name, s in self.sources.items() if s.schemes or self.resolved[name].match is not None)
 
     @property
     def tags(self) -> dict[str, int]:
@@ -58,12 +71,12 @@ class IntakeStage:
     @property
     def behind(self) -> dict[str, ResolvedSource]:
         """The sources as the feeds read them: behind the stage their promises are rows, and nothing is late."""
-        return {
-            name: replace(each, source=replace(each.source, progress=NoProgress(), late="error", idle=None))
-            if name in self.bounded
-            else each
-            for name, each in self.resolved.items()
-        }
+        return {name: self._behind(each) if name in self.bounded else each for name, each in self.resolved.items()}
+
+    def _behind(self, resolved: ResolvedSource) -> ResolvedSource:
+        said = replace(resolved.source, progress=NoProgress(), late="error", idle=None)
+        match = AN_OWN_COLUMN if resolved.name in self.promising else None
+        return replace(resolved, source=said, op=AN_OWN_COLUMN, match=match)
 
     def raw(self, elements: Mapping[str, DataFrame]) -> DataFrame:
         """All sources in one frame, so that an epoch is one consistent cut."""
@@ -72,6 +85,8 @@ class IntakeStage:
             source = self.sources[name]
             columns = payload_columns(source, self.resolved[name])
             given = dict(zip([slot for slot, _ in slots(source.schema)], columns.values(), strict=True))
+            if self.resolved[name].match is not None:
+                given[MATCH] = F.col(MATCH)
             rest = [
                 (given[slot] if slot in given else F.lit(None)).cast(carried(type_)).alias(slot)
                 for slot, type_ in self.layout.payload
@@ -107,7 +122,8 @@ class IntakeStage:
         named = zip(source.schema.names, slots(source.schema), strict=True)
         payload = [F.col(slot).alias(f"p{resolved.schema.index(column)}") for column, (slot, _) in named]
         times = [F.col("w").cast("tinyint").alias("op"), F.col("a").alias("vs"), F.col("b").alias("ve")]
-        return rows.where(F.col("tag") == self.tags[name]).select(*times, F.col("c").alias("vnew"), *payload)
+        words = [F.col(MATCH)] if name in self.promising else []
+        return rows.where(F.col("tag") == self.tags[name]).select(*times, F.col("c").alias("vnew"), *payload, *words)
 
     def drawn(self) -> dict[str, Drawn]:
         """The sources as the task reads them."""

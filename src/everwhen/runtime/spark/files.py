@@ -23,7 +23,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -46,6 +45,7 @@ from everwhen.model.time import INF
 from everwhen.operators.base import Emit
 from everwhen.operators.finalize import Reason
 from everwhen.plan.lower import lower
+from everwhen.plan.unpunctuated import without_schemes
 from everwhen.runtime.admission import Admission
 from everwhen.runtime.answer import write_answer
 from everwhen.runtime.arrival import Arrival
@@ -217,12 +217,16 @@ class _SparkWork:
                 handle.stop()
         (self.place / "done").touch()
 
+    def _plain(self) -> n.Node:
+        """The plan over sources whose rows hold what follows from their schemes."""
+        return without_schemes({"out": self.node})["out"]
+
     def _compile(self) -> None:
         """Runs the first epoch here while Spark starts: compiled kernels are kept on disk, where workers find most of
         those they need, which they would otherwise all compile at once."""
         if self.first:
             with suppress(Exception):  # the run itself will say it
-                LocalRuntime(_without_schemes(self.node, {}), self.level.emit).push(self.first)
+                LocalRuntime(self._plain(), self.level.emit).push(self.first)
 
     def _start(self, spark: SparkSession) -> Handle:
         from everwhen.runtime.spark.source import SparkSource
@@ -242,7 +246,7 @@ class _SparkWork:
             for name in self.given
         }
         return start(
-            _without_schemes(self.node, {}),
+            self._plain(),
             frames,
             sources=described,
             sink=_Answer(str(self.place / "answer")),
@@ -310,18 +314,6 @@ def _table(batch: ElementBatch, schema: Schema) -> pa.Table:
     )
     plain = (c.dictionary_decode() if isinstance(c, pa.DictionaryArray) else c for c in batch.columns)
     return pa.Table.from_arrays([*times, *plain, pa.array(matches, pa.string())], schema=arrow)
-
-
-def _without_schemes(node: n.Node, done: dict[int, n.Node]) -> n.Node:
-    """The plan over sources that say what follows from their schemes themselves; shared nodes stay shared."""
-    if id(node) not in done:
-        if isinstance(node, n.Source):
-            done[id(node)] = replace(node, schemes=()) if node.schemes else node
-        else:
-            inputs = [_without_schemes(child, done) for child in node.inputs]
-            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            done[id(node)] = node if same else n.over(node, *inputs)
-    return done[id(node)]
 
 
 class _Answer(EpochSink):

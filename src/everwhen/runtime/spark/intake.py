@@ -4,7 +4,8 @@
                                                                 └▶ what is given up, by element and reason
 
 Within an epoch a DataFrame has no order, so an epoch is one instant: its elements are taken in the order of their sync
-times (an insert before adjusts, an adjust before the one that follows it), and its promises hold from its end on.  Then
+times (an insert before adjusts, an adjust before the one that follows it), and its promises, those about data too, hold
+from its end on; schemes of the sources (PUNCTUATE) are watched here, and what follows from them goes on as rows.  Then
 the answer is that of the local runtime to the same epochs in that order.  Progress is a matter of the whole source, so
 one task takes all of it; levels that neither wait nor forget (strong, middle) have no such stage.
 
@@ -24,15 +25,19 @@ import pyarrow as pa
 
 from everwhen.algebra.nodes import Source
 from everwhen.errors import EverwhenError, InputError
-from everwhen.model.element import Cti
-from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch, batch_of, joined
+from everwhen.model.element import Adjust, Cti, Insert, Punct
+from everwhen.model.elements import ADJUST, CTI, INSERT, PUNCT, ElementBatch, batch_of, joined
+from everwhen.model.patterns import write_match
+from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit
+from everwhen.operators.chain import with_punctuation
 from everwhen.operators.finalize import GivenUp, Reason
 from everwhen.runtime.admission import Admission
 from everwhen.runtime.consistency import Consistency
 from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, control, slots
+from everwhen.runtime.spark.promises import match_of
 from everwhen.runtime.spark.rows import taken, typed, whole
 from everwhen.runtime.spark.store import BucketStore
 
@@ -71,8 +76,9 @@ class IntakeKernel:
         self.lost: list[tuple[str, GivenUp]] = []
         sources = {name: each.source for name, each in drawn.items()}
         self.admission = Admission(
-            sources, frozenset(sources), level, lambda: self.now, lambda name, lost: self.lost.append((name, lost))
-        )
+            sources, frozenset(sources), level, lambda: self.now, lambda name, lost: self.lost.append((name, lost)),
+            ordered=False,
+        )  # fmt: skip
         self.dropped: dict[str, int] = dict.fromkeys(drawn, 0)
 
     def step(
@@ -88,7 +94,10 @@ class IntakeKernel:
         awake = [cti for cti in promised if cti < INF]  # one that has ended is no measure
         for name in silent:  # one that has been silent for too long holds nobody back
             batches[name] = self._promising(name, None, min(awake, default=NEVER))
-        return self.admission.push({name: batch for name, batch in batches.items() if len(batch)})
+        try:
+            return self.admission.push({name: batch for name, batch in batches.items() if len(batch)})
+        except InputError as error:
+            raise _with_row(error, batches) from None
 
     def _instant(self, name: str, batch: ElementBatch) -> ElementBatch:
         """An epoch of a source as one instant: an element per event, in the order of sync times, then the promise."""
@@ -109,7 +118,9 @@ class IntakeKernel:
                 self.lost.append((name, GivenUp(gone, codes)))
             data = data[~late]
         kept = taken(batch, data)
-        return self._promising(name, taken(kept, in_sync_order(kept, intake.codec)), promise)
+        words = [said.promise for _, said in sorted(batch.promises.items()) if isinstance(said, Punct)]
+        in_order = with_punctuation(taken(kept, in_sync_order(kept, intake.codec)), words)
+        return self._promising(name, in_order, promise)
 
     def _promised(self, name: str, batches: Mapping[str, ElementBatch]) -> int:
         """What a source has promised, by this epoch as well: else who rests would be an epoch behind."""
@@ -142,6 +153,16 @@ class IntakeKernel:
                 mine = found.setdefault(name, {})
                 mine[Reason.LATE.value] = mine.get(Reason.LATE.value, 0) + count
         return found
+
+
+def _with_row(error: InputError, batches: Mapping[str, ElementBatch]) -> InputError:
+    """The error with the row that is wrong: lines count for nothing where an epoch has no order."""
+    if error.source is None or error.line is None or error.source not in batches:
+        return error
+    batch = batches[error.source]
+    row = next(batch.slice(error.line - batch.first_line, 1).elements())
+    shown = f"{error.problem}; row {row.row}" if isinstance(row, Insert | Adjust) else error.problem
+    return InputError(shown, source=error.source, remedy=error.remedy)
 
 
 def in_sync_order(batch: ElementBatch, codec: RowCodec) -> np.ndarray:
@@ -269,8 +290,19 @@ class IntakeTask:
             schema = self.drawn[name].source.schema
             vs, ve, vnew, op = (np.array(part.column(column).to_numpy(), np.int64) for column in "abcw")
             columns = tuple(whole(part.column(slot)) for slot, _ in slots(schema))
-            rows[name] = ElementBatch(schema, op.astype(np.uint8), vs, ve, vnew, columns, source=name)
+            words = self._words(name, part, op, vs)
+            rows[name] = ElementBatch(schema, op.astype(np.uint8), vs, ve, vnew, columns, words, source=name)
         return kernel.step(rows, level_of(meta["level"]), frozenset(meta["idle"]), float(meta["now"]))
+
+    def _words(self, name: str, part: pa.Table, op: np.ndarray, until: np.ndarray) -> dict[int, Punct]:
+        """What the rows promise about data, by position."""
+        at = np.flatnonzero(op == PUNCT)
+        if not len(at):
+            return {}
+        schema, texts = self.drawn[name].source.schema, part.column("match").take(pa.array(at)).to_pylist()
+        matches = (match_of(text, schema, name) for text in texts)
+        times = until[at].tolist()
+        return {i: Punct(Promise(match, t)) for i, match, t in zip(at.tolist(), matches, times, strict=True)}
 
     def _check(self, name: str, part: pa.Table) -> None:
         notes = part.column("note")
@@ -283,8 +315,15 @@ class IntakeTask:
     def _rows(self, tag: int, batch: ElementBatch, note: pa.Array | None) -> Iterator[pa.RecordBatch]:
         if not len(batch):
             return
-        numbers = [pa.array(column.astype(np.int64)) for column in (batch.vs, batch.ve, batch.vnew, batch.op)]
+        until, texts = batch.vs.copy(), np.full(len(batch), None, object)
+        for i, said in batch.promises.items():
+            assert isinstance(said, Punct), "Finalize has read the others"
+            until[i], texts[i] = said.promise.t, json.dumps(write_match(said.promise.match, batch.schema))
+        numbers = [pa.array(column.astype(np.int64)) for column in (until, batch.ve, batch.vnew, batch.op)]
         rows = self.layout.rows(tag, numbers, batch.schema, batch.columns)
+        if batch.promises:
+            at = rows.schema.get_field_index("match")
+            rows = rows.set_column(at, rows.schema.field(at), pa.array(texts, pa.string()))
         at = rows.schema.get_field_index("bucket")
         rows = rows.set_column(at, rows.schema.field(at), pa.array(np.zeros(len(batch), np.int32)))
         if note is not None:

@@ -99,7 +99,7 @@ class StageKernel:
                     declared.insert_only,
                     source in lenient,
                     declared.chronons,
-                    source_punctuators(declared),
+                    source_punctuators(declared, ordered=False),
                 )
 
     def step(self, given: EpochInput) -> EpochOutput:

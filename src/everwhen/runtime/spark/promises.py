@@ -215,21 +215,23 @@ class SourceWords:
             said: dict[int, list[Promise]] = {}
             try:
                 for tag, until, text in rows:
-                    said.setdefault(tag, []).append(Promise(self._match(tag, text), until))
+                    match = match_of(text, self.addresses[tag].schema, self.names[tag])
+                    said.setdefault(tag, []).append(Promise(match, until))
             except InputError as error:
                 yield failure(self.layout, self.buckets, error, 0)
                 return
             for tag, promises in said.items():
                 yield from promise_rows(self.layout, self.addresses[tag], promises, self.buckets, None)
 
-    def _match(self, tag: int, text: str) -> dict[str, AttributePattern]:
-        source = self.names[tag]
-        try:
-            return read_match(json.loads(text), self.addresses[tag].schema)
-        except Unfit as bad:
-            raise InputError(f"{bad.problem}; in the punctuation {text}", source=source, remedy=bad.remedy) from None
-        except ValueError as bad:
-            raise InputError(f"a punctuation that is no JSON ({bad}): {text}", source=source) from None
+
+def match_of(text: str, schema: Schema, source: str) -> dict[str, AttributePattern]:
+    """The patterns that a row of a source says."""
+    try:
+        return read_match(json.loads(text), schema)
+    except Unfit as bad:
+        raise InputError(f"{bad.problem}; in the punctuation {text}", source=source, remedy=bad.remedy) from None
+    except ValueError as bad:
+        raise InputError(f"a punctuation that is no JSON ({bad}): {text}", source=source) from None
 
 
 def failure(layout: Layout, buckets: int, error: EverwhenError, stage: int) -> pa.RecordBatch:

@@ -26,6 +26,7 @@ from everwhen.plan.explain import explain_stages
 from everwhen.plan.lower import lower
 from everwhen.plan.narrow import narrow
 from everwhen.plan.stages import StagePlan, Trait, cut
+from everwhen.plan.unpunctuated import without_schemes
 from everwhen.runtime.consistency import Consistency
 from everwhen.runtime.levels import WHOLE
 from everwhen.runtime.run import chosen
@@ -78,8 +79,9 @@ def start(
             )
     sinks = _sinks(sink, queries)
     resolved = resolved_sources(queries, inputs, sources or {})
-    plan = staged(queries, resolved)
     level = _level(query, consistency).changed(emit=emit)
+    declared, bounded = _bounded(query, level)
+    plan = staged(queries, resolved, bounded)
     session = next(iter(inputs.values())).sparkSession
     width = buckets if buckets is not None else session.sparkContext.defaultParallelism
     if width < 1:
@@ -89,7 +91,7 @@ def start(
     # Whatever can be wrong with query and frames is found before anything is written.
     elements = {input_name: normalise(inputs[input_name], resolved[input_name]) for input_name in resolved}
     place = _absolute(checkpoint)
-    intake = _intake(query, level, resolved, plan, f"{place}/everwhen/given_up")
+    intake = _intake(declared, bounded, level, resolved, plan, f"{place}/everwhen/given_up")
     fed = unioned(plan, elements, resolved) if intake is None else intake.raw(elements)
     journal = Journal(place)
     bounds = "" if intake is None else f", block {show(level.block)}, remember {show(level.remember)}"
@@ -150,14 +152,16 @@ def resolved_sources(
     }
 
 
-def staged(queries: Mapping[str, Node], resolved: Mapping[str, ResolvedSource]) -> StagePlan:
-    """The plan in stages, as far as possible in Spark SQL."""
+def staged(
+    queries: Mapping[str, Node], resolved: Mapping[str, ResolvedSource], watched: frozenset[str] = frozenset()
+) -> StagePlan:
+    """The plan in stages, as far as possible in Spark SQL; the schemes of `watched` sources are someone else's."""
     schemes = {node.name for node in walk(*queries.values()) if isinstance(node, Source) and node.schemes}
     traits = {
         name: Trait(source.source.insert_only, source.source.chronons, source.match is not None or name in schemes)
         for name, source in resolved.items()
     }
-    return cut(queries, traits, is_native)
+    return cut(without_schemes(queries, watched), traits, is_native)
 
 
 def is_native(expr: Expr, schema: Schema) -> bool:
@@ -180,28 +184,26 @@ def _level(query: Query | Mapping[str, Query], asked: Consistency | None) -> Con
     return levels.pop()
 
 
+def _bounded(query: Query | Mapping[str, Query], level: Consistency) -> tuple[dict[str, Source], frozenset[str]]:
+    """The sources as they are declared, and those that wait or are forgotten at a level."""
+    found = query if isinstance(query, Mapping) else {"out": query}
+    nodes = {name: q.node if isinstance(q, Stream) else q for name, q in found.items()}
+    sources = {each.name: each for each in walk(*nodes.values()) if isinstance(each, Source)}
+    if not (level.finalizes or level.aligns):
+        return sources, frozenset()
+    stateful = lower(nodes, level.emit).stateful_sources()
+    return sources, frozenset(name for name in stateful if sources[name].kind not in WHOLE)
+
+
 def _intake(
-    query: Query | Mapping[str, Query],
+    sources: Mapping[str, Source],
+    bounded: frozenset[str],
     level: Consistency,
     resolved: Mapping[str, ResolvedSource],
     plan: StagePlan,
     root: str,
 ) -> IntakeStage | None:
     """The intake stage of a level that waits or forgets, over the sources as they are declared."""
-    if not (level.finalizes or level.aligns):
-        return None
-    found = query if isinstance(query, Mapping) else {"out": query}
-    nodes = {name: q.node if isinstance(q, Stream) else q for name, q in found.items()}
-    sources = {each.name: each for each in walk(*nodes.values()) if isinstance(each, Source)}
-    stateful = lower(nodes, level.emit).stateful_sources()
-    bounded = frozenset(name for name in stateful if sources[name].kind not in WHOLE)
-    for name in sorted(sources if bounded else ()):
-        if resolved[name].match is not None or sources[name].schemes:
-            raise QueryError(
-                f"source {name!r} may promise something about its data (op = 'punct', or PUNCTUATE), and the level "
-                f"{level.name!r} waits or forgets, in which such promises have no place on streaming DataFrames; "
-                "choose strong or middle, or run over files"
-            )
     for name in sorted(bounded):
         if resolved[name].source.late == "adjust":
             raise QueryError(
