@@ -44,6 +44,7 @@ from everwhen.runtime.spark.promises import Address, Heard, heard
 from everwhen.runtime.spark.rows import taken, whole
 from everwhen.runtime.spark.source import ResolvedSource
 from everwhen.runtime.spark.task import StageTask
+from everwhen.runtime.spark.told import Told
 
 _Notes = list[dict[str, Any]]
 _log = logging.getLogger(__name__)
@@ -137,15 +138,14 @@ class EpochRunner:
         if admitted is not None:
             frame = admitted.frame
         cutoff = Cutoff(tuple(known.sources.get(source.name, NEVER) for source in self.plan.sources))
-        lazy, held = self.job(frame, epoch, idle, cutoff, level.emit)
-        held += [] if admitted is None else [admitted.held]
+        promised = dict(zip((source.name for source in self.plan.sources), cutoff.promised, strict=True))
         try:
-            table = lazy.toArrow()
+            table = self._job.run(frame, cutoff, Told(epoch, idle, level.emit, promised))
             if admitted is not None and self.intake is not None:
                 self.intake.keep(admitted.held, epoch)
         finally:
-            for kept in held:
-                kept.unpersist()
+            if admitted is not None:
+                admitted.held.unpersist()
         try:
             notes, results, words = self._read(table, level.emit)
         except InputError as error:
@@ -199,40 +199,27 @@ class EpochRunner:
 
     @cached_property
     def _job(self) -> Job:
-        return Job(self.plan, self.behind, self.schemas, self.buckets)
+        return Job(self.plan, self.behind, self.schemas, self.buckets, self._task)
 
-    def job(
-        self, frame: DataFrame, epoch: int, idle: frozenset[str], cutoff: Cutoff, emit: Emit | None = None
-    ) -> tuple[DataFrame, list[DataFrame]]:
-        """The epoch as one lazy frame: the answers of the last stage and the notes of all; and what it holds in
-        memory."""
-        sources = tuple(source.name for source in self.plan.sources)
-        lenient = frozenset(name for name, source in self.behind.items() if source.source.late != "error")
+    def _task(self, stage: Stage, into: Layout, out: Layout, onward: Mapping[str, Address]) -> StageTask:
+        """What the tasks of a stage do; the epoch, and what goes with it, they are told (`told`)."""
         parts = {name: sink for name, sink in self.sinks.items() if isinstance(sink, PartedSink)}
-        promised = dict(zip(sources, cutoff.promised, strict=True))
-
-        def task(stage: Stage, into: Layout, out: Layout, onward: Mapping[str, Address]) -> StageTask:
-            return StageTask(
-                self.query,
-                self.run,
-                self.journal.state_root,
-                stage,
-                self.emit,
-                epoch,
-                self.buckets,
-                sources,
-                into,
-                out,
-                idle,
-                lenient,
-                self.snapshot_every,
-                parts if stage.level == len(self.plan.stages) else {},
-                emit,
-                promised,
-                onward,
-            )
-
-        return self._job.frame(frame, cutoff, task)
+        return StageTask(
+            self.query,
+            self.run,
+            self.journal.state_root,
+            stage,
+            self.emit,
+            -1,
+            self.buckets,
+            tuple(source.name for source in self.plan.sources),
+            into,
+            out,
+            lenient=frozenset(name for name, source in self.behind.items() if source.source.late != "error"),
+            snapshot_every=self.snapshot_every,
+            parts=parts if stage.level == len(self.plan.stages) else {},
+            onward=onward,
+        )
 
     # -- what came out ------------------------------------------------------------------------------------------
 

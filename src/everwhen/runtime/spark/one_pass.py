@@ -1,13 +1,11 @@
 """The fast way of a plan that reads one source and merges all its rows: one pass gives rows and progress.
 
-The few rows of that pass are held in memory, since Spark would otherwise make it once for the rows and once for the
-progress.  What does not change from epoch to epoch is built once (`prepared`).
+What is known of the merged rows is counted as they pass by, and known when all have passed: see `chain`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -20,17 +18,9 @@ from everwhen.runtime.spark.feeds import numbers, placed, promise_matters
 from everwhen.runtime.spark.layout import Layout
 from everwhen.runtime.spark.merging import partial
 from everwhen.runtime.spark.prepared import Prepared
-from everwhen.runtime.spark.progress import combined, marks, statistics, sync
+from everwhen.runtime.spark.progress import STATISTICS, combined, source_marks, statistics, sync
 from everwhen.runtime.spark.source import ResolvedSource
 from everwhen.runtime.spark.stage_feed import merged_columns
-
-
-@dataclass(frozen=True)
-class Fed:
-    """The rows that a stage gets; `held` is in memory for them, to be let go afterwards."""
-
-    rows: DataFrame
-    held: DataFrame
 
 
 class OnePass:
@@ -62,15 +52,18 @@ class OnePass:
         self._groups = Prepared([*([] if self._all else [kept.alias("kept")]), *ends, *keys])
         self._results = Prepared([*results, *statistics(source.op is None, promised)])
         self._rows = Prepared(placed([stream], layout, buckets, merged_columns(stream)))
-        self._whole = Prepared([*combined(), F.lit(0).alias("source")])
-        self._marks = Prepared([marks(plan, sources, layout, buckets)])
+        self._whole = Prepared(combined())
+        self._disorder = source.source.disorder
 
-    def rows(self, frame: DataFrame) -> Fed:
-        """An epoch's rows and control rows, in the layout of the stage; where promises matter, the frame has a column
-        `promised`."""
-        held = self._results.over(frame, self._groups).persist()
-        kept = held if self._all else held.where("kept")
-        return Fed(self._rows.of(kept).union(self._marks.of(self._whole.over(held))), held)
+    def fed(self, frame: DataFrame) -> DataFrame:
+        """An epoch's rows, in the layout of the stage, whose statistics are counted; where promises matter, the frame
+        has a column `promised`."""
+        merged = self._whole.counted(self._results.over(frame, self._groups))
+        return self._rows.of(merged if self._all else merged.where("kept"))
+
+    def marks(self, counted: Sequence[int | None]) -> list[dict[str, object]]:
+        """The control rows that every bucket gets."""
+        return source_marks(0, self._disorder, dict(zip(STATISTICS, counted, strict=True)))
 
 
 def _never_empty(feed: Feed) -> bool:
