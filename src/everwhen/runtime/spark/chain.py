@@ -8,7 +8,8 @@ counted: after the first job, which leaves the rows where the second one fetches
 nothing has to be held in memory in between.
 
 Epochs differ in their rows alone.  Spark takes a tenth of a second or two to build and plan a query; what it comes to
-is a chain of operators, which is put upon the rows of the next epoch as it is.
+is a chain of operators, which is put upon the rows of the next epoch as it is.  It is put upon the very operators that
+read them: a frame that is handed to `foreachBatch` would give them one by one, and take as long as merging them.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.errors.exceptions.captured import unwrap_spark_exception
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
+_QUERY: Final = "sql.streaming.queryId"
 _ROWS: Final = "RDDScanExec"
 _COUNTS: Final = "CollectMetricsExec"
 _EXCHANGE: Final = "ShuffleExchangeExec"
+_COMPILED: Final = "WholeStageCodegenExec"
+_BORDER: Final = "InputAdapter"
 _FEW: Final = 2
 """As many tasks per bucket may merge rows without anyone merging what they have merged, before it comes to Python."""
 
@@ -68,14 +72,17 @@ class Chain:
         self._session, self._schema = frame.sparkSession, frame._jdf.schema()
         self._leaf, self._chain, self._counts, self._crosses = leaf, chain, counts, crosses
         self._columns = leaf.plan.output()
+        borders = [operator.kind for operator in chain if operator.kind in (_COMPILED, _BORDER, _EXCHANGE)]
+        self._compiled = borders[0] == _COMPILED
+        """Whether the lowest operators are compiled into one piece of code."""
 
     def fits(self, frame: DataFrame) -> bool:
         """Whether the chain can be put upon the rows of another epoch."""
         return self._leaf.kind == _ROWS and bool(self._columns.equals(frame._jdf.logicalPlan().output()))
 
-    def count(self, frame: DataFrame, buckets: int) -> Counted:
-        """The first job, over the rows of a frame."""
-        plan = frame._jdf.queryExecution().sparkPlan() if self._leaf.kind == _ROWS else self._leaf.plan
+    def count(self, frame: DataFrame, epoch: int, buckets: int, session: SparkSession) -> Counted:
+        """The first job, over the rows of a frame, that of an epoch of a query that was started in a session."""
+        plan = self._rows(frame, epoch, session)
         few = plan.execute().getNumPartitions() <= _FEW * buckets
         counts = None
         for at, operator in enumerate(self._chain[: self._crosses + 1]):
@@ -89,6 +96,19 @@ class Chain:
             waiting.Await.result(plan.submitShuffleJob(), waiting.duration.Duration.Inf())
         row = counts.collectedMetrics()
         return Counted(self, plan, tuple(row.get(i) for i in range(row.size())))
+
+    def _rows(self, frame: DataFrame, epoch: int, session: SparkSession) -> Any:
+        """What the chain is put upon."""
+        if self._leaf.kind != _ROWS:
+            return self._leaf.plan
+        reads = _reading(session, epoch)
+        if reads is None or not self._columns.equals(reads.plan.output()):
+            return frame._jdf.queryExecution().sparkPlan()
+        if not self._compiled:
+            return reads.plan
+        if reads.kind == _COMPILED:  # what is compiled together passes rows on without writing them down
+            return reads.plan.child()
+        return getattr(_jvm(), "org.apache.spark.sql.execution.InputAdapter")(reads.plan)
 
     def answers(self, exchange: Any) -> pa.Table:
         """The second job, behind the exchange of the first one."""
@@ -109,6 +129,16 @@ class Counted:
 
     def answers(self) -> pa.Table:
         return self.chain.answers(self.exchange)
+
+
+def _reading(session: SparkSession, epoch: int) -> _Operator | None:
+    """The operators that read the rows of the epoch under way; None if they cannot be found."""
+    id_ = session.sparkContext.getLocalProperty(_QUERY)
+    query = None if id_ is None else session._jsparkSession.streams().get(id_)
+    execution = None if query is None else query.streamingQuery().lastExecution()
+    if execution is None or execution.currentBatchId() != epoch:
+        return None
+    return _Operator.of(execution.executedPlan())
 
 
 def _jvm() -> Any:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from everwhen import errors
 from everwhen.connectors.sinks.base import EpochSink, PartedSink
@@ -39,6 +39,7 @@ from everwhen.runtime.spark.job import Job
 from everwhen.runtime.spark.journal import Decided, Journal, Known
 from everwhen.runtime.spark.late import LateRows
 from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, slots
+from everwhen.runtime.spark.one_pass import Narrow
 from everwhen.runtime.spark.progress import BEHIND, WRONG, explanation, late_rows
 from everwhen.runtime.spark.promises import Address, Heard, heard
 from everwhen.runtime.spark.rows import taken, whole
@@ -91,6 +92,7 @@ class EpochReport:
 class EpochRunner:
     """The function that `foreachBatch` calls."""
 
+    session: SparkSession
     plan: StagePlan
     sources: Mapping[str, ResolvedSource]
     schemas: Mapping[str, Schema]
@@ -103,6 +105,7 @@ class EpochRunner:
     late: LateRows
     level: Consistency = MIDDLE
     intake: IntakeStage | None = None
+    narrow: Narrow | None = None
     clock: Callable[[], float] = time.time
     patience: Sequence[float] = _PATIENCE
     reports: list[EpochReport] = field(default_factory=list)
@@ -138,9 +141,13 @@ class EpochRunner:
         if admitted is not None:
             frame = admitted.frame
         cutoff = Cutoff(tuple(known.sources.get(source.name, NEVER) for source in self.plan.sources))
-        promised = dict(zip((source.name for source in self.plan.sources), cutoff.promised, strict=True))
+        before = dict(zip((source.name for source in self.plan.sources), cutoff.promised, strict=True))
+
+        def feeds() -> DataFrame:
+            return frame if self.narrow is None else self.narrow.tagged(frame)
+
         try:
-            table = self._job.run(frame, cutoff, Told(epoch, idle, level.emit, promised))
+            table = self._job.run(frame, feeds, cutoff, Told(epoch, idle, level.emit, before))
             if admitted is not None and self.intake is not None:
                 self.intake.keep(admitted.held, epoch)
         finally:
@@ -150,14 +157,14 @@ class EpochRunner:
             notes, results, words = self._read(table, level.emit)
         except InputError as error:
             if WRONG in str(error):
-                raise InputError(explanation(frame, self.plan) or str(error)) from None
+                raise InputError(explanation(feeds(), self.plan) or str(error)) from None
             if BEHIND in str(error):
                 strict = [name for name, source in self.behind.items() if source.source.late == "error"]
-                raise late_rows(with_promised(frame, cutoff), self.plan, strict) or error from None
+                raise late_rows(with_promised(feeds(), cutoff), self.plan, strict) or error from None
             raise
         after = self._after(known, notes, now)
         promised, after = newly_promised(known, after, words, notes, self.schemas, self.buckets)
-        late = self.late.keep(frame, self.plan, self.behind, cutoff, epoch, notes)
+        late = self.late.keep(feeds, self.plan, self.behind, cutoff, epoch, notes)
         for name, rows in _left_out(self.plan, notes).items():
             late[name] = late.get(name, 0) + rows
         self.journal.done(epoch, after)
@@ -199,7 +206,7 @@ class EpochRunner:
 
     @cached_property
     def _job(self) -> Job:
-        return Job(self.plan, self.behind, self.schemas, self.buckets, self._task)
+        return Job(self.plan, self.behind, self.schemas, self.buckets, self._task, self.session)
 
     def _task(self, stage: Stage, into: Layout, out: Layout, onward: Mapping[str, Address]) -> StageTask:
         """What the tasks of a stage do; the epoch, and what goes with it, they are told (`told`)."""

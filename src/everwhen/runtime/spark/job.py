@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from everwhen.model.schema import Schema
@@ -39,7 +39,8 @@ class _Step:
 
 
 class Job:
-    """The work of every epoch of a plan.  `task` gives what a stage's tasks do; which epoch it is, they are told."""
+    """The work of every epoch of a plan.  `task` gives what a stage's tasks do; which epoch it is, they are told.
+    `session` is the one in which the query was started."""
 
     def __init__(
         self,
@@ -48,7 +49,9 @@ class Job:
         schemas: Mapping[str, Schema],
         buckets: int,
         task: MakeTask,
+        session: SparkSession,
     ) -> None:
+        self._session = session
         self._plan, self._sources, self._schemas, self._buckets, self._task = plan, sources, schemas, buckets, task
         self._promise_matters = promise_matters(sources)
         self._layouts = [Layout.of(stream.schema for stream in stage.inputs) for stage in plan.stages]
@@ -80,22 +83,23 @@ class Job:
             )
         return steps
 
-    def run(self, inputs: DataFrame, cutoff: Cutoff, told: Told) -> pa.Table:
-        """The answers of the last stage to an epoch's rows, and the notes of all stages."""
+    def run(self, inputs: DataFrame, feeds: Callable[[], DataFrame], cutoff: Cutoff, told: Told) -> pa.Table:
+        """The answers of the last stage to an epoch's rows, and the notes of all stages; `feeds` gives the frame of all
+        feeds, which is made of those rows."""
         context = inputs.sparkSession.sparkContext
         told.tell(context)
         if self._one_pass is not None:
             chain = self._chain
             if chain is None or not chain.fits(inputs):
-                chain = Chain.of(self._flow(inputs, cutoff))
+                chain = Chain.of(self._flow(feeds(), cutoff))
             if chain is not None:
                 self._chain = None if self._promise_matters else chain  # what was promised stands in it
-                counted = chain.count(inputs, self._buckets)
+                counted = chain.count(inputs, told.epoch, self._buckets, self._session)
                 replace(told, marks=self._one_pass.marks(counted.statistics)).tell(context)
                 return counted.answers()
             self._one_pass = None
             self._steps = self._made()
-        return self._flow(inputs, cutoff).toArrow()
+        return self._flow(feeds(), cutoff).toArrow()
 
     def _flow(self, inputs: DataFrame, cutoff: Cutoff) -> DataFrame:
         """The epoch as one lazy frame."""

@@ -6,6 +6,7 @@ What is known of the merged rows is counted as they pass by, and known when all 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -14,12 +15,12 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.node import walk
 from everwhen.model.elements import CTI
 from everwhen.plan.stages import Feed, StagePlan
-from everwhen.runtime.spark.feeds import numbers, placed, promise_matters
+from everwhen.runtime.spark.feeds import numbers, placed, promise_matters, unioned
 from everwhen.runtime.spark.layout import Layout
 from everwhen.runtime.spark.merging import partial
 from everwhen.runtime.spark.prepared import Prepared
 from everwhen.runtime.spark.progress import STATISTICS, combined, source_marks, statistics, sync
-from everwhen.runtime.spark.source import ResolvedSource
+from everwhen.runtime.spark.source import ResolvedSource, elements, numbered
 from everwhen.runtime.spark.stage_feed import merged_columns
 
 
@@ -69,3 +70,31 @@ class OnePass:
 def _never_empty(feed: Feed) -> bool:
     """Whether rounding cannot make a window's lifetime an empty one."""
     return feed.window is not None and feed.window[0] >= feed.window[1]
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """The columns of a source that a plan reads, as they are.  Spark computes nothing across the border between a
+    streaming query and what is done with its epochs; so all that can be computed behind it is, where that is planned
+    once and needs no more than what is asked for."""
+
+    plan: StagePlan
+    source: n.Source
+    resolved: ResolvedSource
+
+    @staticmethod
+    def of(plan: StagePlan, sources: Mapping[str, ResolvedSource]) -> Narrow | None:
+        """None where an epoch's frames are built anew each time."""
+        if not OnePass.fits(plan, sources) or promise_matters(sources):
+            return None
+        (source,) = plan.sources
+        return Narrow(plan, source, sources[source.name])
+
+    def streamed(self, frame: DataFrame) -> DataFrame:
+        """What the streaming query reads."""
+        return numbered(frame, self.resolved, [self.resolved.schema.index(name) for name in self.source.schema.names])
+
+    def tagged(self, frame: DataFrame) -> DataFrame:
+        """The frame of all feeds, from that of an epoch."""
+        rows = {self.source.name: elements(frame, self.resolved)}
+        return unioned(self.plan, rows, {self.source.name: self.resolved})

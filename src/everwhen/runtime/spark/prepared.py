@@ -55,7 +55,8 @@ class PreparedMap:
     def __init__(
         self, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], into: Layout, out: Layout
     ) -> None:
-        mapped = pandas_udf(function, returnType=out.spark, functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+        kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+        mapped: Any = pandas_udf(function, returnType=out.spark, functionType=kind)  # type: ignore[call-overload]
         self._column = _to_java_column(mapped(*(F.col(name) for name, _ in into.columns)))
 
     def of(self, frame: DataFrame) -> DataFrame:
