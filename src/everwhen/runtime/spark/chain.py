@@ -46,8 +46,8 @@ class _Operator:
         return _Operator(plan, plan.getClass().getSimpleName())
 
     def upon(self, below: Any) -> Any:
-        """The same operator, upon another one."""
-        return self.plan.withNewChildren(_jvm().PythonUtils.toSeq([below]))
+        """The same operator, upon another one (`withNewChildren` takes a list: four calls instead of one)."""
+        return self.plan.withNewChildInternal(below)
 
 
 class Chain:
@@ -83,7 +83,8 @@ class Chain:
     def count(self, frame: DataFrame, epoch: int, buckets: int, session: SparkSession) -> Counted:
         """The first job, over the rows of a frame, that of an epoch of a query that was started in a session."""
         plan = self._rows(frame, epoch, session)
-        few = plan.execute().getNumPartitions() <= _FEW * buckets
+        rows = frame._jdf.logicalPlan().rdd() if self._leaf.kind == _ROWS else plan.execute()
+        few = rows.getNumPartitions() <= _FEW * buckets
         counts = None
         for at, operator in enumerate(self._chain[: self._crosses + 1]):
             if not (few and at < self._counts and operator.kind == _EXCHANGE):
