@@ -5,10 +5,14 @@ epochs: the first epochs come sooner, a worker that has died is soon replaced, a
 It is PySpark's own daemon otherwise.  On a cluster that one is used as it is, since the engine may come with the job,
 when daemons run already.  Nothing is computed before a fork; the threads that NumPy and Arrow start when they are
 imported rest, and both libraries know what to do when they are forked.
+
+A worker looks for garbage after every task.  What is imported before it is forked it need not look through: that would
+take longer than most tasks.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 
 from pyspark.daemon import manager
@@ -17,4 +21,6 @@ if __name__ == "__main__":
     os.setpgid(0, 0)  # as the daemon does soon: Ctrl-C at the terminal is not for us, also while we import
     import everwhen.runtime.spark.task  # noqa: F401
 
+    gc.collect()
+    gc.freeze()
     manager()

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from everwhen import errors
 from everwhen.connectors.sinks.base import EpochSink, PartedSink
@@ -39,11 +39,13 @@ from everwhen.runtime.spark.job import Job
 from everwhen.runtime.spark.journal import Decided, Journal, Known
 from everwhen.runtime.spark.late import LateRows
 from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, slots
+from everwhen.runtime.spark.one_pass import Narrow
 from everwhen.runtime.spark.progress import BEHIND, WRONG, explanation, late_rows
 from everwhen.runtime.spark.promises import Address, Heard, heard
 from everwhen.runtime.spark.rows import taken, whole
 from everwhen.runtime.spark.source import ResolvedSource
 from everwhen.runtime.spark.task import StageTask
+from everwhen.runtime.spark.told import Told
 
 _Notes = list[dict[str, Any]]
 _log = logging.getLogger(__name__)
@@ -90,6 +92,7 @@ class EpochReport:
 class EpochRunner:
     """The function that `foreachBatch` calls."""
 
+    session: SparkSession
     plan: StagePlan
     sources: Mapping[str, ResolvedSource]
     schemas: Mapping[str, Schema]
@@ -102,6 +105,7 @@ class EpochRunner:
     late: LateRows
     level: Consistency = MIDDLE
     intake: IntakeStage | None = None
+    narrow: Narrow | None = None
     clock: Callable[[], float] = time.time
     patience: Sequence[float] = _PATIENCE
     reports: list[EpochReport] = field(default_factory=list)
@@ -137,27 +141,30 @@ class EpochRunner:
         if admitted is not None:
             frame = admitted.frame
         cutoff = Cutoff(tuple(known.sources.get(source.name, NEVER) for source in self.plan.sources))
-        lazy, held = self.job(frame, epoch, idle, cutoff, level.emit)
-        held += [] if admitted is None else [admitted.held]
+        before = dict(zip((source.name for source in self.plan.sources), cutoff.promised, strict=True))
+
+        def feeds() -> DataFrame:
+            return frame if self.narrow is None else self.narrow.tagged(frame)
+
         try:
-            table = lazy.toArrow()
+            table = self._job.run(frame, feeds, cutoff, Told(epoch, idle, level.emit, before))
             if admitted is not None and self.intake is not None:
                 self.intake.keep(admitted.held, epoch)
         finally:
-            for kept in held:
-                kept.unpersist()
+            if admitted is not None:
+                admitted.held.unpersist()
         try:
             notes, results, words = self._read(table, level.emit)
         except InputError as error:
             if WRONG in str(error):
-                raise InputError(explanation(frame, self.plan) or str(error)) from None
+                raise InputError(explanation(feeds(), self.plan) or str(error)) from None
             if BEHIND in str(error):
                 strict = [name for name, source in self.behind.items() if source.source.late == "error"]
-                raise late_rows(with_promised(frame, cutoff), self.plan, strict) or error from None
+                raise late_rows(with_promised(feeds(), cutoff), self.plan, strict) or error from None
             raise
         after = self._after(known, notes, now)
         promised, after = newly_promised(known, after, words, notes, self.schemas, self.buckets)
-        late = self.late.keep(frame, self.plan, self.behind, cutoff, epoch, notes)
+        late = self.late.keep(feeds, self.plan, self.behind, cutoff, epoch, notes)
         for name, rows in _left_out(self.plan, notes).items():
             late[name] = late.get(name, 0) + rows
         self.journal.done(epoch, after)
@@ -199,40 +206,27 @@ class EpochRunner:
 
     @cached_property
     def _job(self) -> Job:
-        return Job(self.plan, self.behind, self.schemas, self.buckets)
+        return Job(self.plan, self.behind, self.schemas, self.buckets, self._task, self.session)
 
-    def job(
-        self, frame: DataFrame, epoch: int, idle: frozenset[str], cutoff: Cutoff, emit: Emit | None = None
-    ) -> tuple[DataFrame, list[DataFrame]]:
-        """The epoch as one lazy frame: the answers of the last stage and the notes of all; and what it holds in
-        memory."""
-        sources = tuple(source.name for source in self.plan.sources)
-        lenient = frozenset(name for name, source in self.behind.items() if source.source.late != "error")
+    def _task(self, stage: Stage, into: Layout, out: Layout, onward: Mapping[str, Address]) -> StageTask:
+        """What the tasks of a stage do; the epoch, and what goes with it, they are told (`told`)."""
         parts = {name: sink for name, sink in self.sinks.items() if isinstance(sink, PartedSink)}
-        promised = dict(zip(sources, cutoff.promised, strict=True))
-
-        def task(stage: Stage, into: Layout, out: Layout, onward: Mapping[str, Address]) -> StageTask:
-            return StageTask(
-                self.query,
-                self.run,
-                self.journal.state_root,
-                stage,
-                self.emit,
-                epoch,
-                self.buckets,
-                sources,
-                into,
-                out,
-                idle,
-                lenient,
-                self.snapshot_every,
-                parts if stage.level == len(self.plan.stages) else {},
-                emit,
-                promised,
-                onward,
-            )
-
-        return self._job.frame(frame, cutoff, task)
+        return StageTask(
+            self.query,
+            self.run,
+            self.journal.state_root,
+            stage,
+            self.emit,
+            -1,
+            self.buckets,
+            tuple(source.name for source in self.plan.sources),
+            into,
+            out,
+            lenient=frozenset(name for name, source in self.behind.items() if source.source.late != "error"),
+            snapshot_every=self.snapshot_every,
+            parts=parts if stage.level == len(self.plan.stages) else {},
+            onward=onward,
+        )
 
     # -- what came out ------------------------------------------------------------------------------------------
 

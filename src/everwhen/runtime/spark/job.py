@@ -1,44 +1,46 @@
-"""An epoch as one lazy frame: feeds, exchange, stage 1, exchange, stage 2 …  What all epochs share is made once."""
+"""The work of an epoch: feeds, exchange, stage 1, exchange, stage 2 …  What all epochs share is made once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from everwhen.model.schema import Schema
 from everwhen.plan.stages import Stage, StagePlan
 from everwhen.runtime.spark.answered import onward
+from everwhen.runtime.spark.chain import Chain
 from everwhen.runtime.spark.feeds import Cutoff, placed, promise_matters, with_promised
 from everwhen.runtime.spark.layout import Layout
 from everwhen.runtime.spark.one_pass import OnePass
-from everwhen.runtime.spark.prepared import Prepared
+from everwhen.runtime.spark.prepared import Prepared, PreparedMap
 from everwhen.runtime.spark.promises import Address, own_words
 from everwhen.runtime.spark.source import ResolvedSource
 from everwhen.runtime.spark.stage_feed import StageFeed
 from everwhen.runtime.spark.task import StageTask
+from everwhen.runtime.spark.told import Told, ToldTask
+
+MakeTask = Callable[[Stage, Layout, Layout, Mapping[str, Address]], StageTask]
 
 
 @dataclass(frozen=True)
 class _Step:
     """A stage, and how rows come to it and leave it."""
 
-    stage: Stage
-    into: Layout
-    out: Layout
-    one_pass: OnePass | None
-    feed: StageFeed | None
+    feed: OnePass | StageFeed | None
     handed: Prepared | None
-    onward: Mapping[str, Address]
+    work: PreparedMap
     said: Column | None
     """Which rows that leave are not words of a bucket about the rows of another one; None: all."""
 
 
 class Job:
-    """The work of every epoch of a plan."""
+    """The work of every epoch of a plan.  `task` gives what a stage's tasks do; which epoch it is, they are told.
+    `session` is the one in which the query was started."""
 
     def __init__(
         self,
@@ -46,48 +48,71 @@ class Job:
         sources: Mapping[str, ResolvedSource],
         schemas: Mapping[str, Schema],
         buckets: int,
+        task: MakeTask,
+        session: SparkSession,
     ) -> None:
-        self._buckets = buckets
+        self._session = session
+        self._plan, self._sources, self._schemas, self._buckets, self._task = plan, sources, schemas, buckets, task
         self._promise_matters = promise_matters(sources)
-        layouts = [Layout.of(stream.schema for stream in stage.inputs) for stage in plan.stages]
-        layouts.append(Layout.of(schemas.values()))
-        self._steps = []
-        for at, stage in enumerate(plan.stages):
-            into = layouts[at]
-            fed = any(stream.feed is not None for stream in stage.inputs)
-            one = OnePass(plan, sources, into, buckets) if at == 0 and OnePass.fits(plan, sources) else None
-            feed = StageFeed(stage, plan, into, sources, buckets) if fed and one is None else None
+        self._layouts = [Layout.of(stream.schema for stream in stage.inputs) for stage in plan.stages]
+        self._layouts.append(Layout.of(schemas.values()))
+        fits = OnePass.fits(plan, sources)
+        self._one_pass = OnePass(plan, sources, self._layouts[0], buckets) if fits else None
+        self._chain: Chain | None = None
+        self._steps = self._made()
+
+    def _made(self) -> list[_Step]:
+        """How each stage is fed and what it does."""
+        steps = []
+        for at, stage in enumerate(self._plan.stages):
+            into, out = self._layouts[at], self._layouts[at + 1]
+            feed: OnePass | StageFeed | None = None
+            if at == 0 and self._one_pass is not None:
+                feed = self._one_pass
+            elif any(stream.feed is not None for stream in stage.inputs):
+                feed = StageFeed(stage, self._plan, into, self._sources, self._buckets)
             handed = None
             if at:
                 streams = [stream for stream in stage.inputs if stream.feed is None]
                 present = {name: F.col(name) for name, _ in into.columns}
-                handed = Prepared(placed(streams, into, buckets, present))
-            addresses = onward(plan, at, sources, schemas)
-            said = own_words(list(addresses.values()), buckets)
-            self._steps.append(_Step(stage, into, layouts[at + 1], one, feed, handed, addresses, said))
+                handed = Prepared(placed(streams, into, self._buckets, present))
+            addresses = onward(self._plan, at, self._sources, self._schemas)
+            task = ToldTask(self._task(stage, into, out, addresses), at == 0)
+            steps.append(
+                _Step(feed, handed, PreparedMap(task, into, out), own_words(list(addresses.values()), self._buckets))
+            )
+        return steps
 
-    def frame(
-        self,
-        inputs: DataFrame,
-        cutoff: Cutoff,
-        task: Callable[[Stage, Layout, Layout, Mapping[str, Address]], StageTask],
-    ) -> tuple[DataFrame, list[DataFrame]]:
-        """The answers of the last stage and the notes of all; and what is held in memory for them."""
+    def run(self, inputs: DataFrame, feeds: Callable[[], DataFrame], cutoff: Cutoff, told: Told) -> pa.Table:
+        """The answers of the last stage to an epoch's rows, and the notes of all stages; `feeds` gives the frame of all
+        feeds, which is made of those rows."""
+        context = inputs.sparkSession.sparkContext
+        told.tell(context)
+        if self._one_pass is not None:
+            chain = self._chain
+            if chain is None or not chain.fits(inputs):
+                chain = Chain.of(self._flow(feeds(), cutoff))
+            if chain is not None:
+                self._chain = None if self._promise_matters else chain  # what was promised stands in it
+                counted = chain.count(inputs, told.epoch, self._buckets, self._session)
+                replace(told, marks=self._one_pass.marks(counted.statistics)).tell(context)
+                return counted.answers()
+            self._one_pass = None
+            self._steps = self._made()
+        return self._flow(feeds(), cutoff).toArrow()
+
+    def _flow(self, inputs: DataFrame, cutoff: Cutoff) -> DataFrame:
+        """The epoch as one lazy frame."""
         if self._promise_matters:
             inputs = with_promised(inputs, cutoff)
         flowing: DataFrame | None = None
-        held: list[DataFrame] = []
         for step in self._steps:
             frames = [] if flowing is None or step.handed is None else [step.handed.of(flowing)]
-            if step.one_pass is not None:
-                fed = step.one_pass.rows(inputs)
-                frames.append(fed.rows)
-                held.append(fed.held)
-            elif step.feed is not None:
+            if step.feed is not None:
                 frames.append(step.feed.fed(inputs))
             rows = reduce(DataFrame.union, frames).repartitionById(self._buckets, "bucket")
-            flowing = rows.mapInArrow(task(step.stage, step.into, step.out, step.onward), step.out.spark)
+            flowing = step.work.of(rows)
             if step.said is not None:
                 flowing = flowing.where(step.said)
         assert flowing is not None
-        return flowing, held
+        return flowing

@@ -9,7 +9,7 @@ that the query reads.  An adjust in time of an event that was left out is itself
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,14 +35,14 @@ class LateRows:
 
     def keep(
         self,
-        frame: DataFrame,
+        feeds: Callable[[], DataFrame],
         plan: StagePlan,
         sources: Mapping[str, ResolvedSource],
         cutoff: Cutoff,
         epoch: int,
         notes: Sequence[Mapping[str, Any]],
     ) -> dict[str, int]:
-        """Write an epoch's late rows, if it has any; how many, by source."""
+        """Write an epoch's late rows, if the frame of all feeds has any; how many, by source."""
         found: dict[str, int] = {}
         for note in notes:
             for name, rows in note["late"].items():
@@ -52,7 +52,7 @@ class LateRows:
             stream = next(s for st in plan.stages for s in st.inputs if s.feed and s.feed.source.name == name)
             assert stream.feed is not None
             named = zip(stream.feed.node.schema.names, slots(stream.feed.node.schema), strict=True)
-            rows = with_promised(frame, cutoff).where(F.col("lead") & (F.col("source") == at) & (F.col("op") < CTI))
+            rows = with_promised(feeds(), cutoff).where(F.col("lead") & (F.col("source") == at) & (F.col("op") < CTI))
             rows = rows.where(too_late(sources[name]))
             columns = [F.col(slot).alias(column) for column, (slot, _) in named]
             target = f"{self.place(name)}/epoch={epoch}"

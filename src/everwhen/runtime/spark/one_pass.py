@@ -1,12 +1,11 @@
 """The fast way of a plan that reads one source and merges all its rows: one pass gives rows and progress.
 
-The few rows of that pass are held in memory, since Spark would otherwise make it once for the rows and once for the
-progress.  What does not change from epoch to epoch is built once (`prepared`).
+What is known of the merged rows is counted as they pass by, and known when all have passed: see `chain`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -16,21 +15,13 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.node import walk
 from everwhen.model.elements import CTI
 from everwhen.plan.stages import Feed, StagePlan
-from everwhen.runtime.spark.feeds import numbers, placed, promise_matters
+from everwhen.runtime.spark.feeds import numbers, placed, promise_matters, unioned
 from everwhen.runtime.spark.layout import Layout
 from everwhen.runtime.spark.merging import partial
 from everwhen.runtime.spark.prepared import Prepared
-from everwhen.runtime.spark.progress import combined, marks, statistics, sync
-from everwhen.runtime.spark.source import ResolvedSource
+from everwhen.runtime.spark.progress import STATISTICS, combined, source_marks, statistics, sync
+from everwhen.runtime.spark.source import ResolvedSource, elements, numbered
 from everwhen.runtime.spark.stage_feed import merged_columns
-
-
-@dataclass(frozen=True)
-class Fed:
-    """The rows that a stage gets; `held` is in memory for them, to be let go afterwards."""
-
-    rows: DataFrame
-    held: DataFrame
 
 
 class OnePass:
@@ -62,17 +53,48 @@ class OnePass:
         self._groups = Prepared([*([] if self._all else [kept.alias("kept")]), *ends, *keys])
         self._results = Prepared([*results, *statistics(source.op is None, promised)])
         self._rows = Prepared(placed([stream], layout, buckets, merged_columns(stream)))
-        self._whole = Prepared([*combined(), F.lit(0).alias("source")])
-        self._marks = Prepared([marks(plan, sources, layout, buckets)])
+        self._whole = Prepared(combined())
+        self._disorder = source.source.disorder
 
-    def rows(self, frame: DataFrame) -> Fed:
-        """An epoch's rows and control rows, in the layout of the stage; where promises matter, the frame has a column
-        `promised`."""
-        held = self._results.over(frame, self._groups).persist()
-        kept = held if self._all else held.where("kept")
-        return Fed(self._rows.of(kept).union(self._marks.of(self._whole.over(held))), held)
+    def fed(self, frame: DataFrame) -> DataFrame:
+        """An epoch's rows, in the layout of the stage, whose statistics are counted; where promises matter, the frame
+        has a column `promised`."""
+        merged = self._whole.counted(self._results.over(frame, self._groups))
+        return self._rows.of(merged if self._all else merged.where("kept"))
+
+    def marks(self, counted: Sequence[int | None]) -> list[dict[str, object]]:
+        """The control rows that every bucket gets."""
+        return source_marks(0, self._disorder, dict(zip(STATISTICS, counted, strict=True)))
 
 
 def _never_empty(feed: Feed) -> bool:
     """Whether rounding cannot make a window's lifetime an empty one."""
     return feed.window is not None and feed.window[0] >= feed.window[1]
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """The columns of a source that a plan reads, as they are.  Spark computes nothing across the border between a
+    streaming query and what is done with its epochs; so all that can be computed behind it is, where that is planned
+    once and needs no more than what is asked for."""
+
+    plan: StagePlan
+    source: n.Source
+    resolved: ResolvedSource
+
+    @staticmethod
+    def of(plan: StagePlan, sources: Mapping[str, ResolvedSource]) -> Narrow | None:
+        """None where an epoch's frames are built anew each time."""
+        if not OnePass.fits(plan, sources) or promise_matters(sources):
+            return None
+        (source,) = plan.sources
+        return Narrow(plan, source, sources[source.name])
+
+    def streamed(self, frame: DataFrame) -> DataFrame:
+        """What the streaming query reads."""
+        return numbered(frame, self.resolved, [self.resolved.schema.index(name) for name in self.source.schema.names])
+
+    def tagged(self, frame: DataFrame) -> DataFrame:
+        """The frame of all feeds, from that of an epoch."""
+        rows = {self.source.name: elements(frame, self.resolved)}
+        return unioned(self.plan, rows, {self.source.name: self.resolved})

@@ -16,7 +16,7 @@ from everwhen.errors import InputError
 from everwhen.model.elements import ADJUST, CTI, INSERT
 from everwhen.model.time import NEVER, show
 from everwhen.plan.stages import StagePlan
-from everwhen.runtime.spark.layout import LATE, SOURCE, Layout, carried
+from everwhen.runtime.spark.layout import LATE, SOURCE, Layout, carried, control
 from everwhen.runtime.spark.source import ResolvedSource
 
 STATISTICS: Final = ("start", "said", "rows", "late", "earliest", "wrong")
@@ -91,6 +91,20 @@ def marks(plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: Layout
     there = F.col("rows").isNotNull()  # of no rows at all there are no statistics, and the source has said nothing
     said = F.when(late, F.concat(everywhere(row), everywhere(behind))).when(there, everywhere(row))
     return F.inline(said)
+
+
+def source_marks(source: int, disorder: int | None, counted: Mapping[str, int | None]) -> list[dict[str, object]]:
+    """The same control rows, from statistics that are known, for whichever bucket."""
+    rows, start, said, earliest, late = (counted[name] for name in ("rows", "start", "said", "earliest", "late"))
+    if rows is None:
+        return []
+    promises = [said, None if start is None or disorder is None else start - disorder]
+    cti = max((promise for promise in promises if promise is not None), default=NEVER)
+    note = f"{counted['wrong']} {WRONG}" if counted["wrong"] else None
+    found = [control(SOURCE, 0, a=NEVER if start is None else start, b=cti, c=rows, w=source, note=note)]
+    if earliest is not None and late != 0:
+        found.append(control(LATE, 0, a=late or 0, b=earliest, w=source))
+    return found
 
 
 def explanation(frame: DataFrame, plan: StagePlan) -> str | None:

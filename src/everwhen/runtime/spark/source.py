@@ -12,7 +12,7 @@ time-outs and late rows are only *described* here; they are carried out where ep
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import gcd, isfinite
 from typing import Final, Literal, get_args
@@ -303,8 +303,22 @@ def normalise(df: DataFrame, resolved: ResolvedSource) -> DataFrame:
     An `op` that is none of ours is -1, a time out of range is `NEVER`, the `vnew` of an adjust without such a column is
     null, and so is the `vs` of an event without a time: see `problems`.
     """
+    return elements(numbered(df, resolved), resolved)
+
+
+def numbered(df: DataFrame, resolved: ResolvedSource, only: Collection[int] | None = None) -> DataFrame:
+    """The frame with its columns (or those that are of use, if only some of the payload are) as `c0`, `c1`, ..."""
     # By position: the names may hold dots, or differ in case only.
     plain = df.toDF(*(f"c{i}" for i in range(len(resolved.types))))
+    if only is None:
+        return plain
+    roles = (resolved.time, resolved.end, resolved.op, resolved.vnew, resolved.match)
+    used = {place for place in roles if place is not None} | {resolved.payload[i] for i in only}
+    return plain.select(*(f"c{place}" for place in sorted(used)))
+
+
+def elements(plain: DataFrame, resolved: ResolvedSource) -> DataFrame:
+    """What `normalise` gives, of a frame with numbered columns."""
     infinity = F.lit(INF)
 
     def at(place: int) -> Column:
@@ -323,7 +337,8 @@ def normalise(df: DataFrame, resolved: ResolvedSource) -> DataFrame:
         ve = F.when(cti, vs).otherwise(end)
         moved = F.lit(None).cast(LongType()) if resolved.vnew is None else F.coalesce(at(resolved.vnew), infinity)
         vnew = F.when(adjust, moved).otherwise(_long(0))
-    payload = [F.col(f"c{place}").alias(f"p{i}") for i, place in enumerate(resolved.payload)]
+    there = set(plain.columns)
+    payload = [F.col(f"c{at}").alias(f"p{i}") for i, at in enumerate(resolved.payload) if f"c{at}" in there]
     if resolved.match is not None:
         payload.append(F.col(f"c{resolved.match}").alias("match"))
     times = zip((op.cast(ByteType()), vs, ve, vnew), RESERVED, strict=True)

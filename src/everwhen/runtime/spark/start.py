@@ -38,6 +38,7 @@ from everwhen.runtime.spark.handle import Handle
 from everwhen.runtime.spark.intake import level_of
 from everwhen.runtime.spark.journal import Identity, Journal
 from everwhen.runtime.spark.late import LateRows
+from everwhen.runtime.spark.one_pass import Narrow
 from everwhen.runtime.spark.source import ResolvedSource, SparkSource, normalise, resolve
 
 Query = Stream | Node
@@ -92,7 +93,11 @@ def start(
     elements = {input_name: normalise(inputs[input_name], resolved[input_name]) for input_name in resolved}
     place = _absolute(checkpoint)
     intake = _intake(declared, bounded, level, resolved, plan, f"{place}/everwhen/given_up")
-    fed = unioned(plan, elements, resolved) if intake is None else intake.raw(elements)
+    narrow = Narrow.of(plan, resolved) if intake is None else None
+    if narrow is not None:
+        fed = narrow.streamed(inputs[narrow.source.name])
+    else:
+        fed = unioned(plan, elements, resolved) if intake is None else intake.raw(elements)
     journal = Journal(place)
     bounds = "" if intake is None else f", block {show(level.block)}, remember {show(level.remember)}"
     identity = journal.open(Identity(explain_stages(plan), width, f"{level.emit.value}{bounds}"))
@@ -101,6 +106,7 @@ def start(
         sinks[query_name].prepare(node.schema)
         _check_sink(query_name, sinks[query_name], journal)
     runner = EpochRunner(
+        session,
         plan,
         resolved,
         {query_name: node.schema for query_name, node in queries.items()},
@@ -113,6 +119,7 @@ def start(
         LateRows(f"{place}/everwhen/late"),
         level if moved is None else level_of(moved),
         intake,
+        narrow,
     )
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # the handle tells what went wrong
     writer = fed.writeStream.foreachBatch(runner)
