@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 
 from everwhen.model.column_constants import RankConstants, constants_for
 from everwhen.model.interval_set import NO_PIECES, IntervalSet
+from everwhen.model.point_kernels import neighbours
 from everwhen.model.point_table import PointTable
-from everwhen.model.promise_kernels import neighbours
+from everwhen.model.promise_loops import first_late
 from everwhen.model.punctuation import AttributePattern, OneOf, Range
 from everwhen.model.scalars import python_values
 from everwhen.model.time import NEVER
@@ -57,13 +58,24 @@ class ColumnPromises:
             missing = column.is_null().to_numpy(zero_copy_only=False)
             self.null = max(self.null, int(times[missing].max()))
             column, times = column.drop_null(), times[~missing]
-        if not len(column):
+        self.add_keys(self.order.ranks(column) if self.order.kind is Kind.RANK else column, times)
+
+    def add_keys(self, keys: Any, times: np.ndarray) -> None:
+        """Constants as ranks, where there are some, else as a column without nulls."""
+        if not len(times):
             return
         if isinstance(self._constants, RankConstants):
-            self._add_ranks(self._constants.table, self.order.ranks(column), times)
+            self._add_ranks(self._constants.table, keys, times)
         else:
-            self._constants.add(column, times)
+            self._constants.add(keys, times)
         self._credit += len(times)
+
+    def add_ranges(self, runs: Any, times: np.ndarray) -> None:
+        """Ranges as closed intervals of ranks (a matrix), where there are some, else as runs of keys."""
+        if self._ruler is None:
+            self.add_pieces(np.column_stack((runs, times)))
+        else:
+            self.add_runs(runs, times)
 
     def add_runs(self, runs: Sequence[Run], times: np.ndarray) -> None:
         """Ranges as runs of keys (`value_spans`)."""
@@ -99,6 +111,20 @@ class ColumnPromises:
             return
         missing = column.is_null().to_numpy(zero_copy_only=False)
         np.maximum(out, np.where(missing, self.null, self.at(column)), out=out)
+
+    def of_keys(self, keys: Any) -> np.ndarray:
+        """What is promised for each constant: ranks, where there are some, else a column without nulls."""
+        if not isinstance(self._constants, RankConstants):
+            return self.at(keys)
+        found = self._constants.table.find(keys.reshape(-1, 1))
+        self._ranges.raise_to(keys, found)
+        return found
+
+    def first_late(self, ranks: np.ndarray, sync: np.ndarray, gaps: np.ndarray, c: int) -> int:
+        """The first value of which more is promised than its instant, by times after `c`; if none, how many there are.
+        What stands in the gaps does not count.  Only for values that have ranks and no null."""
+        assert isinstance(self._constants, RankConstants)
+        return int(first_late(self._constants.table.cells, self._ranges.pieces(), ranks, sync, gaps, c))
 
     def at(self, column: pa.Array) -> np.ndarray:
         """What is promised for each value; what stands where a value is missing does not matter."""
@@ -185,6 +211,20 @@ class ColumnPromises:
         """All constants and their times, null aside."""
         return self._constants.entries()
 
+    def keys(self) -> tuple[Any, np.ndarray]:
+        """The same, as ranks where there are some."""
+        if not isinstance(self._constants, RankConstants):
+            return self.constants()
+        rows, times = self._constants.table.entries()
+        return rows.ravel(), times
+
+    def ranges(self) -> tuple[Any, np.ndarray]:
+        """All ranges, in order: closed intervals of ranks (a matrix) where there are some, else runs of keys."""
+        if self._ruler is not None:
+            return self.runs()
+        pieces = self._ranges.pieces()
+        return pieces[:, :2].copy(), pieces[:, 2].copy()
+
     def runs(self) -> tuple[list[Run], np.ndarray]:
         """All ranges, in order."""
         pieces = self._ranges.pieces()
@@ -224,7 +264,7 @@ class ColumnPromises:
 
     def _add_ranks(self, table: PointTable, ranks: np.ndarray, times: np.ndarray) -> None:
         """Constants with ranks: what stands in a row with others goes to the intervals."""
-        if len(ranks) <= _FEW and not len(self._ranges):
+        if len(ranks) <= _FEW and self._ranges.apart(ranks):
             table.add(np.ascontiguousarray(ranks).reshape(-1, 1), times)
             left, right = np.empty(len(ranks), np.int64), np.empty(len(ranks), np.int64)
             neighbours(table.cells, ranks, ranks, times, _IN_A_ROW, left, right)

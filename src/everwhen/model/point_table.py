@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from everwhen.model.promise_kernels import find_rows, number_rows, put_rows, remove_rows
+from everwhen.model.point_kernels import find_rows, number_rows, put_rows, remove_rows
 from everwhen.model.time import NEVER
 
 _LEAST: Final = 16

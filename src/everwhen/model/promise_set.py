@@ -24,11 +24,13 @@ import pyarrow as pa
 from everwhen.model.box_table import BoxTable, Entries, Shape, state_of
 from everwhen.model.column_promises import ColumnPromises
 from everwhen.model.pattern_algebra import combine, subsumes
-from everwhen.model.promise_intake import Intake, Listed, WidePromise, read_promises
+from everwhen.model.promise_intake import read_promises, wide_promise
+from everwhen.model.promise_parts import Listed, Ranged, WidePromise
+from everwhen.model.promises import Promises
 from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
-from everwhen.model.value_order import order_of, plain
+from everwhen.model.value_order import Kind, order_of, plain
 from everwhen.model.value_spans import run_at
 
 LookUp = Callable[[Mapping[str, pa.Array], np.ndarray], None]
@@ -80,25 +82,27 @@ class PromiseSet:
         """
         self.take(read_promises(promises, self.schema))
 
-    def take(self, intake: Intake) -> None:
+    def take(self, said: Promises) -> None:
         """The same for promises that have been read."""
-        if intake.everything > self._said():
-            self._everything = intake.everything
-            self._drop(intake.everything)
-        said = self._said()
-        intake = intake.after(said)
-        for name, listed in intake.constants.items():
-            self._column(name).add_constants(listed.values, listed.times)
-        for name, ranged in intake.ranges.items():
-            self._column(name).add_runs(ranged.runs, ranged.times)
-        for shape, entries in intake.tables.items():
-            times = np.full(len(entries), said, np.int64)
-            for name, column in zip(shape.constants, entries.columns, strict=True):
+        if said.everything > self._said():
+            self._everything = said.everything
+            self._drop(said.everything)
+        known = self._said()
+        said = said.after(known)
+        for name, listed in said.constants.items():
+            column = self._column(name)
+            column.add_keys(listed.keys, listed.times)
+            column.null = max(column.null, listed.null)
+        for name, ranged in said.ranges.items():
+            self._column(name).add_ranges(ranged.runs, ranged.times)
+        for shape, entries in said.tables.items():
+            times = np.full(len(entries), known, np.int64)
+            for name, values in zip(shape.constants, entries.columns, strict=True):
                 if name in self._columns:
-                    self._columns[name].raise_to(column, times)
+                    self._columns[name].raise_to(values, times)
             self._join_entries(shape, entries.filter(times < entries.times))
-        for wide in intake.wide:
-            if wide.promise.t > said and not self._implied_wide(wide.promise):
+        for wide in said.wide:
+            if wide.promise.t > known and not self._implied_wide(wide.promise):
                 kept_wide = (old for old in self._wide if not subsumes(wide.promise, old.promise, self.schema))
                 self._wide = [*kept_wide, wide]
 
@@ -133,6 +137,21 @@ class PromiseSet:
             found[name] = pieces
         return found
 
+    def first_late(self, ranks: Mapping[str, np.ndarray], sync: np.ndarray, gaps: np.ndarray) -> int:
+        """The first of some rows that comes before what is promised for it; if none, how many there are.  What stands
+        in the gaps does not count.  For a set that is `ranked`, by the ranks of the columns in `bound`."""
+        return min(
+            (column.first_late(ranks[name], sync, gaps, self._floor) for name, column in self._columns.items()),
+            default=len(sync),
+        )
+
+    @property
+    def ranked(self) -> bool:
+        """Whether all that is said binds one column each, whose values have ranks, and no nulls."""
+        if self._tables or self._wide or self._everything != NEVER:
+            return False
+        return all(column.order.kind is Kind.RANK and column.null == NEVER for column in self._columns.values())
+
     def implies(self, promise: Promise) -> bool:
         """Whether a promise says nothing new.  False may be wrong where only several entries together say it."""
         found = read_promises([promise], self.schema)
@@ -146,16 +165,16 @@ class PromiseSet:
                     return False
         return all(self._implied_wide(wide.promise) for wide in found.wide)
 
-    def meet(self, promises: Iterable[Promise] | Intake) -> list[Promise]:
+    def meet(self, promises: Iterable[Promise]) -> Promises:
         """What the given promises and the kept ones say together: all combinations, merged and simplified."""
-        intake = promises if isinstance(promises, Intake) else read_promises(promises, self.schema)
-        if not (self and intake):
-            return []
-        alone = intake.only_constants
+        said = read_promises(promises, self.schema)
+        if not (self and said):
+            return Promises(self.schema)
+        alone = said.only_constants
         if alone is not None and self._columns.keys() == {alone} and not (self._tables or self._wide):
-            return self._meet_constants(alone, intake.constants[alone])
+            return self._meet_constants(alone, said.constants[alone])
         fresh, found = PromiseSet(self.schema), PromiseSet(self.schema)
-        fresh.take(intake)
+        fresh.take(said)
         for ours, theirs in ((self, fresh), (fresh, self)):
             if ours._everything != NEVER:
                 found._join(theirs, ours._everything)
@@ -169,13 +188,26 @@ class PromiseSet:
         others = (combine(p, q, self.schema) for p, q in fresh._pairs(self))
         found.add(p for p in others if p is not None)
         found.forget(self._floor)
-        return list(found)
+        return found.said()
 
-    def _meet_constants(self, name: str, listed: Listed) -> list[Promise]:
+    def _meet_constants(self, name: str, listed: Listed) -> Promises:
         """The same for constants of the only column that is bound."""
-        known = np.maximum(self._columns[name].at(listed.values), self._everything)
-        both = Listed(listed.values, np.minimum(listed.times, known), listed.of).after(self._floor)
-        return [] if both is None else in_few_words(Intake(self.schema, constants={name: both}))
+        known = np.maximum(self._columns[name].of_keys(listed.keys), self._everything)
+        times = np.minimum(listed.times, known)
+        at = np.flatnonzero(times > self._floor)
+        return Promises(self.schema, {name: listed.taken(at, times)} if len(at) else None)
+
+    def said(self) -> Promises:
+        """All that is kept."""
+        constants, ranges = {}, {}
+        for name, column in self._columns.items():
+            listed, ranged = Listed(column.order, *column.keys(), column.null), Ranged(column.order, *column.ranges())
+            if listed:
+                constants[name] = listed
+            if len(ranged.times):
+                ranges[name] = ranged
+        tables = {shape: table.entries() for shape, table in self._tables.items()}
+        return Promises(self.schema, constants, ranges, tables, self._wide, self._everything).after(self._floor)
 
     def forget(self, c: int) -> None:
         """Promises with a time up to `c` say nothing any more."""
@@ -219,7 +251,7 @@ class PromiseSet:
         for constants, ranges, saved in state["tables"]:
             self._join_entries(Shape(tuple(constants), tuple(ranges)), Entries(**saved))
         for match, t in state["wide"]:
-            self._wide.append(WidePromise.of(Promise(match, t), self.schema))
+            self._wide.append(wide_promise(Promise(match, t), self.schema))
 
     def _stores(self) -> list[ColumnPromises | BoxTable]:
         return [*self._columns.values(), *self._tables.values()]
@@ -338,15 +370,6 @@ class PromiseSet:
 
     def _implied_wide(self, promise: Promise) -> bool:
         return promise.t <= self._said() or any(subsumes(wide.promise, promise, self.schema) for wide in self._wide)
-
-
-def in_few_words(intake: Intake) -> list[Promise]:
-    """Promises that say what was read, as few as there are entries or fewer."""
-    if intake.few:
-        return intake.in_few_words()
-    together = PromiseSet(intake.schema)
-    together.take(intake)
-    return list(together)
 
 
 def _look_up_column(name: str, column: ColumnPromises, columns: Mapping[str, pa.Array], out: np.ndarray) -> None:

@@ -59,6 +59,11 @@ class ValueOrder:
         is_ = pa.types
         return is_.is_signed_integer(self.type) or (is_.is_unsigned_integer(self.type) and self.type.bit_width < 64)
 
+    @cached_property
+    def plain(self) -> bool:
+        """Whether every 64-bit number is a value and its own rank."""
+        return pa.types.is_int64(self.type)
+
     def ranks(self, column: pa.Array) -> np.ndarray:
         """The rank of each value (int64); what stands where a value is missing does not matter."""
         type_, is_ = self.type, pa.types

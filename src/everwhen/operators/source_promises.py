@@ -8,7 +8,7 @@ promises that the CTI has not overtaken, in compact form.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,8 +19,9 @@ from everwhen.errors import QueryError
 from everwhen.model.element import Punct
 from everwhen.model.elements import PUNCT, ElementBatch
 from everwhen.model.patterns import show_promise
-from everwhen.model.promise_intake import NO_PATTERN, Intake, read_promises
-from everwhen.model.promise_set import PromiseSet, in_few_words
+from everwhen.model.promise_intake import NO_PATTERN, read_promises
+from everwhen.model.promise_set import PromiseSet
+from everwhen.model.promises import Promises
 from everwhen.model.punctuation import AttributePattern, Promise
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
@@ -47,9 +48,9 @@ class SourcePromises:
         self._schema = schema
         self._punctuator = punctuator
         self._said = PromiseSet(schema)
-        self._checked: Intake | None = None  # what the batch at hand promises
-        self.fresh: tuple[Promise, ...] = ()
-        """What the last settled batch has promised, in few words."""
+        self._checked: Promises | None = None  # what the batch at hand promises
+        self.fresh: Sequence[Promise] = ()
+        """What the last settled batch has promised."""
 
     @property
     def silent(self) -> bool:
@@ -92,27 +93,37 @@ class SourcePromises:
         return Broken(at, f"{RULED_OUT}: {show_promise(promise)}; it is {element}", KEEP_YOUR_WORD)
 
     def _compared(self, data: Arrived, sync: np.ndarray, places: Sequence[int]) -> int | None:
-        """The first broken one, for few promises about single columns that have ranks and no nulls; None: others."""
-        standing = self._said.pieces(_STANDING)
+        """The first broken one, for promises about single columns that have ranks and no nulls, few of them among the
+        elements; None: others."""
         read = self._checked if places else None
-        if standing is None or (read is not None and (read.tables or read.wide or read.everything != NEVER)):
+        if not self._said.ranked or (read is not None and not read.single):
             return None
-        at, first = np.array(places, np.int64), len(data.op)
-        for name in standing if read is None else {**standing, **read.constants, **read.ranges}:
+        fresh = {} if read is None else {name: read.pieces(name) for name in (*read.constants, *read.ranges)}
+        if any(pieces is None or len(pieces[0]) > _COMPARED for pieces in fresh.values()):
+            return None
+        ranks: dict[str, np.ndarray] = {}
+        for name in {**dict.fromkeys(self._said.bound), **fresh}:
             column = plain(data.complete(self._schema.index(name)))
-            fresh = None if read is None else read.pieces(name)
-            if column.null_count or (fresh is None and read is not None):
+            if column.null_count:
                 return None
-            if fresh is not None and len(fresh[0]) > _COMPARED:
-                return None
-            ranks = order_of(column.type).ranks(column)
-            if name in standing:
-                lows, highs, times = standing[name]
-                before = np.full(len(times), -1, np.int64)
-                first = min(first, int(first_broken(ranks, sync, data.gaps, before, lows, highs, times)))
-            if fresh is not None:
-                lows, highs, times, of = fresh
-                first = min(first, int(first_broken(ranks, sync, data.gaps, at[of], lows, highs, times)))
+            ranks[name] = np.ascontiguousarray(order_of(column.type).ranks(column))
+        first = self._standing(ranks, sync, data.gaps) if self._said else len(data.op)
+        at = np.array(places, np.int64)
+        for name, pieces in fresh.items():
+            assert pieces is not None, "seen above"
+            lows, highs, times, of = pieces
+            first = min(first, int(first_broken(ranks[name], sync, data.gaps, at[of], lows, highs, times)))
+        return first
+
+    def _standing(self, ranks: Mapping[str, np.ndarray], sync: np.ndarray, gaps: np.ndarray) -> int:
+        """The first element that breaks what an earlier batch has promised."""
+        few = self._said.pieces(_STANDING)
+        if few is None:
+            return self._said.first_late(ranks, sync, gaps)
+        first = len(sync)
+        for name, (lows, highs, times) in few.items():
+            before = np.full(len(times), -1, np.int64)
+            first = min(first, int(first_broken(ranks[name], sync, gaps, before, lows, highs, times)))
         return first
 
     def _looked_up(self, data: Arrived, sync: np.ndarray, inside: Said) -> int:
@@ -182,7 +193,7 @@ class SourcePromises:
             checked, self._checked = self._checked.after(cti).united(), None
             if checked:
                 self._said.take(checked)
-                self.fresh = tuple(in_few_words(checked))
+                self.fresh = checked
         if self._said:
             if cti == INF:
                 self._said = PromiseSet(self._schema)

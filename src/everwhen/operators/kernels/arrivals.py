@@ -1,4 +1,4 @@
-"""The first element that breaks a promise of its own batch, for a few promises."""
+"""Loops over what promises reach: the elements of their own batch, the keys of an operator."""
 
 from __future__ import annotations
 
@@ -32,3 +32,18 @@ def first_broken(ranks, sync, gaps, places, lows, highs, times):
             return start + first
         start = stop + 1
     return n
+
+
+@loop
+def once(ids, times):
+    """Leaves one of equal ids, which are in order, and the largest time of each; -1 goes.  How many are left."""
+    k = -1
+    for i in range(len(ids)):
+        if ids[i] < 0:
+            continue
+        if k >= 0 and ids[k] == ids[i]:
+            times[k] = max(times[k], times[i])
+        else:
+            k += 1
+            ids[k], times[k] = ids[i], times[i]
+    return k + 1

@@ -1,0 +1,62 @@
+"""Compiled loops over the promises of one batch, and over rows and the promises of one column.
+
+`cells` is the flat table of a column's constants (`point_kernels`), `pieces` its ranges (`promise_kernels`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from everwhen.model.loops import loop
+from everwhen.model.point_kernels import value_of
+from everwhen.model.promise_kernels import last_at_or_before
+
+
+@loop
+def unite(runs, times):
+    """Makes one of intervals of one time that meet or touch; they are in the order of times and starts.  How many."""
+    k = 0
+    for i in range(1, len(runs)):
+        lo, hi = runs[i, 0], runs[i, 1]
+        if times[i] == times[k] and (lo <= runs[k, 1] or lo - 1 == runs[k, 1]):
+            runs[k, 1] = max(runs[k, 1], hi)
+        else:
+            k += 1
+            runs[k, 0], runs[k, 1], times[k] = lo, hi, times[i]
+    return k + 1
+
+
+@loop
+def apart(pieces, keys):
+    """Whether no key lies in an interval or beside one."""
+    for i in range(len(keys)):
+        at = last_at_or_before(pieces, keys[i])
+        if at >= 0 and (keys[i] <= pieces[at, 1] or keys[i] - 1 == pieces[at, 1]):
+            return False
+        if at + 1 < len(pieces) and pieces[at + 1, 0] - 1 == keys[i]:
+            return False
+    return True
+
+
+@loop
+def first_late(cells, pieces, keys, sync, gaps, floor):
+    """The first key with a time after `floor` in the table or in the intervals that is after its instant; if none, how
+    many there are.  What stands in the gaps, which are in order, does not count."""
+    n = len(keys)
+    g = 0
+    low, high = np.int64(0), np.int64(-1)
+    if len(pieces):
+        low, high = pieces[0, 0], pieces[len(pieces) - 1, 1]
+    for i in range(n):
+        if g < len(gaps) and gaps[g] == i:
+            g += 1
+            continue
+        key = keys[i]
+        t = value_of(cells, key)
+        if low <= key <= high:
+            at = last_at_or_before(pieces, key)
+            if at >= 0 and key <= pieces[at, 1]:
+                t = max(t, pieces[at, 2])
+        if t > floor and sync[i] < t:
+            return i
+    return n
