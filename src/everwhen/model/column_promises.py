@@ -23,6 +23,7 @@ from everwhen.model.point_table import PointTable
 from everwhen.model.promise_loops import first_late
 from everwhen.model.punctuation import AttributePattern, OneOf, Range
 from everwhen.model.scalars import python_values
+from everwhen.model.sieve import NO_SIEVE, Sieve
 from everwhen.model.time import NEVER
 from everwhen.model.value_codes import Ruler
 from everwhen.model.value_order import Kind, order_of
@@ -45,13 +46,15 @@ class ColumnPromises:
         self._ranges = IntervalSet()
         self._ruler = Ruler(self.order) if self.order.kind is Kind.BYTES else None
         self._credit = 0
+        self._sieve: Sieve | None = None  # made when rows are compared with much
 
     def __len__(self) -> int:
         return len(self._constants) + len(self._ranges) + (self.null != NEVER)
 
     @property
     def nbytes(self) -> int:
-        return self._constants.nbytes + self._ranges.nbytes + (0 if self._ruler is None else self._ruler.nbytes)
+        own = self._constants.nbytes + self._ranges.nbytes
+        return own + sum(each.nbytes for each in (self._ruler, self._sieve) if each is not None)
 
     def add_constants(self, column: pa.Array, times: np.ndarray) -> None:
         if column.null_count:
@@ -66,6 +69,7 @@ class ColumnPromises:
             return
         if isinstance(self._constants, RankConstants):
             self._add_ranks(self._constants.table, keys, times)
+            self._mark(keys, keys)
         else:
             self._constants.add(keys, times)
         self._credit += len(times)
@@ -99,6 +103,7 @@ class ColumnPromises:
                 self._add_ranks(self._constants.table, pieces[single, 0], pieces[single, 2])
                 pieces = pieces[~single]
         self._ranges.add(pieces)
+        self._mark(pieces[:, 0], pieces[:, 1])
         self._credit += len(pieces)
         if 2 * self._credit >= max(len(self._constants), _IN_A_ROW):
             self._sweep(NEVER)
@@ -124,7 +129,12 @@ class ColumnPromises:
         """The first value of which more is promised than its instant, by times after `c`; if none, how many there are.
         What stands in the gaps does not count.  Only for values that have ranks and no null."""
         assert isinstance(self._constants, RankConstants)
-        return int(first_late(self._constants.table.cells, self._ranges.pieces(), ranks, sync, gaps, c))
+        pieces = self._ranges.pieces()
+        if self._sieve is None and len(self) > _IN_A_ROW:
+            keys = self._constants.table.entries()[0].ravel()
+            self._sieve = Sieve.of(np.concatenate((keys, pieces[:, 0])), np.concatenate((keys, pieces[:, 1])))
+        sieve = self._sieve or NO_SIEVE
+        return int(first_late(sieve.bits, sieve.base, self._constants.table.cells, pieces, ranks, sync, gaps, c))
 
     def at(self, column: pa.Array) -> np.ndarray:
         """What is promised for each value; what stands where a value is missing does not matter."""
@@ -302,6 +312,10 @@ class ColumnPromises:
             moved = [(lows, starts, whole), (stops + 1, highs + 1, whole), (starts, stops + 1, whole & short)]
             for begin, end, which in moved:
                 table.remove(_each(begin[which], end[which]).reshape(-1, 1))
+
+    def _mark(self, lows: np.ndarray, highs: np.ndarray) -> None:
+        if self._sieve is not None and not self._sieve.mark(lows, highs):
+            self._sieve = None
 
     def _sorted(self, values: pa.Array) -> np.ndarray:
         """The positions of values in their order."""

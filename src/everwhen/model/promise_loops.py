@@ -39,19 +39,26 @@ def apart(pieces, keys):
 
 
 @loop
-def first_late(cells, pieces, keys, sync, gaps, floor):
+def first_late(bits, base, cells, pieces, keys, sync, gaps, floor):
     """The first key with a time after `floor` in the table or in the intervals that is after its instant; if none, how
-    many there are.  What stands in the gaps, which are in order, does not count."""
+    many there are.  What stands in the gaps, which are in order, does not count.  If there are bits, keys whose bit is
+    not set are passed."""
     n = len(keys)
     g = 0
+    size = np.uint64(8 * len(bits))
     low, high = np.int64(0), np.int64(-1)
     if len(pieces):
         low, high = pieces[0, 0], pieces[len(pieces) - 1, 1]
     for i in range(n):
-        if g < len(gaps) and gaps[g] == i:
-            g += 1
-            continue
         key = keys[i]
+        if size:
+            bit = np.uint64(key) - np.uint64(base)
+            if bit >= size or not (bits[bit >> np.uint64(3)] >> np.uint8(bit & np.uint64(7))) & 1:
+                continue
+        while g < len(gaps) and gaps[g] < i:
+            g += 1
+        if g < len(gaps) and gaps[g] == i:
+            continue
         t = value_of(cells, key)
         if low <= key <= high:
             at = last_at_or_before(pieces, key)
@@ -60,3 +67,16 @@ def first_late(cells, pieces, keys, sync, gaps, floor):
         if t > floor and sync[i] < t:
             return i
     return n
+
+
+@loop
+def mark(bits, base, lows, highs):
+    """Sets the bits of closed intervals, counted from `base`; whether all are covered."""
+    size = np.uint64(8 * len(bits))
+    for i in range(len(lows)):
+        low, high = np.uint64(lows[i]) - np.uint64(base), np.uint64(highs[i]) - np.uint64(base)
+        if low >= size or high >= size:
+            return False
+        for at in range(np.int64(low), np.int64(high) + 1):
+            bits[at >> 3] |= np.uint8(1 << (at & 7))
+    return True

@@ -167,6 +167,9 @@ def renamed_table(
 def by_value(listed: Listed) -> Iterator[tuple[tuple[Any, ...], int]]:
     """Constants by their time, the latest first, in order."""
     ranked = listed.order.kind is Kind.RANK
+    if listed.order.whole and listed.null == NEVER and len(times := set(listed.times.tolist())) == 1:
+        yield tuple(sorted(set(listed.keys.tolist()))), times.pop()
+        return
     until: dict[Any, int] = {}
     keys = listed.keys.tolist() if ranked else python_values(listed.keys)
     for key, t in zip(keys, listed.times.tolist(), strict=True):

@@ -35,6 +35,8 @@ from everwhen.model.value_spans import run_at
 
 LookUp = Callable[[Mapping[str, pa.Array], np.ndarray], None]
 """Raises times to what is promised for the constants in some columns."""
+_SHORT: Final = 1_000
+"""A range of so many values meets others value by value."""
 _WIDE: Final = Shape((), ("",))
 """Stands for the promises that are kept as lists."""
 
@@ -170,9 +172,11 @@ class PromiseSet:
         said = read_promises(promises, self.schema)
         if not (self and said):
             return Promises(self.schema)
-        alone = said.only_constants
-        if alone is not None and self._columns.keys() == {alone} and not (self._tables or self._wide):
-            return self._meet_constants(alone, said.constants[alone])
+        if len(self._columns) == 1 and not (self._tables or self._wide):
+            (alone,) = self._columns
+            said = said.spelled_out(alone, _SHORT)
+            if said.only_constants == alone:
+                return self._meet_constants(alone, said.constants[alone])
         fresh, found = PromiseSet(self.schema), PromiseSet(self.schema)
         fresh.take(said)
         for ours, theirs in ((self, fresh), (fresh, self)):

@@ -1,9 +1,9 @@
 """Promises as they travel: a table per form, with arrays of values and of times, instead of objects one by one.
 
 What binds one column stands by that column: its constants, its ranges, its null.  What binds several stands by the
-columns that it binds to constants and to ranges.  Values that have ranks (`value_order`) stand as ranks, so operators act
-on whole arrays of them.  `Promises` is also a sequence of `Promise`s that say the same in few words; these are made when
-somebody reads them.
+columns that it binds to constants and to ranges.  Values that have ranks (`value_order`) stand as ranks, so operators
+act on whole arrays of them.  `Promises` is also a sequence of `Promise`s that say the same in few words; these are made
+when somebody reads them.
 """
 
 from __future__ import annotations

@@ -64,7 +64,6 @@ class JoinOperator(Operator):
         right_keys: Sequence[str] = (),
         residual: Expr | None = None,
         null_safe: bool = False,
-        unread: Collection[str] = (),
     ) -> None:
         self.codec = codec
         self._sides = (left, right)
@@ -86,12 +85,16 @@ class JoinOperator(Operator):
         left.pool.register(self)
         self._kept = (JoinSide(left), JoinSide(right))
         self._seen = 0  # changes since the keys were looked through
-        self._promises = JoinPromises(self._sides, self._key_at, keys, self._keys, codec.schema, unread)
+        self._promises = JoinPromises(self._sides, self._key_at, keys, self._keys, codec.schema)
 
     @property
     def area(self) -> str:
         """Which sweep area the predicate chose."""
         return "keyed" if self._key_at[0] else "sorted" if self._band else "list"
+
+    def heard(self, columns: Collection[str]) -> None:
+        """Somebody above has use for promises about these columns of the answer; nobody has said so: about all."""
+        self._promises.heard(columns)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         self._make_room(inputs)

@@ -41,6 +41,7 @@ Kept = Callable[[int], tuple[np.ndarray, np.ndarray]]
 """side -> starts and coded rows of what it keeps."""
 
 
+_NO_INTS: Final = np.empty(0, np.int64)
 SHORT: Final = 1_000
 """A range of so many whole numbers waits number by number."""
 
@@ -48,8 +49,7 @@ SHORT: Final = 1_000
 class JoinPromises:
     """The promises of one join.
 
-    `at` are the positions of the key columns of both sides, `keys` numbers the keys that rows are kept by.  `unread`:
-    columns of the answer that nobody above reads; what is said of a key need not be said of them, too.
+    `at` are the positions of the key columns of both sides, `keys` numbers the keys that rows are kept by.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class JoinPromises:
         key_codec: RowCodec,
         keys: KeyTable,
         out: Schema,
-        unread: Collection[str] = (),
     ) -> None:
         self._sides = sides
         self._key_codec = key_codec
         self._keys = keys
+        self._no_keys = key_codec.empty()
         self._out = out
         self._keyed = len(at[0]) > 0
         self._whole = all(pa.types.is_integer(type_) for type_ in key_codec.schema.types)
@@ -80,7 +80,8 @@ class JoinPromises:
         self._on_right = {name: to_right.get(name, name) for name in out.names}
         self._left_keys = [a for a, _ in self._pairs]
         self._others_than_keys = set(out.names) - set(self._left_keys)
-        self._twice = not (self._pairs and self._one_to_one and all(b in unread for _, b in self._pairs))
+        self._heard: frozenset[str] = frozenset()
+        self._on = (True, True)  # whether what is said of keys is said of the left columns, and of the right ones
         self._to_keys = [
             Projection(side.schema, _kept(names)) for side, names in zip(sides, self._key_names, strict=True)
         ]
@@ -89,6 +90,14 @@ class JoinPromises:
         self._waiting = [np.full(0, NEVER, np.int64) for _ in sides]  # by key: until when it is promised, but not said
         self._others = [Promises(side.schema) for side in sides]
         self._low = NEVER
+
+    def heard(self, columns: Collection[str]) -> None:
+        """Promises about these columns of the answer are of use to somebody.  A key's two columns have the same value,
+        so what is said of one that nobody hears need not be said."""
+        self._heard |= frozenset(columns)
+        if self._pairs and self._one_to_one:
+            left, right = (any(pair[which] in self._heard for pair in self._pairs) for which in (0, 1))
+            self._on = (left or not right, right)
 
     def idle(self, frontiers: Sequence[Frontier]) -> bool:
         """Whether nothing is promised, now or before."""
@@ -132,7 +141,7 @@ class JoinPromises:
         some went by that.
         """
         low = min(frontier.time for frontier in frontiers)
-        fresh = [read_promises(f.promises, side.schema) for f, side in zip(frontiers, self._sides, strict=True)]
+        fresh = [self._read(frontier.promises, side) for side, frontier in enumerate(frontiers)]
         both = [
             Frontier(frontier.time, self._in_answer(said, side))
             for side, (frontier, said) in enumerate(zip(frontiers, fresh, strict=True))
@@ -155,14 +164,15 @@ class JoinPromises:
         return self._said_twice(joined(found).united())
 
     def _listed(self, said: Promises, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, Promises]:
-        """The keys that promises speak of, coded, if they speak of keys alone, and until when; and the other promises.
-
-        A short range of whole numbers is a list of them."""
-        if not self._keyed or len(set(names)) < len(names) or not said:
-            return self._key_codec.empty(), np.empty(0, np.int64), said
-        if self._whole and len(names) == 1:
-            said = said.spelled_out(names[0], SHORT)
+        """The keys that promises speak of, coded, if they speak of keys alone, and until when; and the other promises."""
+        if not self._keyed or not said or len(set(names)) < len(names):
+            return self._no_keys, _NO_INTS, said
         return keys_listed(said, self._key_codec, names)
+
+    def _read(self, promises: Sequence[Promise], side: int) -> Promises:
+        """A side's promises; a short range of whole numbers that are keys is a list of them."""
+        said = read_promises(promises, self._sides[side].schema)
+        return said.spelled_out(self._key_names[side][0], SHORT) if self._whole and len(self._pairs) == 1 else said
 
     def _looked_at_again(self, side: int, died: bool, freed: np.ndarray) -> np.ndarray:
         """The keys of what waits for rows that may have gone: all, or those that were freed."""
@@ -239,12 +249,15 @@ class JoinPromises:
         return read_promises([both[0] for promise in found if (both := self._said_of_both(promise))], self._out)
 
     def _said_twice(self, said: Promises) -> Promises:
-        """Promises with patterns about keys on the left columns, and the same on the right ones."""
-        if not said or not self._twice:
+        """Promises with patterns about keys on the left columns, and the same on the right ones, as they are heard."""
+        left, right = self._on
+        if not said or not right:
             return said
         if not self._one_to_one:
             both = [each for promise in said for each in self._said_of_both(promise)]
             return read_promises(both, self._out).united()
+        if not left:
+            return said.renamed(self._on_right, self._out)
         _, of_keys = said.split(self._others_than_keys)
         return joined([said, of_keys.renamed(self._on_right, self._out)])
 

@@ -23,7 +23,7 @@ from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
-from everwhen.operators.kernels.arrivals import once
+from everwhen.operators.kernels.arrivals import FEW, once
 from everwhen.operators.kernels.tables import KeyTable, grown
 
 MOST_RESTATED: Final = 10_000
@@ -111,10 +111,12 @@ def concerned(promises: Sequence[Promise], codec: RowCodec, keys: KeyTable) -> t
 
 def _once(ids: np.ndarray, times: np.ndarray) -> tuple[int, np.ndarray]:
     """Puts ids in order, each that is there (not -1) once; how many, and the largest time of each."""
-    order = np.argsort(ids)
-    times = times[order]
-    ids.sort()
-    return once(ids, times), times
+    if len(ids) <= FEW:
+        times = times.copy()
+    else:
+        times = times[ids.argsort()]
+        ids.sort()
+    return int(once(ids, times)), times
 
 
 def promised(promises: Iterable[Promise] | PromiseSet, codec: RowCodec, rows: np.ndarray) -> np.ndarray:

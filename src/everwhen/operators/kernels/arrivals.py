@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from everwhen.model.loops import loop
+
+FEW: Final = 64
+"""So few ids are put in order one by one."""
 
 
 @loop
@@ -36,7 +41,14 @@ def first_broken(ranks, sync, gaps, places, lows, highs, times):
 
 @loop
 def once(ids, times):
-    """Leaves one of equal ids, which are in order, and the largest time of each; -1 goes.  How many are left."""
+    """Leaves one of equal ids and the largest time of each; -1 goes.  How many are left.  Many ids must be in order."""
+    if len(ids) <= FEW:
+        for i in range(1, len(ids)):
+            id_, t, j = ids[i], times[i], i
+            while j and ids[j - 1] > id_:
+                ids[j], times[j] = ids[j - 1], times[j - 1]
+                j -= 1
+            ids[j], times[j] = id_, t
     k = -1
     for i in range(len(ids)):
         if ids[i] < 0:
