@@ -94,6 +94,9 @@ def read_promises(promises: Iterable[Promise], schema: Schema, strict: bool = Fa
             everything = max(everything, t)
         else:
             _several(promise, schema, tables, wide, strict)
+    span = [t for found in (*lists.values(), *runs.values()) for t in found[1]]
+    span += [t for rows in tables.values() for t in rows.times] + [each.promise.t for each in wide]
+    span += [everything] if everything != NEVER else []
     return Promises(
         schema,
         {name: _listed(name, orders[name], *found) for name, found in lists.items() if found[0]},
@@ -101,6 +104,7 @@ def read_promises(promises: Iterable[Promise], schema: Schema, strict: bool = Fa
         {shape: _entries(schema, shape, rows) for shape, rows in tables.items()},
         wide,
         everything,
+        (min(span), max(span)) if span else None,
     )
 
 

@@ -5,16 +5,29 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from everwhen.model.loops import loop
 from everwhen.model.point_kernels import value_of
 from everwhen.model.promise_kernels import last_at_or_before
 
+FEW: Final = 64
+"""So few are put in order one by one."""
+
 
 @loop
 def unite(runs, times):
-    """Makes one of intervals of one time that meet or touch; they are in the order of times and starts.  How many."""
+    """Makes one of intervals of one time that meet or touch, in the order of times, the latest first, and starts; many
+    must be in that order.  How many are left."""
+    if len(runs) <= FEW:
+        for i in range(1, len(runs)):
+            lo, hi, t, j = runs[i, 0], runs[i, 1], times[i], i
+            while j and (times[j - 1] < t or (times[j - 1] == t and runs[j - 1, 0] > lo)):
+                runs[j, 0], runs[j, 1], times[j] = runs[j - 1, 0], runs[j - 1, 1], times[j - 1]
+                j -= 1
+            runs[j, 0], runs[j, 1], times[j] = lo, hi, t
     k = 0
     for i in range(1, len(runs)):
         lo, hi = runs[i, 0], runs[i, 1]

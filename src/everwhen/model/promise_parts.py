@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from everwhen.model.box_table import Entries, Shape
 from everwhen.model.column_promises import ColumnPromises
-from everwhen.model.promise_loops import unite
+from everwhen.model.promise_loops import FEW, unite
 from everwhen.model.punctuation import Promise
 from everwhen.model.scalars import python_values
 from everwhen.model.time import NEVER
@@ -93,9 +93,12 @@ class Ranged(NamedTuple):
         if len(self.times) < 2:
             return self
         if self.order.kind is Kind.RANK:
-            order = np.lexsort((self.runs[:, 0], -self.times))
-            runs, times = self.runs[order], self.times[order]
-            n = unite(runs, times)
+            if len(self.times) <= FEW:
+                runs, times = self.runs.copy(), self.times.copy()
+            else:
+                order = np.lexsort((self.runs[:, 0], -self.times))
+                runs, times = self.runs[order], self.times[order]
+            n = int(unite(runs, times))
             return Ranged(self.order, runs[:n], times[:n])
         by_time = _by_time(zip(self.runs, self.times.tolist(), strict=True))
         said = [(run, t) for t, runs in by_time for run in union(runs)]

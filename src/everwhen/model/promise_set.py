@@ -29,7 +29,7 @@ from everwhen.model.promise_parts import Listed, Ranged, WidePromise
 from everwhen.model.promises import Promises
 from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Schema
-from everwhen.model.time import NEVER
+from everwhen.model.time import INF, NEVER
 from everwhen.model.value_order import Kind, order_of, plain
 from everwhen.model.value_spans import run_at
 
@@ -55,6 +55,7 @@ class PromiseSet:
         self.schema = schema
         self._everything = NEVER
         self._floor = NEVER
+        self._first = INF  # no kept time is smaller
         self._columns: dict[str, ColumnPromises] = {}
         self._tables: dict[Shape, BoxTable] = {}
         self._wide: list[WidePromise] = []
@@ -91,6 +92,7 @@ class PromiseSet:
             self._drop(said.everything)
         known = self._said()
         said = said.after(known)
+        self._first = min(self._first, said.span[0])
         for name, listed in said.constants.items():
             column = self._column(name)
             column.add_keys(listed.keys, listed.times)
@@ -191,7 +193,7 @@ class PromiseSet:
             found._join_looked_up(self._tables, fresh._look_ups(), without=frozenset(fresh._tables))
         others = (combine(p, q, self.schema) for p, q in fresh._pairs(self))
         found.add(p for p in others if p is not None)
-        found.forget(self._floor)
+        found._floor = self._floor
         return found.said()
 
     def _meet_constants(self, name: str, listed: Listed) -> Promises:
@@ -218,6 +220,8 @@ class PromiseSet:
         if c <= self._floor:
             return
         self._floor = c
+        if c < self._first:
+            return
         if self._everything <= c:
             self._everything = NEVER
         self._drop(c)
@@ -249,6 +253,7 @@ class PromiseSet:
         """Holds what a snapshot held, and nothing else."""
         self.__init__(self.schema)  # type: ignore[misc]
         self._everything, self._floor = state["everything"], state["floor"]
+        self._first = NEVER
         for name, saved in state["columns"].items():
             column = self._columns[name] = ColumnPromises(self.schema.field(name).type)
             column.restore(saved)
@@ -278,6 +283,7 @@ class PromiseSet:
     def _join(self, other: PromiseSet, t: int) -> None:
         """Takes in all that another set says, up to `t`."""
         self._everything = max(self._everything, min(other._everything, t))
+        self._first = NEVER
         for name, column in other._columns.items():
             self._join_column(name, column.clipped(t))
         for shape, table in other._tables.items():

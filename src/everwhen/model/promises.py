@@ -47,6 +47,7 @@ class Promises(Sequence[Promise]):
         tables: Mapping[Shape, Entries] | None = None,
         wide: Sequence[WidePromise] = (),
         everything: int = NEVER,
+        span: tuple[int, int] | None = None,
     ) -> None:
         self.schema = schema
         self.constants: Mapping[str, Listed] = constants or {}
@@ -54,7 +55,7 @@ class Promises(Sequence[Promise]):
         self.tables: Mapping[Shape, Entries] = tables or {}
         self.wide = wide
         self.everything = everything
-        self._span: tuple[int, int] | None = None
+        self._span = span
         self._words: tuple[Promise, ...] | None = None
 
     def __bool__(self) -> bool:
@@ -153,11 +154,15 @@ class Promises(Sequence[Promise]):
 
     def renamed(self, names: Mapping[str, str], schema: Schema) -> Promises:
         """The same over columns that have other names; all that it binds are among them."""
+        constants = {names[name]: listed for name, listed in self.constants.items()}
+        ranges = {names[name]: ranged for name, ranged in self.ranges.items()}
+        if self.single:
+            return Promises(schema, constants, ranges, span=self._span)
         place = {name: i for i, name in enumerate(schema.names)}
-        found = Promises(
+        return Promises(
             schema,
-            {names[name]: listed for name, listed in self.constants.items()},
-            {names[name]: ranged for name, ranged in self.ranges.items()},
+            constants,
+            ranges,
             dict(renamed_table(shape, entries, names, place) for shape, entries in self.tables.items()),
             [
                 WidePromise(
@@ -167,9 +172,8 @@ class Promises(Sequence[Promise]):
                 for wide in self.wide
             ],
             self.everything,
+            self._span,
         )
-        found._span = self._span
-        return found
 
     def split(self, columns: Collection[str]) -> tuple[Promises, Promises]:
         """What binds only these columns, and the rest."""
@@ -224,7 +228,7 @@ class Promises(Sequence[Promise]):
         if not any(len(ranged.times) > 1 for ranged in self.ranges.values()):
             return self
         ranges = {name: ranged.united() for name, ranged in self.ranges.items()}
-        return Promises(self.schema, self.constants, ranges, self.tables, self.wide, self.everything)
+        return Promises(self.schema, self.constants, ranges, self.tables, self.wide, self.everything, self._span)
 
     def columns(self) -> dict[str, ColumnPromises]:
         """The promises of single columns as sets of their own."""

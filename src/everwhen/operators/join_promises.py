@@ -164,7 +164,7 @@ class JoinPromises:
         return self._said_twice(joined(found).united())
 
     def _listed(self, said: Promises, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, Promises]:
-        """The keys that promises speak of, coded, if they speak of keys alone, and until when; and the other promises."""
+        """The keys of which alone promises speak, coded, and until when they do; and the other promises."""
         if not self._keyed or not said or len(set(names)) < len(names):
             return self._no_keys, _NO_INTS, said
         return keys_listed(said, self._key_codec, names)
