@@ -59,6 +59,11 @@ class Listed(NamedTuple):
             null=self.null if self.null > t else NEVER
         )
 
+    def numbered(self, first: int, last: int) -> Listed:
+        """Those that the promises from `first` up to `last` have said, which is known; they are in order."""
+        begin, end = np.searchsorted(self.of, (first, last)).tolist()
+        return Listed(self.order, self.keys[begin:end], self.times[begin:end], NEVER, self.of[begin:end] - first)
+
     def __bool__(self) -> bool:
         return len(self.times) > 0 or self.null != NEVER
 
@@ -87,6 +92,11 @@ class Ranged(NamedTuple):
         at = np.flatnonzero(self.times > t)
         runs = self.runs[at] if self.order.kind is Kind.RANK else [self.runs[i] for i in at.tolist()]
         return Ranged(self.order, runs, self.times[at])
+
+    def numbered(self, first: int, last: int) -> Ranged:
+        """Those that the promises from `first` up to `last` have said, which is known; they are in order."""
+        begin, end = np.searchsorted(self.of, (first, last)).tolist()
+        return Ranged(self.order, self.runs[begin:end], self.times[begin:end], self.of[begin:end] - first)
 
     def united(self) -> Ranged:
         """The same, those of one time that meet or touch as one."""

@@ -223,6 +223,18 @@ class Promises(Sequence[Promise]):
             ranges[name] = long
         return joined([spelled, Promises(self.schema, self.constants, ranges, self.tables, self.wide, self.everything)])
 
+    def numbered(self, first: int, last: int) -> Promises | None:
+        """What the promises from the `first` up to the `last` of those that were read say; None: that is not known."""
+        if not self.single or any(listed.null != NEVER for listed in self.constants.values()):
+            return None
+        constants = {name: listed.numbered(first, last) for name, listed in self.constants.items()}
+        ranges = {name: ranged.numbered(first, last) for name, ranged in self.ranges.items()}
+        return Promises(
+            self.schema,
+            {name: listed for name, listed in constants.items() if listed},
+            {name: ranged for name, ranged in ranges.items() if len(ranged.times)},
+        )
+
     def united(self) -> Promises:
         """The same with ranges that touch as one."""
         if not any(len(ranged.times) > 1 for ranged in self.ranges.values()):

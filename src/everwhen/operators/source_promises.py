@@ -7,7 +7,6 @@ promises that the CTI has not overtaken, in compact form.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -21,8 +20,9 @@ from everwhen.model.elements import PUNCT, ElementBatch
 from everwhen.model.patterns import show_promise
 from everwhen.model.promise_intake import NO_PATTERN, read_promises
 from everwhen.model.promise_set import PromiseSet
-from everwhen.model.promises import Promises
+from everwhen.model.promises import Promises, joined
 from everwhen.model.punctuation import AttributePattern, Promise
+from everwhen.model.punctuations import Punctuations
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.model.value_order import order_of, plain
@@ -36,6 +36,8 @@ _COMPARED: Final = 256
 """So many constants and ranges of a batch are compared with its elements one by one; more are looked up."""
 _STANDING: Final = 8
 """So many standing promises are compared one by one."""
+
+_NO_PLACES: Final = np.empty(0, np.int64)
 
 Said = Sequence[tuple[int, Promise]]
 """Promises with their places, in order."""
@@ -60,42 +62,51 @@ class SourcePromises:
     def check(self, batch: ElementBatch, data: Arrived) -> Broken | None:
         """The first element that breaks a promise that was made or that follows from what is declared."""
         self._checked = None
-        said = [
-            (i, p.promise) for i, p in sorted(batch.promises.items()) if isinstance(p, Punct) and batch.op[i] == PUNCT
-        ]
-        unreadable = self._read(said) if said else None
-        if unreadable is not None:
-            return unreadable
-        broken = self._check_said(data, said) if len(data) and (said or self._said) else None
+        given = batch.promises
+        if isinstance(given, Punctuations) and (batch.op[given.places] == PUNCT).all():
+            self._checked, places = given.said, given.places
+        elif given:
+            said = _listed(batch)
+            unreadable = self._read(said)
+            if unreadable is not None:
+                return unreadable
+            places = np.array([i for i, _ in said], np.int64)
+        else:
+            places = _NO_PLACES
+        broken = self._check_said(data, places, batch) if len(data) and (len(places) or self._said) else None
         if self._punctuator is None:
             return broken
         columns = {name: data.column(self._schema.index(name)) for name in self._punctuator.reads}
         seen = self._punctuator.observe(columns, len(data))
         if seen.promises:
-            self._checked = read_promises([*(promise for _, promise in said), *seen.promises], self._schema)
+            self._checked = joined(
+                [self._checked or Promises(self._schema), read_promises(seen.promises, self._schema)]
+            )
         if seen.broken is None:
             return broken
         at = data.place(seen.broken.at)
         return broken if broken is not None and broken.at < at else replace(seen.broken, at=at)
 
-    def _check_said(self, data: Arrived, said: Said) -> Broken | None:
+    def _check_said(self, data: Arrived, places: np.ndarray, batch: ElementBatch) -> Broken | None:
         """The first element that breaks what an earlier batch has promised, or an earlier element of this one."""
         n, sync = len(data.op), data.sync
-        places = [i for i, _ in said] if said and said[0][0] < n else []
-        compared = self._compared(data, sync, places)
-        at = self._looked_up(data, sync, said[: bisect_left(places, n)]) if compared is None else compared
+        inside = len(places) > 0 and int(places[0]) < n
+        at = self._compared(data, sync, places if inside else _NO_PLACES)
+        if at is None:
+            at = self._looked_up(data, sync, [(i, p) for i, p in _listed(batch) if i < n] if inside else ())
         if at == n:
             return None
+        said = _listed(batch)
         element = data.element(at, self._schema)
         before = (*(promise for i, promise in said if i < at), *self._said)
         broken = (promise for promise in before if promise.t > element.sync and promise.matches(element.row))
         promise = next(broken, Promise({}, NEVER))
         return Broken(at, f"{RULED_OUT}: {show_promise(promise)}; it is {element}", KEEP_YOUR_WORD)
 
-    def _compared(self, data: Arrived, sync: np.ndarray, places: Sequence[int]) -> int | None:
+    def _compared(self, data: Arrived, sync: np.ndarray, places: np.ndarray) -> int | None:
         """The first broken one, for promises about single columns that have ranks and no nulls, few of them among the
         elements; None: others."""
-        read = self._checked if places else None
+        read = self._checked if len(places) else None
         if not self._said.ranked or (read is not None and not read.single):
             return None
         fresh = {} if read is None else {name: read.pieces(name) for name in (*read.constants, *read.ranges)}
@@ -108,11 +119,10 @@ class SourcePromises:
                 return None
             ranks[name] = np.ascontiguousarray(order_of(column.type).ranks(column))
         first = self._standing(ranks, sync, data.gaps) if self._said else len(data.op)
-        at = np.array(places, np.int64)
         for name, pieces in fresh.items():
             assert pieces is not None, "seen above"
             lows, highs, times, of = pieces
-            first = min(first, int(first_broken(ranks[name], sync, data.gaps, at[of], lows, highs, times)))
+            first = min(first, int(first_broken(ranks[name], sync, data.gaps, places[of], lows, highs, times)))
         return first
 
     def _standing(self, ranks: Mapping[str, np.ndarray], sync: np.ndarray, gaps: np.ndarray) -> int:
@@ -223,3 +233,8 @@ class SourcePromises:
             state = state["said"]
         if state is not None:
             self._said.restore(state)
+
+
+def _listed(batch: ElementBatch) -> Said:
+    """The promises of a batch with their places."""
+    return [(i, p.promise) for i, p in sorted(batch.promises.items()) if isinstance(p, Punct) and batch.op[i] == PUNCT]
