@@ -77,7 +77,9 @@ class ColumnPromises:
     def add_ranges(self, runs: Any, times: np.ndarray) -> None:
         """Ranges as closed intervals of ranks (a matrix), where there are some, else as runs of keys."""
         if self._ruler is None:
-            self.add_pieces(np.column_stack((runs, times)))
+            pieces = np.empty((len(times), 3), np.int64)
+            pieces[:, :2], pieces[:, 2] = runs, times
+            self.add_pieces(pieces)
         else:
             self.add_runs(runs, times)
 
@@ -154,7 +156,7 @@ class ColumnPromises:
         if len(self._constants):
             ranks, times = self._constants.table.entries()
             pieces = np.concatenate((np.column_stack((ranks, ranks, times)), pieces))
-        lows, highs, until = np.ascontiguousarray(pieces[pieces[:, 2] > c].T)
+        lows, highs, until = np.ascontiguousarray((pieces if c == NEVER else pieces[pieces[:, 2] > c]).T)
         return lows, highs, until
 
     def least(self, run: Run) -> int:
@@ -274,12 +276,9 @@ class ColumnPromises:
 
     def _add_ranks(self, table: PointTable, ranks: np.ndarray, times: np.ndarray) -> None:
         """Constants with ranks: what stands in a row with others goes to the intervals."""
-        if len(ranks) <= _FEW and self._ranges.apart(ranks):
-            table.add(np.ascontiguousarray(ranks).reshape(-1, 1), times)
-            left, right = np.empty(len(ranks), np.int64), np.empty(len(ranks), np.int64)
-            neighbours(table.cells, ranks, ranks, times, _IN_A_ROW, left, right)
-            if int((left + right).max()) < _IN_A_ROW - 1:
-                return
+        few = len(ranks) <= _FEW and self._ranges.apart(ranks)
+        if few and table.add_keys(np.ascontiguousarray(ranks), times, _IN_A_ROW) < _IN_A_ROW:
+            return
         if len(ranks) > 1:
             order = np.lexsort((times, ranks))
             ranks, times = ranks[order], times[order]

@@ -10,9 +10,11 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 
 _NEVER: Final = np.int64(-(2**63))
+_MOST: Final = np.int64(2**63 - 1)
 _SEED: Final = np.uint64(0x9AE16A3B2F90404F)
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _LAST: Final = np.uint64(0xBF58476D1CE4E5B9)
@@ -47,8 +49,8 @@ def _seek(cells, rows, i, width, h):
 
 
 @njit(cache=True, inline="always")
-def value_of(cells, key):
-    """The value of a row of one word, `NEVER` if there is none."""
+def _place(cells, key):
+    """The cell of a row of one word, or the empty one where it would be."""
     h = (_SEED ^ np.uint64(key)) * _MIX
     h ^= h >> np.uint64(29)
     h *= _LAST
@@ -57,7 +59,13 @@ def value_of(cells, key):
     at = np.int64(h & mask)
     while cells[at, 1] != _NEVER and cells[at, 0] != key:
         at = np.int64(np.uint64(at + 1) & mask)
-    return cells[at, 1]
+    return at
+
+
+@njit(cache=True, inline="always")
+def value_of(cells, key):
+    """The value of a row of one word, `NEVER` if there is none."""
+    return cells[_place(cells, key), 1]
 
 
 @njit(cache=True)
@@ -136,6 +144,30 @@ def remove_rows(cells, rows):
                 hole = at
         cells[hole, width] = _NEVER
     return gone
+
+
+@loop
+def put_keys(cells, keys, values, limit):
+    """Keeps the larger value of each key, for rows of one word.  How many are new, and how many with the same value
+    stand in a row at most, up to about a limit.  There must be room for all."""
+    new = 0
+    for i in range(len(keys)):
+        at = _place(cells, keys[i])
+        if cells[at, 1] == _NEVER:
+            cells[at, 0] = keys[i]
+            cells[at, 1] = values[i]
+            new += 1
+        elif cells[at, 1] < values[i]:
+            cells[at, 1] = values[i]
+    longest = 0
+    for i in range(len(keys)):
+        low = high = keys[i]
+        while high - low < limit and low != _NEVER and cells[_place(cells, low - 1), 1] == values[i]:
+            low -= 1
+        while high - low < limit and high != _MOST and cells[_place(cells, high + 1), 1] == values[i]:
+            high += 1
+        longest = max(longest, high - low + 1)
+    return new, longest
 
 
 @njit(cache=True)

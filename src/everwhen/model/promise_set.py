@@ -126,6 +126,23 @@ class PromiseSet:
             out[out <= self._floor] = NEVER
         return out
 
+    @property
+    def whole(self) -> str | None:
+        """The only column that is bound, if it holds whole numbers."""
+        if len(self._columns) != 1 or self._tables or self._wide:
+            return None
+        ((name, column),) = self._columns.items()
+        return name if column.order.whole else None
+
+    def of_ranks(self, ranks: np.ndarray) -> np.ndarray:
+        """The same for values of the only column that is bound, by their ranks."""
+        (column,) = self._columns.values()
+        out = column.of_keys(ranks)
+        least = max(self._everything, self._floor)
+        if least != NEVER:
+            out[out <= least] = self._everything
+        return out
+
     def pieces(self, most: int) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] | None:
         """What is said, as intervals of ranks with their times (first, last, until), by column.
 
@@ -220,11 +237,10 @@ class PromiseSet:
         if c <= self._floor:
             return
         self._floor = c
-        if c < self._first:
-            return
         if self._everything <= c:
             self._everything = NEVER
-        self._drop(c)
+        if c >= self._first:
+            self._drop(c)
 
     def __iter__(self) -> Iterator[Promise]:
         """Promises that say the same, as few as there are entries or fewer: constants of one time as lists."""

@@ -101,10 +101,10 @@ class Promises(Sequence[Promise]):
             )
         return self._span
 
-    def _times(self) -> Iterator[np.ndarray]:
-        yield from (listed.times for listed in self.constants.values())
-        yield from (ranged.times for ranged in self.ranges.values())
-        yield from (entries.times for entries in self.tables.values())
+    def _times(self) -> list[np.ndarray]:
+        found = [listed.times for listed in self.constants.values()]
+        found += [ranged.times for ranged in self.ranges.values()]
+        return found + [entries.times for entries in self.tables.values()]
 
     def after(self, t: int) -> Promises:
         """What it says of later times."""
@@ -277,12 +277,12 @@ class Promises(Sequence[Promise]):
     def words(self) -> tuple[Promise, ...]:
         """Promises that say the same, as few as there are entries or fewer."""
         if self._words is None:
-            self._words = tuple(self._said())
+            count = sum(len(times) for times in self._times())
+            nested = any(listed.order.kind is Kind.OPAQUE for listed in self.constants.values())
+            self._words = tuple(self._said(nested or count >= FEW))
         return self._words
 
-    def _said(self) -> Iterator[Promise]:
-        nested = any(listed.order.kind is Kind.OPAQUE for listed in self.constants.values())
-        many = nested or sum(map(len, self._times())) >= FEW
+    def _said(self, many: bool) -> Iterator[Promise]:
         if self.everything != NEVER:
             yield Promise({}, self.everything)
         if many:

@@ -38,7 +38,7 @@ class Arrived:
         gaps = _NO_GAPS
         end = data
         if leading < data:
-            gaps = np.flatnonzero(batch.op > ADJUST)
+            (gaps,) = (batch.op > ADJUST).nonzero()
             end = len(batch)
             while batch.op[end - 1] > ADJUST:
                 end -= 1

@@ -124,6 +124,11 @@ def promised(promises: Iterable[Promise] | PromiseSet, codec: RowCodec, rows: np
     if not isinstance(promises, PromiseSet):
         listed, promises = promises, PromiseSet(codec.schema)
         promises.add(listed)
+    name = promises.whole
+    if name is not None:  # a whole number is its own code, and its own rank
+        at = codec.schema.index(name)
+        if codec.valid(rows, at) is None:
+            return promises.of_ranks(np.ascontiguousarray(rows[:, codec.words + at]))
     columns = {name: codec.column(rows, codec.schema.index(name)) for name in promises.bound}
     return promises.promised(columns, len(rows))
 

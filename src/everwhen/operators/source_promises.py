@@ -48,6 +48,8 @@ class SourcePromises:
 
     def __init__(self, schema: Schema, punctuator: Punctuator | None = None) -> None:
         self._schema = schema
+        self._at = {name: i for i, name in enumerate(schema.names)}
+        self._orders = [order_of(type_) for type_ in schema.types]
         self._punctuator = punctuator
         self._said = PromiseSet(schema)
         self._checked: Promises | None = None  # what the batch at hand promises
@@ -113,11 +115,12 @@ class SourcePromises:
         if any(pieces is None or len(pieces[0]) > _COMPARED for pieces in fresh.values()):
             return None
         ranks: dict[str, np.ndarray] = {}
-        for name in {**dict.fromkeys(self._said.bound), **fresh}:
-            column = plain(data.complete(self._schema.index(name)))
+        for name in {*self._said.bound, *fresh} if self._said else fresh:
+            at = self._at[name]
+            column = plain(data.complete(at))
             if column.null_count:
                 return None
-            ranks[name] = np.ascontiguousarray(order_of(column.type).ranks(column))
+            ranks[name] = np.ascontiguousarray(self._orders[at].ranks(column))
         first = self._standing(ranks, sync, data.gaps) if self._said else len(data.op)
         for name, pieces in fresh.items():
             assert pieces is not None, "seen above"
