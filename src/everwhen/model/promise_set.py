@@ -35,7 +35,7 @@ from everwhen.model.value_spans import run_at
 
 LookUp = Callable[[Mapping[str, pa.Array], np.ndarray], None]
 """Raises times to what is promised for the constants in some columns."""
-_SHORT: Final = 1_000
+_SHORT: Final = 1 << 14
 """A range of so many values meets others value by value."""
 _WIDE: Final = Shape((), ("",))
 """Stands for the promises that are kept as lists."""

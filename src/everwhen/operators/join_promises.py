@@ -42,7 +42,7 @@ Kept = Callable[[int], tuple[np.ndarray, np.ndarray]]
 
 
 _NO_INTS: Final = np.empty(0, np.int64)
-SHORT: Final = 1_000
+SHORT: Final = 1 << 14
 """A range of so many whole numbers waits number by number."""
 
 
