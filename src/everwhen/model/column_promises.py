@@ -26,8 +26,8 @@ from everwhen.model.scalars import python_values
 from everwhen.model.sieve import NO_SIEVE, Sieve
 from everwhen.model.time import NEVER
 from everwhen.model.value_codes import Ruler
-from everwhen.model.value_order import Kind, order_of
-from everwhen.model.value_spans import Run, range_of
+from everwhen.model.value_order import Kind, ValueOrder, order_of
+from everwhen.model.value_spans import Run, pattern_of
 
 _IN_A_ROW: Final = 16
 _FEW: Final = 64
@@ -101,7 +101,7 @@ class ColumnPromises:
         """Ranges as closed intervals of ranks (or of positions of the ruler)."""
         if isinstance(self._constants, RankConstants):
             single = pieces[:, 0] == pieces[:, 1]
-            if single.any():
+            if single.any() if len(pieces) > 1 else single[0]:
                 self._add_ranks(self._constants.table, pieces[single, 0], pieces[single, 2])
                 pieces = pieces[~single]
         self._ranges.add(pieces)
@@ -260,7 +260,7 @@ class ColumnPromises:
         runs, times = self.runs()
         for run, t in zip(runs, times.tolist(), strict=True):
             if t > c:
-                for pattern in shown(run, self.order.type):
+                for pattern in shown(run, self.order):
                     yield pattern, t
 
     def snapshot(self) -> dict[str, Any]:
@@ -360,15 +360,14 @@ class ColumnPromises:
         self._move(self._ruler.shrink(used))
 
 
-def shown(run: Run, type_: pa.DataType) -> list[AttributePattern]:
+def shown(run: Run, order: ValueOrder) -> list[AttributePattern]:
     """A range as patterns that have a form in JSON: all values of a temporal type are those before and after 1970."""
-    pattern = range_of(*run, type_)
-    if pattern != Range():
+    pattern = pattern_of(*run, order)
+    if run[1] is not None or pattern != Range():
         return [pattern]
-    order = order_of(type_)
     if order.kind is Kind.BYTES:
         return [Range(ge=order.of_bytes([run[0]])[0])]
-    if pa.types.is_temporal(type_):
+    if pa.types.is_temporal(order.type):
         (middle,) = order.values(np.zeros(1, np.int64))
         return [Range(lt=middle), Range(ge=middle)] if order.lo < 0 else [Range(ge=middle)]
     return [Range(ge=order.values(np.array([order.lo]))[0])]

@@ -72,6 +72,7 @@ class Projection:
         for name in (*self._kept, *never_null):
             schema.index(name, "a projection")
         self._once = {name: names[0] for name, names in self._kept.items() if len(names) == 1}
+        self._same = all(name == new for name, new in self._once.items())
         self._target = Schema(
             tuple(Field(new, schema.field(name).type) for name, names in self._kept.items() for new in names)
         )
@@ -93,7 +94,7 @@ class Projection:
         said = read_promises(fresh, self.schema)
         bound = said.bound
         if bound <= self._once.keys():
-            return said.renamed(self._once, self._target)
+            return said if self._same else said.renamed(self._once, self._target)
         inside, rest = said.split(self._once.keys())
         found = self._completed(rest)
         going = inside.renamed(self._once, self._target)

@@ -152,7 +152,7 @@ class PromiseSet:
             return None
         found = {}
         for name, column in self._columns.items():
-            pieces = column.pieces(most, self._floor)
+            pieces = column.pieces(most, self._floor if self._first <= self._floor else NEVER)
             if pieces is None:
                 return None
             found[name] = pieces

@@ -295,7 +295,7 @@ class Promises(Sequence[Promise]):
                     yield Promise({name: OneOf(values)}, t)
             for name, ranged in self.ranges.items():
                 for run, t in zip(ranged.listed_runs(), ranged.times.tolist(), strict=True):
-                    for pattern in shown(run, ranged.order.type):
+                    for pattern in shown(run, ranged.order):
                         yield Promise({name: pattern}, t)
         for shape, entries in self.tables.items():
             if many:

@@ -36,9 +36,12 @@ _COMPARED: Final = 256
 """So many constants and ranges of a batch are compared with its elements one by one; more are looked up."""
 _STANDING: Final = 8
 """So many standing promises are compared one by one."""
+_BEFORE: Final = np.full(_STANDING, -1, np.int64)
 
 _NO_PLACES: Final = np.empty(0, np.int64)
 
+Pieces = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""First and last rank, time and number of some promises."""
 Said = Sequence[tuple[int, Promise]]
 """Promises with their places, in order."""
 
@@ -109,22 +112,24 @@ class SourcePromises:
         """The first broken one, for promises about single columns that have ranks and no nulls, few of them among the
         elements; None: others."""
         read = self._checked if len(places) else None
-        if not self._said.ranked or (read is not None and not read.single):
+        standing = bool(self._said)
+        if (standing and not self._said.ranked) or (read is not None and not read.single):
             return None
-        fresh = {} if read is None else {name: read.pieces(name) for name in (*read.constants, *read.ranges)}
-        if any(pieces is None or len(pieces[0]) > _COMPARED for pieces in fresh.values()):
-            return None
+        fresh: dict[str, Pieces] = {}
+        if read is not None:
+            for name in {**read.constants, **read.ranges}:
+                pieces = read.pieces(name)
+                if pieces is None or len(pieces[0]) > _COMPARED:
+                    return None
+                fresh[name] = pieces
         ranks: dict[str, np.ndarray] = {}
-        for name in {*self._said.bound, *fresh} if self._said else fresh:
+        for name in {*self._said.bound, *fresh} if standing else fresh:
             at = self._at[name]
-            column = plain(data.complete(at))
-            if column.null_count:
+            if not data.known(at):
                 return None
-            ranks[name] = np.ascontiguousarray(self._orders[at].ranks(column))
-        first = self._standing(ranks, sync, data.gaps) if self._said else len(data.op)
-        for name, pieces in fresh.items():
-            assert pieces is not None, "seen above"
-            lows, highs, times, of = pieces
+            ranks[name] = np.ascontiguousarray(self._orders[at].ranks(plain(data.columns[at])))
+        first = self._standing(ranks, sync, data.gaps) if standing else len(data.op)
+        for name, (lows, highs, times, of) in fresh.items():
             first = min(first, int(first_broken(ranks[name], sync, data.gaps, places[of], lows, highs, times)))
         return first
 
@@ -135,8 +140,7 @@ class SourcePromises:
             return self._said.first_late(ranks, sync, gaps)
         first = len(sync)
         for name, (lows, highs, times) in few.items():
-            before = np.full(len(times), -1, np.int64)
-            first = min(first, int(first_broken(ranks[name], sync, gaps, before, lows, highs, times)))
+            first = min(first, int(first_broken(ranks[name], sync, gaps, _BEFORE[: len(times)], lows, highs, times)))
         return first
 
     def _looked_up(self, data: Arrived, sync: np.ndarray, inside: Said) -> int:

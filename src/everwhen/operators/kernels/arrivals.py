@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from everwhen.model.loops import loop
 
+LEAST: Final = np.int64(-(2**63))
+MOST: Final = np.int64(2**63 - 1)
 FEW: Final = 64
 """So few ids are put in order one by one."""
 
@@ -21,7 +25,14 @@ def first_broken(ranks, sync, gaps, places, lows, highs, times):
         stop = gaps[g] if g < len(gaps) else n
         run, instants = ranks[start:stop], sync[start:stop]
         first = len(run)
+        # mostly nothing lies within what all promises span
+        lowest, highest, latest, hits = MOST, LEAST, LEAST, 0
         for p in range(len(places)):
+            if places[p] < start:
+                lowest, highest, latest = min(lowest, lows[p]), max(highest, highs[p]), max(latest, times[p])
+        for i in range(len(run)):
+            hits += (run[i] >= lowest) & (run[i] <= highest) & (instants[i] < latest)
+        for p in range(len(places) if hits else 0):
             low, high, t = lows[p], highs[p], times[p]
             if places[p] >= start:
                 continue
