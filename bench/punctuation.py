@@ -122,6 +122,11 @@ def _auction() -> tuple[ew.Stream, ew.Consistency, list[Epoch]]:
     return ew.sql(AUCTION), ew.STRONG, list(Auctions(ROWS, at_once=1_000, each=EVERY))
 
 
+def _auction_steady() -> tuple[ew.Stream, ew.Consistency, list[Epoch]]:
+    """The same, 1 per 1,000 bids in all: the auctions that are open in the end stay so."""
+    return ew.sql(AUCTION), ew.STRONG, list(Auctions(ROWS, at_once=1_000, each=EVERY, steady=True))
+
+
 def _filter() -> tuple[ew.Stream, ew.Consistency, list[Epoch]]:
     """Serial numbers that rise: what is below is over."""
     source = _events()
@@ -163,6 +168,7 @@ COSTS: dict[str, Callable[[], tuple[ew.Stream, ew.Consistency, list[Epoch]]]] = 
     "filter": _filter,
     "tumbling_sum": _tumbling_sum,
     "auction": _auction,
+    "auction_steady": _auction_steady,
 }
 
 

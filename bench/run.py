@@ -110,7 +110,7 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
         for case in (
             *(("state", rate) for rate in ("0", "1")),
             ("rates",),
-            *(("cost", name) for name in ("warehouse", "filter", "tumbling_sum", "auction")),
+            *(("cost", name) for name in ("warehouse", "filter", "tumbling_sum", "auction", "auction_steady")),
             ("auction", "10000000"),
         )
     ),

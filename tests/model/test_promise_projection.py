@@ -113,8 +113,8 @@ def test_every_type_is_covered_by_ranges_and_constants_that_meet(type_: pa.DataT
 def test_what_goes_on_at_once() -> None:
     projection = Projection(ABC, {"a": ["x"], "c": ["c", "d"]})
     assert projection.take([Promise({"a": OneOf((True,))}, 3), Promise({}, 2), Promise({"a": Nothing()})]) == [
-        Promise({"x": OneOf((True,))}, 3),
         Promise({}, 2),
+        Promise({"x": OneOf((True,))}, 3),
     ]
     assert projection.take([Promise({"c": Range(ge=3)})]) == [Promise({"c": Range(ge=3), "d": Range(ge=3)})]
     assert len(projection) == 0

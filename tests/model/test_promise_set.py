@@ -223,7 +223,7 @@ def test_what_is_forgotten_says_nothing_though_it_is_still_there() -> None:
     numbers = range(0, 2000, 2)
     kept.add(constants(numbers, 7))
     kept.add([Promise({"item": OneOf((i,)), "hour": OneOf((1,))}, 9) for i in numbers])
-    kept.add([*constants([1], 6), Promise({"item": OneOf((3,)), "hour": OneOf((1,))}, 6)])
+    kept.add([*constants([1], 6), *constants([5], 2), Promise({"item": OneOf((3,)), "hour": OneOf((1,))}, 6)])
     kept.forget(3)
     before = len(kept)
     kept.forget(6)

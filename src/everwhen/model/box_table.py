@@ -226,7 +226,7 @@ def promises_of(entries: Entries, shape: Shape, schema: Schema) -> Iterator[Prom
         }
         choices: list[dict[str, AttributePattern]] = [fixed]
         for name, runs in zip(shape.ranges, entries.runs, strict=True):
-            found = shown(runs[i], schema.field(name).type)
+            found = shown(runs[i], order_of(schema.field(name).type))
             choices = [{**match, name: pattern} for match in choices for pattern in found]
         for match in choices:
             yield Promise({name: match[name] for name in schema.names if name in match}, t)

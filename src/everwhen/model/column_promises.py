@@ -18,14 +18,16 @@ import pyarrow.compute as pc
 
 from everwhen.model.column_constants import RankConstants, constants_for
 from everwhen.model.interval_set import NO_PIECES, IntervalSet
+from everwhen.model.point_kernels import neighbours
 from everwhen.model.point_table import PointTable
-from everwhen.model.promise_kernels import neighbours
+from everwhen.model.promise_loops import first_late
 from everwhen.model.punctuation import AttributePattern, OneOf, Range
 from everwhen.model.scalars import python_values
+from everwhen.model.sieve import NO_SIEVE, Sieve
 from everwhen.model.time import NEVER
 from everwhen.model.value_codes import Ruler
-from everwhen.model.value_order import Kind, order_of
-from everwhen.model.value_spans import Run, range_of
+from everwhen.model.value_order import Kind, ValueOrder, order_of
+from everwhen.model.value_spans import Run, pattern_of
 
 _IN_A_ROW: Final = 16
 _FEW: Final = 64
@@ -44,26 +46,42 @@ class ColumnPromises:
         self._ranges = IntervalSet()
         self._ruler = Ruler(self.order) if self.order.kind is Kind.BYTES else None
         self._credit = 0
+        self._sieve: Sieve | None = None  # made when rows are compared with much
 
     def __len__(self) -> int:
         return len(self._constants) + len(self._ranges) + (self.null != NEVER)
 
     @property
     def nbytes(self) -> int:
-        return self._constants.nbytes + self._ranges.nbytes + (0 if self._ruler is None else self._ruler.nbytes)
+        own = self._constants.nbytes + self._ranges.nbytes
+        return own + sum(each.nbytes for each in (self._ruler, self._sieve) if each is not None)
 
     def add_constants(self, column: pa.Array, times: np.ndarray) -> None:
         if column.null_count:
             missing = column.is_null().to_numpy(zero_copy_only=False)
             self.null = max(self.null, int(times[missing].max()))
             column, times = column.drop_null(), times[~missing]
-        if not len(column):
+        self.add_keys(self.order.ranks(column) if self.order.kind is Kind.RANK else column, times)
+
+    def add_keys(self, keys: Any, times: np.ndarray) -> None:
+        """Constants as ranks, where there are some, else as a column without nulls."""
+        if not len(times):
             return
         if isinstance(self._constants, RankConstants):
-            self._add_ranks(self._constants.table, self.order.ranks(column), times)
+            self._add_ranks(self._constants.table, keys, times)
+            self._mark(keys, keys)
         else:
-            self._constants.add(column, times)
+            self._constants.add(keys, times)
         self._credit += len(times)
+
+    def add_ranges(self, runs: Any, times: np.ndarray) -> None:
+        """Ranges as closed intervals of ranks (a matrix), where there are some, else as runs of keys."""
+        if self._ruler is None:
+            pieces = np.empty((len(times), 3), np.int64)
+            pieces[:, :2], pieces[:, 2] = runs, times
+            self.add_pieces(pieces)
+        else:
+            self.add_runs(runs, times)
 
     def add_runs(self, runs: Sequence[Run], times: np.ndarray) -> None:
         """Ranges as runs of keys (`value_spans`)."""
@@ -83,10 +101,11 @@ class ColumnPromises:
         """Ranges as closed intervals of ranks (or of positions of the ruler)."""
         if isinstance(self._constants, RankConstants):
             single = pieces[:, 0] == pieces[:, 1]
-            if single.any():
+            if single.any() if len(pieces) > 1 else single[0]:
                 self._add_ranks(self._constants.table, pieces[single, 0], pieces[single, 2])
                 pieces = pieces[~single]
         self._ranges.add(pieces)
+        self._mark(pieces[:, 0], pieces[:, 1])
         self._credit += len(pieces)
         if 2 * self._credit >= max(len(self._constants), _IN_A_ROW):
             self._sweep(NEVER)
@@ -99,6 +118,25 @@ class ColumnPromises:
             return
         missing = column.is_null().to_numpy(zero_copy_only=False)
         np.maximum(out, np.where(missing, self.null, self.at(column)), out=out)
+
+    def of_keys(self, keys: Any) -> np.ndarray:
+        """What is promised for each constant: ranks, where there are some, else a column without nulls."""
+        if not isinstance(self._constants, RankConstants):
+            return self.at(keys)
+        found = self._constants.table.find(keys.reshape(-1, 1))
+        self._ranges.raise_to(keys, found)
+        return found
+
+    def first_late(self, ranks: np.ndarray, sync: np.ndarray, gaps: np.ndarray, c: int) -> int:
+        """The first value of which more is promised than its instant, by times after `c`; if none, how many there are.
+        What stands in the gaps does not count.  Only for values that have ranks and no null."""
+        assert isinstance(self._constants, RankConstants)
+        pieces = self._ranges.pieces()
+        if self._sieve is None and len(self) > _IN_A_ROW:
+            keys = self._constants.table.entries()[0].ravel()
+            self._sieve = Sieve.of(np.concatenate((keys, pieces[:, 0])), np.concatenate((keys, pieces[:, 1])))
+        sieve = self._sieve or NO_SIEVE
+        return int(first_late(sieve.bits, sieve.base, self._constants.table.cells, pieces, ranks, sync, gaps, c))
 
     def at(self, column: pa.Array) -> np.ndarray:
         """What is promised for each value; what stands where a value is missing does not matter."""
@@ -118,7 +156,7 @@ class ColumnPromises:
         if len(self._constants):
             ranks, times = self._constants.table.entries()
             pieces = np.concatenate((np.column_stack((ranks, ranks, times)), pieces))
-        lows, highs, until = np.ascontiguousarray(pieces[pieces[:, 2] > c].T)
+        lows, highs, until = np.ascontiguousarray((pieces if c == NEVER else pieces[pieces[:, 2] > c]).T)
         return lows, highs, until
 
     def least(self, run: Run) -> int:
@@ -185,6 +223,20 @@ class ColumnPromises:
         """All constants and their times, null aside."""
         return self._constants.entries()
 
+    def keys(self) -> tuple[Any, np.ndarray]:
+        """The same, as ranks where there are some."""
+        if not isinstance(self._constants, RankConstants):
+            return self.constants()
+        rows, times = self._constants.table.entries()
+        return rows.ravel(), times
+
+    def ranges(self) -> tuple[Any, np.ndarray]:
+        """All ranges, in order: closed intervals of ranks (a matrix) where there are some, else runs of keys."""
+        if self._ruler is not None:
+            return self.runs()
+        pieces = self._ranges.pieces()
+        return pieces[:, :2].copy(), pieces[:, 2].copy()
+
     def runs(self) -> tuple[list[Run], np.ndarray]:
         """All ranges, in order."""
         pieces = self._ranges.pieces()
@@ -208,7 +260,7 @@ class ColumnPromises:
         runs, times = self.runs()
         for run, t in zip(runs, times.tolist(), strict=True):
             if t > c:
-                for pattern in shown(run, self.order.type):
+                for pattern in shown(run, self.order):
                     yield pattern, t
 
     def snapshot(self) -> dict[str, Any]:
@@ -224,12 +276,9 @@ class ColumnPromises:
 
     def _add_ranks(self, table: PointTable, ranks: np.ndarray, times: np.ndarray) -> None:
         """Constants with ranks: what stands in a row with others goes to the intervals."""
-        if len(ranks) <= _FEW and not len(self._ranges):
-            table.add(np.ascontiguousarray(ranks).reshape(-1, 1), times)
-            left, right = np.empty(len(ranks), np.int64), np.empty(len(ranks), np.int64)
-            neighbours(table.cells, ranks, ranks, times, _IN_A_ROW, left, right)
-            if int((left + right).max()) < _IN_A_ROW - 1:
-                return
+        few = len(ranks) <= _FEW and self._ranges.apart(ranks)
+        if few and table.add_keys(np.ascontiguousarray(ranks), times, _IN_A_ROW) < _IN_A_ROW:
+            return
         if len(ranks) > 1:
             order = np.lexsort((times, ranks))
             ranks, times = ranks[order], times[order]
@@ -262,6 +311,10 @@ class ColumnPromises:
             moved = [(lows, starts, whole), (stops + 1, highs + 1, whole), (starts, stops + 1, whole & short)]
             for begin, end, which in moved:
                 table.remove(_each(begin[which], end[which]).reshape(-1, 1))
+
+    def _mark(self, lows: np.ndarray, highs: np.ndarray) -> None:
+        if self._sieve is not None and not self._sieve.mark(lows, highs):
+            self._sieve = None
 
     def _sorted(self, values: pa.Array) -> np.ndarray:
         """The positions of values in their order."""
@@ -307,15 +360,14 @@ class ColumnPromises:
         self._move(self._ruler.shrink(used))
 
 
-def shown(run: Run, type_: pa.DataType) -> list[AttributePattern]:
+def shown(run: Run, order: ValueOrder) -> list[AttributePattern]:
     """A range as patterns that have a form in JSON: all values of a temporal type are those before and after 1970."""
-    pattern = range_of(*run, type_)
-    if pattern != Range():
+    pattern = pattern_of(*run, order)
+    if run[1] is not None or pattern != Range():
         return [pattern]
-    order = order_of(type_)
     if order.kind is Kind.BYTES:
         return [Range(ge=order.of_bytes([run[0]])[0])]
-    if pa.types.is_temporal(type_):
+    if pa.types.is_temporal(order.type):
         (middle,) = order.values(np.zeros(1, np.int64))
         return [Range(lt=middle), Range(ge=middle)] if order.lo < 0 else [Range(ge=middle)]
     return [Range(ge=order.values(np.array([order.lo]))[0])]

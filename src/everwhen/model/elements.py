@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from everwhen.errors import InputError
 from everwhen.model.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
+from everwhen.model.punctuations import part_of
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF
 
@@ -58,7 +59,7 @@ class ElementBatch:
             self.ve[offset:end],
             self.vnew[offset:end],
             tuple(column.slice(offset, end - offset) for column in self.columns),
-            {i - offset: promise for i, promise in self.promises.items() if offset <= i < end},
+            part_of(self.promises, offset, end),
             self.source,
             self.first_line + offset,
             None if self.lines is None else self.lines[offset:end],
@@ -123,7 +124,9 @@ def joined(first: ElementBatch, second: ElementBatch) -> ElementBatch:
         return first if len(first) else second
     times = [np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("op", "vs", "ve", "vnew")]
     columns = tuple(pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True))
-    promises = {**first.promises, **{len(first) + i: said for i, said in second.promises.items()}}
+    promises = first.promises
+    if second.promises:
+        promises = {**promises, **{len(first) + i: said for i, said in second.promises.items()}}
     return ElementBatch(first.schema, times[0], times[1], times[2], times[3], columns, promises)
 
 

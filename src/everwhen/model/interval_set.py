@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from everwhen.model.promise_kernels import envelope, least, merge_pieces, overlaps, raise_to
+from everwhen.model.promise_loops import apart
 from everwhen.model.time import NEVER
 
 _RATIO: Final = 4
@@ -49,6 +50,10 @@ class IntervalSet:
         out = np.full(len(points), NEVER, np.int64)
         self.raise_to(points, out)
         return out
+
+    def apart(self, points: np.ndarray) -> bool:
+        """Whether no point lies in an interval or beside one."""
+        return all(apart(run, points) for run in self._runs)
 
     def least(self, lo: int, hi: int) -> int:
         """The smallest time on all of [lo, hi], `NEVER` where a point has none."""

@@ -36,6 +36,7 @@ from everwhen.model.jsontext import decode_lines
 from everwhen.model.patterns import read_match, write_match
 from everwhen.model.publish import is_regular, whole_file
 from everwhen.model.punctuation import Promise
+from everwhen.model.punctuations import punctuations
 from everwhen.model.scalars import Unfit, describe, json_texts, read_values
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, is_time
@@ -195,7 +196,7 @@ def _careful(objects: list[dict[str, Any]], numbers: np.ndarray, schema: Schema,
         times[:, 1].copy(),
         times[:, 2].copy(),
         columns,
-        taken.promises,
+        punctuations(taken.promises, schema),
         source,
         int(numbers[0]) if len(numbers) else 1,
         None if len(numbers) == 0 or numbers[-1] - numbers[0] == len(numbers) - 1 else numbers,

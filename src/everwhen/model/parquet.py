@@ -30,6 +30,7 @@ from everwhen.model.jsonlines import DEFAULT_BATCH, Readable, infer_schema, read
 from everwhen.model.patterns import read_match, write_match
 from everwhen.model.publish import whole_file
 from everwhen.model.punctuation import Promise
+from everwhen.model.punctuations import Places, punctuations
 from everwhen.model.scalars import Unfit
 from everwhen.model.schema import RESERVED, Schema
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME
@@ -192,7 +193,9 @@ class _Piece:
         if bad is not None:
             problem = lifetime_problem(int(op[bad]), int(vs[bad]), int(ve[bad]), int(vnew[bad]))
             raise self.error(bad, *problem)
-        promises = self._promises(op, promise_times, ve, schema) if (op >= PUNCT).any() else {}
+        promises: Places = {}
+        if (op >= PUNCT).any():
+            promises = punctuations(self._promises(op, promise_times, ve, schema), schema)
         at = None
         if AT in self.piece.schema.names:
             at, missing = self._integers(AT)

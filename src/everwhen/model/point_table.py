@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from everwhen.model.promise_kernels import find_rows, number_rows, put_rows, remove_rows
+from everwhen.model.point_kernels import find_rows, number_rows, put_keys, put_rows, remove_rows
 from everwhen.model.time import NEVER
 
 _LEAST: Final = 16
@@ -39,6 +39,13 @@ class PointTable:
     def add(self, rows: np.ndarray, times: np.ndarray) -> None:
         self._reserve(len(rows))
         self.count += int(put_rows(self._cells, rows, times))
+
+    def add_keys(self, keys: np.ndarray, times: np.ndarray, limit: int) -> int:
+        """The same for rows of one word; how many of one time stand in a row at most, up to about a limit."""
+        self._reserve(len(keys))
+        new, longest = put_keys(self._cells, keys, times, limit)
+        self.count += int(new)
+        return int(longest)
 
     def find(self, rows: np.ndarray) -> np.ndarray:
         """The time of each row, `NEVER` where there is none."""

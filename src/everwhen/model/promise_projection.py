@@ -25,9 +25,11 @@ from typing import Any, Final
 
 from everwhen.model.domain_cover import Box, Steps, covered_by
 from everwhen.model.pattern_algebra import simplified, subsumes
+from everwhen.model.promise_intake import read_promises
 from everwhen.model.promise_set import PromiseSet
+from everwhen.model.promises import Promises, joined
 from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise
-from everwhen.model.schema import Schema
+from everwhen.model.schema import Field, Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.model.value_order import Kind, order_of
 from everwhen.model.value_spans import Spans, lowest_key, spans_of
@@ -69,7 +71,11 @@ class Projection:
         self._kept = {name: tuple(names) for name, names in kept.items() if names}
         for name in (*self._kept, *never_null):
             schema.index(name, "a projection")
-        self._same = all(names == (name,) for name, names in self._kept.items())
+        self._once = {name: names[0] for name, names in self._kept.items() if len(names) == 1}
+        self._same = all(name == new for name, new in self._once.items())
+        self._target = Schema(
+            tuple(Field(new, schema.field(name).type) for name, names in self._kept.items() for new in names)
+        )
         self._never_null = frozenset(never_null)
         self._open: dict[Match, _Open] = {}
         self._broad: dict[Match, Promise] = {}
@@ -83,15 +89,25 @@ class Projection:
     def nbytes(self) -> int:
         return 400 * len(self._open) + 120 * len(self) + self._done.nbytes
 
-    def take(self, fresh: Iterable[Promise]) -> list[Promise]:
-        """What follows for the kept columns.  Cost: O(1) for a promise that binds no dropped column."""
+    def take(self, fresh: Iterable[Promise]) -> Promises:
+        """What follows for the kept columns.  What binds none but those goes on as it is, by columns."""
+        said = read_promises(fresh, self.schema)
+        bound = said.bound
+        if bound <= self._once.keys():
+            return said if self._same else said.renamed(self._once, self._target)
+        inside, rest = said.split(self._once.keys())
+        found = self._completed(rest)
+        going = inside.renamed(self._once, self._target)
+        return joined([going, read_promises(found, self._target)]) if found else going
+
+    def _completed(self, fresh: Iterable[Promise]) -> list[Promise]:
+        """What follows from promises that bind dropped columns, or one that is kept more than once."""
         out: list[Promise] = []
         touched: dict[Match, None] = {}
         for promise in fresh:
             match = promise.match
             if match.keys() <= self._kept.keys():
-                if not any(isinstance(pattern, Nothing) for pattern in match.values()):
-                    out.append(promise if self._same else self._renamed(match.items(), promise.t))
+                out.append(self._renamed(match.items(), promise.t))
                 continue
             for kept in self._partial(promise):
                 touched[kept] = None

@@ -24,15 +24,19 @@ import pyarrow as pa
 from everwhen.model.box_table import BoxTable, Entries, Shape, state_of
 from everwhen.model.column_promises import ColumnPromises
 from everwhen.model.pattern_algebra import combine, subsumes
-from everwhen.model.promise_intake import Intake, Listed, WidePromise, read_promises
+from everwhen.model.promise_intake import read_promises, wide_promise
+from everwhen.model.promise_parts import Listed, Ranged, WidePromise
+from everwhen.model.promises import Promises
 from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Schema
-from everwhen.model.time import NEVER
-from everwhen.model.value_order import order_of, plain
+from everwhen.model.time import INF, NEVER
+from everwhen.model.value_order import Kind, order_of, plain
 from everwhen.model.value_spans import run_at
 
 LookUp = Callable[[Mapping[str, pa.Array], np.ndarray], None]
 """Raises times to what is promised for the constants in some columns."""
+_SHORT: Final = 1 << 14
+"""A range of so many values meets others value by value."""
 _WIDE: Final = Shape((), ("",))
 """Stands for the promises that are kept as lists."""
 
@@ -51,6 +55,7 @@ class PromiseSet:
         self.schema = schema
         self._everything = NEVER
         self._floor = NEVER
+        self._first = INF  # no kept time is smaller
         self._columns: dict[str, ColumnPromises] = {}
         self._tables: dict[Shape, BoxTable] = {}
         self._wide: list[WidePromise] = []
@@ -80,25 +85,28 @@ class PromiseSet:
         """
         self.take(read_promises(promises, self.schema))
 
-    def take(self, intake: Intake) -> None:
+    def take(self, said: Promises) -> None:
         """The same for promises that have been read."""
-        if intake.everything > self._said():
-            self._everything = intake.everything
-            self._drop(intake.everything)
-        said = self._said()
-        intake = intake.after(said)
-        for name, listed in intake.constants.items():
-            self._column(name).add_constants(listed.values, listed.times)
-        for name, ranged in intake.ranges.items():
-            self._column(name).add_runs(ranged.runs, ranged.times)
-        for shape, entries in intake.tables.items():
-            times = np.full(len(entries), said, np.int64)
-            for name, column in zip(shape.constants, entries.columns, strict=True):
+        if said.everything > self._said():
+            self._everything = said.everything
+            self._drop(said.everything)
+        known = self._said()
+        said = said.after(known)
+        self._first = min(self._first, said.span[0])
+        for name, listed in said.constants.items():
+            column = self._column(name)
+            column.add_keys(listed.keys, listed.times)
+            column.null = max(column.null, listed.null)
+        for name, ranged in said.ranges.items():
+            self._column(name).add_ranges(ranged.runs, ranged.times)
+        for shape, entries in said.tables.items():
+            times = np.full(len(entries), known, np.int64)
+            for name, values in zip(shape.constants, entries.columns, strict=True):
                 if name in self._columns:
-                    self._columns[name].raise_to(column, times)
+                    self._columns[name].raise_to(values, times)
             self._join_entries(shape, entries.filter(times < entries.times))
-        for wide in intake.wide:
-            if wide.promise.t > said and not self._implied_wide(wide.promise):
+        for wide in said.wide:
+            if wide.promise.t > known and not self._implied_wide(wide.promise):
                 kept_wide = (old for old in self._wide if not subsumes(wide.promise, old.promise, self.schema))
                 self._wide = [*kept_wide, wide]
 
@@ -118,6 +126,23 @@ class PromiseSet:
             out[out <= self._floor] = NEVER
         return out
 
+    @property
+    def whole(self) -> str | None:
+        """The only column that is bound, if it holds whole numbers."""
+        if len(self._columns) != 1 or self._tables or self._wide:
+            return None
+        ((name, column),) = self._columns.items()
+        return name if column.order.whole else None
+
+    def of_ranks(self, ranks: np.ndarray) -> np.ndarray:
+        """The same for values of the only column that is bound, by their ranks."""
+        (column,) = self._columns.values()
+        out = column.of_keys(ranks)
+        least = max(self._everything, self._floor)
+        if least != NEVER:
+            out[out <= least] = self._everything
+        return out
+
     def pieces(self, most: int) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] | None:
         """What is said, as intervals of ranks with their times (first, last, until), by column.
 
@@ -127,11 +152,26 @@ class PromiseSet:
             return None
         found = {}
         for name, column in self._columns.items():
-            pieces = column.pieces(most, self._floor)
+            pieces = column.pieces(most, self._floor if self._first <= self._floor else NEVER)
             if pieces is None:
                 return None
             found[name] = pieces
         return found
+
+    def first_late(self, ranks: Mapping[str, np.ndarray], sync: np.ndarray, gaps: np.ndarray) -> int:
+        """The first of some rows that comes before what is promised for it; if none, how many there are.  What stands
+        in the gaps does not count.  For a set that is `ranked`, by the ranks of the columns in `bound`."""
+        return min(
+            (column.first_late(ranks[name], sync, gaps, self._floor) for name, column in self._columns.items()),
+            default=len(sync),
+        )
+
+    @property
+    def ranked(self) -> bool:
+        """Whether all that is said binds one column each, whose values have ranks, and no nulls."""
+        if self._tables or self._wide or self._everything != NEVER:
+            return False
+        return all(column.order.kind is Kind.RANK and column.null == NEVER for column in self._columns.values())
 
     def implies(self, promise: Promise) -> bool:
         """Whether a promise says nothing new.  False may be wrong where only several entries together say it."""
@@ -146,16 +186,18 @@ class PromiseSet:
                     return False
         return all(self._implied_wide(wide.promise) for wide in found.wide)
 
-    def meet(self, promises: Iterable[Promise] | Intake) -> list[Promise]:
+    def meet(self, promises: Iterable[Promise]) -> Promises:
         """What the given promises and the kept ones say together: all combinations, merged and simplified."""
-        intake = promises if isinstance(promises, Intake) else read_promises(promises, self.schema)
-        if not (self and intake):
-            return []
-        alone = intake.only_constants
-        if alone is not None and self._columns.keys() == {alone} and not (self._tables or self._wide):
-            return self._meet_constants(alone, intake.constants[alone])
+        said = read_promises(promises, self.schema)
+        if not (self and said):
+            return Promises(self.schema)
+        if len(self._columns) == 1 and not (self._tables or self._wide):
+            (alone,) = self._columns
+            said = said.spelled_out(alone, _SHORT)
+            if said.only_constants == alone:
+                return self._meet_constants(alone, said.constants[alone])
         fresh, found = PromiseSet(self.schema), PromiseSet(self.schema)
-        fresh.take(intake)
+        fresh.take(said)
         for ours, theirs in ((self, fresh), (fresh, self)):
             if ours._everything != NEVER:
                 found._join(theirs, ours._everything)
@@ -168,14 +210,27 @@ class PromiseSet:
             found._join_looked_up(self._tables, fresh._look_ups(), without=frozenset(fresh._tables))
         others = (combine(p, q, self.schema) for p, q in fresh._pairs(self))
         found.add(p for p in others if p is not None)
-        found.forget(self._floor)
-        return list(found)
+        found._floor = self._floor
+        return found.said()
 
-    def _meet_constants(self, name: str, listed: Listed) -> list[Promise]:
+    def _meet_constants(self, name: str, listed: Listed) -> Promises:
         """The same for constants of the only column that is bound."""
-        known = np.maximum(self._columns[name].at(listed.values), self._everything)
-        both = Listed(listed.values, np.minimum(listed.times, known), listed.of).after(self._floor)
-        return [] if both is None else in_few_words(Intake(self.schema, constants={name: both}))
+        known = np.maximum(self._columns[name].of_keys(listed.keys), self._everything)
+        times = np.minimum(listed.times, known)
+        at = np.flatnonzero(times > self._floor)
+        return Promises(self.schema, {name: listed.taken(at, times)} if len(at) else None)
+
+    def said(self) -> Promises:
+        """All that is kept."""
+        constants, ranges = {}, {}
+        for name, column in self._columns.items():
+            listed, ranged = Listed(column.order, *column.keys(), column.null), Ranged(column.order, *column.ranges())
+            if listed:
+                constants[name] = listed
+            if len(ranged.times):
+                ranges[name] = ranged
+        tables = {shape: table.entries() for shape, table in self._tables.items()}
+        return Promises(self.schema, constants, ranges, tables, self._wide, self._everything).after(self._floor)
 
     def forget(self, c: int) -> None:
         """Promises with a time up to `c` say nothing any more."""
@@ -184,7 +239,8 @@ class PromiseSet:
         self._floor = c
         if self._everything <= c:
             self._everything = NEVER
-        self._drop(c)
+        if c >= self._first:
+            self._drop(c)
 
     def __iter__(self) -> Iterator[Promise]:
         """Promises that say the same, as few as there are entries or fewer: constants of one time as lists."""
@@ -213,13 +269,14 @@ class PromiseSet:
         """Holds what a snapshot held, and nothing else."""
         self.__init__(self.schema)  # type: ignore[misc]
         self._everything, self._floor = state["everything"], state["floor"]
+        self._first = NEVER
         for name, saved in state["columns"].items():
             column = self._columns[name] = ColumnPromises(self.schema.field(name).type)
             column.restore(saved)
         for constants, ranges, saved in state["tables"]:
             self._join_entries(Shape(tuple(constants), tuple(ranges)), Entries(**saved))
         for match, t in state["wide"]:
-            self._wide.append(WidePromise.of(Promise(match, t), self.schema))
+            self._wide.append(wide_promise(Promise(match, t), self.schema))
 
     def _stores(self) -> list[ColumnPromises | BoxTable]:
         return [*self._columns.values(), *self._tables.values()]
@@ -242,6 +299,7 @@ class PromiseSet:
     def _join(self, other: PromiseSet, t: int) -> None:
         """Takes in all that another set says, up to `t`."""
         self._everything = max(self._everything, min(other._everything, t))
+        self._first = NEVER
         for name, column in other._columns.items():
             self._join_column(name, column.clipped(t))
         for shape, table in other._tables.items():
@@ -338,15 +396,6 @@ class PromiseSet:
 
     def _implied_wide(self, promise: Promise) -> bool:
         return promise.t <= self._said() or any(subsumes(wide.promise, promise, self.schema) for wide in self._wide)
-
-
-def in_few_words(intake: Intake) -> list[Promise]:
-    """Promises that say what was read, as few as there are entries or fewer."""
-    if intake.few:
-        return intake.in_few_words()
-    together = PromiseSet(intake.schema)
-    together.take(intake)
-    return list(together)
 
 
 def _look_up_column(name: str, column: ColumnPromises, columns: Mapping[str, pa.Array], out: np.ndarray) -> None:

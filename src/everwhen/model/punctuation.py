@@ -1,13 +1,14 @@
 """Progress as promises `(pattern, t)`: no later change touches a matching payload at an instant before `t`.
 
 A CTI(t) is `(*, t)`; Tucker's punctuation is `(p, ∞)`.  What operators are handed is the `Frontier` of a port: how far
-everything is promised, and the promises with patterns that are new in this step.  Those said before stand; an operator
-that needs them again keeps them, in a `PromiseSet`.  `F(x)` is the largest `t` promised for a payload `x`.
+everything is promised, and the promises with patterns that are new in this step, mostly as columns (`Promises`).  Those
+said before stand; an operator that needs them again keeps them, in a `PromiseSet`.  `F(x)` is the largest `t` promised
+for a payload `x`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,7 +88,7 @@ class Frontier:
     """What a port promises: everything before `time`, and from now on more for payloads that match a pattern."""
 
     time: int = NEVER
-    promises: tuple[Promise, ...] = ()
+    promises: Sequence[Promise] = ()
 
     def __str__(self) -> str:
         return show(self.time)

@@ -34,6 +34,7 @@ _PER_DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86
 _INTS: Final = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 _UINTS: Final = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 _FLOATS: Final = {16: np.float16, 32: np.float32, 64: np.float64}
+_INT64: Final = np.dtype(np.int64)
 _SIGN: Final = np.uint64(1 << 63)
 _FAILURES: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, InvalidOperation, Unfit)
 
@@ -59,8 +60,15 @@ class ValueOrder:
         is_ = pa.types
         return is_.is_signed_integer(self.type) or (is_.is_unsigned_integer(self.type) and self.type.bit_width < 64)
 
+    @cached_property
+    def plain(self) -> bool:
+        """Whether every 64-bit number is a value and its own rank."""
+        return pa.types.is_int64(self.type)
+
     def ranks(self, column: pa.Array) -> np.ndarray:
         """The rank of each value (int64); what stands where a value is missing does not matter."""
+        if self.plain:
+            return _buffer(column, _INT64)
         type_, is_ = self.type, pa.types
         if is_.is_null(type_):
             return np.zeros(len(column), np.int64)
@@ -248,7 +256,9 @@ def _buffer(column: pa.Array, dtype: np.dtype) -> np.ndarray:
     if data is None:
         return np.zeros(len(column), dtype)
     base, shape = dtype.base, dtype.shape
-    per_value = int(np.prod(shape)) if shape else 1
+    if not shape:
+        return np.frombuffer(data, dtype, len(column) + column.offset)[column.offset :]
+    per_value = int(np.prod(shape))
     flat = np.frombuffer(data, base, (len(column) + column.offset) * per_value)[column.offset * per_value :]
     return flat.reshape(len(column), *shape)
 

@@ -187,7 +187,15 @@ def overlap(p: tuple[Run, ...], q: tuple[Run, ...]) -> tuple[Run, ...]:
 
 def range_of(lo: Key, hi: Key | None, type_: pa.DataType) -> Range | OneOf:
     """A pattern that matches the keys of a run, in the form that reads best."""
-    order = order_of(type_)
+    return pattern_of(lo, hi, order_of(type_))
+
+
+def pattern_of(lo: Key, hi: Key | None, order: ValueOrder) -> Range | OneOf:
+    """The same, if the order of the values is at hand."""
+    if order.whole:
+        if lo == order.hi or lo + 1 == hi:
+            return OneOf((lo,))
+        return Range(ge=None if lo == order.lo else lo, le=None if hi is None else hi - 1)
     lowest, end = _ends(order)
     if _next(lo, order, end) == hi:
         return OneOf(tuple(values_of([lo], order)))

@@ -38,7 +38,7 @@ class Arrived:
         gaps = _NO_GAPS
         end = data
         if leading < data:
-            gaps = np.flatnonzero(batch.op > ADJUST)
+            (gaps,) = (batch.op > ADJUST).nonzero()
             end = len(batch)
             while batch.op[end - 1] > ADJUST:
                 end -= 1
@@ -72,7 +72,7 @@ class Arrived:
         vs, ve = without(self.vs, self.gaps), without(self.ve, self.gaps)
         if self.adjusts:
             return without(self.op, self.gaps), vs, ve, without(self.vnew, self.gaps)
-        return np.zeros(len(vs), np.uint8), vs, ve, np.zeros(len(vs), np.int64)
+        return np.zeros(len(vs), np.uint8), vs, ve, self.vnew[: len(vs)]  # which says nothing without adjusts
 
     def complete(self, at: int) -> pa.Array:
         """A column with its gaps, which are no nulls, whatever they hold, where only they would be."""
@@ -82,6 +82,13 @@ class Arrived:
         if not only_gaps(column, self.gaps):
             return column
         return pa.Array.from_buffers(column.type, len(column), [None, *column.buffers()[1:]], 0, column.offset)
+
+    def known(self, at: int) -> bool:
+        """Whether a column has a value in every element."""
+        column = self.columns[at]
+        if not column.null_count:
+            return True
+        return not pa.types.is_dictionary(column.type) and only_gaps(column, self.gaps)
 
     def column(self, at: int) -> pa.Array:
         """A column of the data."""

@@ -29,6 +29,7 @@ from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.nodes import Join
 from everwhen.model.changes import Changes, no_changes
 from everwhen.model.promise_projection import Projection
+from everwhen.model.promises import joined
 from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import BITS, RowCodec
 from everwhen.operators.base import Output, StateSize, lowest
@@ -37,7 +38,7 @@ from everwhen.operators.kernels import group_join as kernel
 from everwhen.operators.kernels import join as join_kernel
 from everwhen.operators.kernels.lifetimes import HI, KEY, LO, ROW, WEIGHT
 from everwhen.operators.lanes import LanePlan
-from everwhen.operators.promised import Meeting, concerned, renamed, settled
+from everwhen.operators.promised import Meeting, concerned, settled
 from everwhen.operators.side import JoinSide
 
 _GROUPS, _READS = 0, 1
@@ -116,13 +117,13 @@ class GroupJoinOperator(JoinOperator):
                 self._forgot |= side.expire_keys(*concerned(about_keys, self._key_codec, self._keys))
         return Output(changes, frontier)
 
-    def _progress(self, frontiers: Sequence[Frontier]) -> tuple[Frontier, list[Promise]]:
+    def _progress(self, frontiers: Sequence[Frontier]) -> tuple[Frontier, Sequence[Promise]]:
         """What the answer promises, and what both sides newly promise about keys."""
         if not (len(self._meeting) or any(frontier.promises for frontier in frontiers)):
-            return Frontier(lowest(frontiers)), []
+            return Frontier(lowest(frontiers)), ()
         known = [settled(f.time, p.take(f.promises)) for f, p in zip(frontiers, self._about_keys, strict=True)]
         both = self._meeting.take(known)
-        said = [promise for names in self._said_as for promise in renamed(both, names)]
+        said = joined(both.renamed(names, self.codec.schema) for names in self._said_as)
         return settled(lowest(known), said), both
 
     def _revised(self, batch: Changes, ids: np.ndarray) -> list[_Answers]:

@@ -18,6 +18,7 @@ from everwhen.errors import InputError
 from everwhen.model.changes import Changes
 from everwhen.model.elements import ADJUST, CTI, EXTERNAL_CTI, INSERT, ElementBatch
 from everwhen.model.punctuation import Frontier, Promise
+from everwhen.model.punctuations import Punctuations
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.operators.arrived import Arrived
@@ -223,8 +224,10 @@ class Guard:
         """No element contradicts an earlier punctuation."""
         if not batch.promises and self._promises.silent:
             return
-        external = [i for i in batch.promises if batch.op[i] == EXTERNAL_CTI]
-        if external and not self.finalized:
+        external = []
+        if not (self.finalized or isinstance(batch.promises, Punctuations)):
+            external = [i for i in batch.promises if batch.op[i] == EXTERNAL_CTI]
+        if external:
             raise self._error(
                 batch, external[0], "an external CTI, which counts elements that may come in any order",
                 "only Finalize can read it: ask for it by REMEMBER (--remember, or remember=)",

@@ -9,7 +9,7 @@ refuse a batch, and then nothing has happened to any input; `take` and `release`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class Intake:
         self._tau = NEVER
         self._checked: tuple[ElementBatch, Guarded] | None = None
         self._arrived: Guarded | None = None
-        self._said: tuple[Promise, ...] = ()
+        self._said: Sequence[Promise] = ()
         self._unsaid: list[Promise] = []
         if finalizes:
             self.remember(remember)

@@ -11,7 +11,7 @@ Kept: side 1 until `ve ≤ c2`, side 2 until `ve ≤ c1`, or until the other sid
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from everwhen.algebra.expr import Expr
 from everwhen.model.changes import Changes, no_changes
-from everwhen.model.punctuation import Frontier, Promise
+from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import BITS, RowCodec
 from everwhen.model.schema import Field, Schema
 from everwhen.operators.band import Band
@@ -34,6 +34,7 @@ from everwhen.operators.linear import evaluate
 from everwhen.operators.promised import concerned, settled
 from everwhen.operators.side import JoinSide
 
+_NO_INTS = np.empty(0, np.int64)
 CHUNK = 1 << 20
 """Candidate pairs looked at together."""
 
@@ -84,12 +85,16 @@ class JoinOperator(Operator):
         left.pool.register(self)
         self._kept = (JoinSide(left), JoinSide(right))
         self._seen = 0  # changes since the keys were looked through
-        self._promises = JoinPromises(self._sides, self._key_at, keys, codec.schema)
+        self._promises = JoinPromises(self._sides, self._key_at, keys, self._keys, codec.schema)
 
     @property
     def area(self) -> str:
         """Which sweep area the predicate chose."""
         return "keyed" if self._key_at[0] else "sorted" if self._band else "list"
+
+    def heard(self, columns: Collection[str]) -> None:
+        """Somebody above has use for promises about these columns of the answer; nobody has said so: about all."""
+        self._promises.heard(columns)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         self._make_room(inputs)
@@ -107,11 +112,12 @@ class JoinOperator(Operator):
         frontier = Frontier(lowest(frontiers))
         if not idle:
             fresh = self._promises.about_keys(frontiers)
-            freed: list[Sequence[Promise]] = [(), ()]
+            freed = [_NO_INTS, _NO_INTS]
             for port, side in enumerate(self._kept):
-                said_of_keys = fresh[1 - port]
-                if said_of_keys and side.expire_keys(*concerned(said_of_keys, self._key_codec, self._keys)):
-                    freed[port] = said_of_keys
+                if fresh[1 - port]:
+                    ids, until = concerned(fresh[1 - port], self._key_codec, self._keys)
+                    if side.expire_keys(ids, until):
+                        freed[port] = ids
             said = self._promises.take(frontiers, self._blocks, self._rows_kept, moved, freed)
             frontier = settled(frontier.time, said)
         return Output(changes, frontier)
@@ -127,8 +133,8 @@ class JoinOperator(Operator):
                 batch = replace(batch, lo=np.where(batch.weight < 0, np.maximum(batch.lo, until), batch.lo))
         self._kept[port].add(ids, batch)
 
-    def _blocks(self, port: int, keys: np.ndarray, before: np.ndarray) -> np.ndarray:
-        return self._kept[port].occupied(self._keys.find(keys), before)
+    def _blocks(self, port: int, ids: np.ndarray, before: np.ndarray) -> np.ndarray:
+        return self._kept[port].occupied(ids, before)
 
     def _rows_kept(self, port: int) -> tuple[np.ndarray, np.ndarray]:
         log = self._kept[port].log[self._kept[port].alive()]
@@ -149,10 +155,10 @@ class JoinOperator(Operator):
             self._forget_keys()
 
     def _forget_keys(self) -> None:
-        """Give back the ids of keys that neither side holds any more."""
+        """Give back the ids of keys that neither side holds any more, and for which no promise waits."""
         self._seen = 0
         ids = self._keys.ids()
-        gone = ids[self._kept[0].vacant(ids) & self._kept[1].vacant(ids)]
+        gone = ids[self._kept[0].vacant(ids) & self._kept[1].vacant(ids) & ~self._promises.waits(ids)]
         for side in self._kept:
             side.forget(gone)
         self._keys.remove(gone)
@@ -262,6 +268,8 @@ class JoinOperator(Operator):
             side.add(ids, batch)
         if "promises" in state:
             self._promises.restore(state["promises"])
+            for side in self._kept:
+                side.grow(self._keys.capacity)
 
 
 def beside(left: RowCodec, a: np.ndarray, right: RowCodec, b: np.ndarray, codec: RowCodec, rows: np.ndarray) -> None:

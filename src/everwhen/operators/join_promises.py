@@ -8,85 +8,124 @@
 Both key columns have the same value in every answer, so a promise about one is said about the other, too: whoever reads
 the answer may keep only one of them.
 
-Kept are both sides' promises about keys, for rows still to come, and those that wait for kept rows to go.
+Kept are both sides' promises about keys, for rows still to come, and those that wait for kept rows to go: by the number
+of their key where they are constants of it, which rows are kept by, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from everwhen.model.box_table import Entries, Shape
 from everwhen.model.pattern_algebra import combine
+from everwhen.model.promise_intake import read_promises
+from everwhen.model.promise_parts import Listed, listed_of
 from everwhen.model.promise_projection import Projection
 from everwhen.model.promise_set import PromiseSet
-from everwhen.model.punctuation import Frontier, OneOf, Promise, Range
+from everwhen.model.promises import Promises, joined
+from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
-from everwhen.operators.promised import Meeting, coded_constants, compacted, constants, promised, renamed
+from everwhen.model.value_order import order_of
+from everwhen.operators.kernels.tables import KeyTable, grown
+from everwhen.operators.promised import Meeting, keys_listed, promised
 
 Blocks = Callable[[int, np.ndarray, np.ndarray], np.ndarray]
-"""(side, coded keys, times) -> whether a row with that key is kept that lives before the time."""
+"""(side, numbers of keys, times) -> whether a row with that key is kept that lives before the time."""
 Kept = Callable[[int], tuple[np.ndarray, np.ndarray]]
 """side -> starts and coded rows of what it keeps."""
 
 
-SHORT: Final = 1_000
+_NO_INTS: Final = np.empty(0, np.int64)
+SHORT: Final = 1 << 14
 """A range of so many whole numbers waits number by number."""
 
 
 class JoinPromises:
-    """The promises of one join.  `keys` are the positions of the key columns of both sides."""
+    """The promises of one join.
+
+    `at` are the positions of the key columns of both sides, `keys` numbers the keys that rows are kept by.
+    """
 
     def __init__(
-        self, sides: Sequence[RowCodec], keys: Sequence[Sequence[int]], key_codec: RowCodec, out: Schema
+        self,
+        sides: Sequence[RowCodec],
+        at: Sequence[Sequence[int]],
+        key_codec: RowCodec,
+        keys: KeyTable,
+        out: Schema,
     ) -> None:
         self._sides = sides
         self._key_codec = key_codec
+        self._keys = keys
+        self._no_keys = key_codec.empty()
         self._out = out
-        self._keyed = len(keys[0]) > 0
+        self._keyed = len(at[0]) > 0
         self._whole = all(pa.types.is_integer(type_) for type_ in key_codec.schema.types)
         n = len(sides[0].schema)
         first = (out.names[:n], out.names[n:])
         self._names = [
             dict(zip(side.schema.names, names, strict=True)) for side, names in zip(sides, first, strict=True)
         ]
-        self._key_names = [[side.schema.names[at] for at in some] for side, some in zip(sides, keys, strict=True)]
-        self._pairs = [(out.names[a], out.names[n + b]) for a, b in zip(*keys, strict=True)]
-        self._to_right = dict(self._pairs)
-        self._to_left = {b: a for a, b in reversed(self._pairs)}
-        self._one_to_one = len(self._to_right) == len(self._to_left) == len(self._pairs)
+        self._key_names = [[side.schema.names[i] for i in some] for side, some in zip(sides, at, strict=True)]
+        self._pairs = [(out.names[a], out.names[n + b]) for a, b in zip(*at, strict=True)]
+        to_right, to_left = dict(self._pairs), {b: a for a, b in reversed(self._pairs)}
+        self._one_to_one = len(to_right) == len(to_left) == len(self._pairs)
+        self._on_left = [{name: to_left.get(new, new) for name, new in names.items()} for names in self._names]
+        self._on_right = {name: to_right.get(name, name) for name in out.names}
+        self._left_keys = [a for a, _ in self._pairs]
+        self._others_than_keys = set(out.names) - set(self._left_keys)
+        self._heard: frozenset[str] = frozenset()
+        self._on = (True, True)  # whether what is said of keys is said of the left columns, and of the right ones
         self._to_keys = [
             Projection(side.schema, _kept(names)) for side, names in zip(sides, self._key_names, strict=True)
         ]
         self._about_keys = [PromiseSet(key_codec.schema) for _ in sides]
         self._both = Meeting(out)
-        self._waiting: tuple[dict[tuple[Any, ...], int], ...] = ({}, {})  # constants of the key, and until when
-        self._others: tuple[list[Promise], ...] = ([], [])
+        self._waiting = [np.full(0, NEVER, np.int64) for _ in sides]  # by key: until when it is promised, but not said
+        self._others = [Promises(side.schema) for side in sides]
         self._low = NEVER
 
+    def heard(self, columns: Collection[str]) -> None:
+        """Promises about these columns of the answer are of use to somebody.  A key's two columns have the same value,
+        so what is said of one that nobody hears need not be said."""
+        self._heard |= frozenset(columns)
+        if self._pairs and self._one_to_one:
+            left, right = (any(pair[which] in self._heard for pair in self._pairs) for which in (0, 1))
+            self._on = (left or not right, right)
+
     def idle(self, frontiers: Sequence[Frontier]) -> bool:
-        """Whether there has never been a promise."""
+        """Whether nothing is promised, now or before."""
         return not (any(frontier.promises for frontier in frontiers) or len(self))
 
-    def about_keys(self, frontiers: Sequence[Frontier]) -> tuple[list[Promise], list[Promise]]:
+    def about_keys(self, frontiers: Sequence[Frontier]) -> list[Promises]:
         """What each side newly promises about keys; kept for the rows that the other side may still bring."""
-        fresh: tuple[list[Promise], list[Promise]] = ([], [])
+        fresh = [Promises(self._key_codec.schema)] * 2
         if self._keyed:
             for side, frontier in enumerate(frontiers):
                 if frontier.promises:
-                    fresh[side].extend(self._to_keys[side].take(frontier.promises))
-                    self._about_keys[side].add(fresh[side])
+                    fresh[side] = self._to_keys[side].take(frontier.promises)
+                    self._about_keys[side].take(fresh[side])
                 self._about_keys[side].forget(frontier.time)
         return fresh
 
     def until(self, side: int, keys: np.ndarray) -> np.ndarray | None:
         """How long each of these coded keys is promised by a side; None: it has promised nothing about keys."""
         said = self._about_keys[side]
-        return promised(said, self._key_codec, keys) if len(said) else None
+        return promised(said, self._key_codec, keys) if said else None
+
+    def waits(self, ids: np.ndarray) -> np.ndarray:
+        """Whether a promise about each of these keys waits."""
+        found = np.zeros(len(ids), np.bool_)
+        for waiting in self._waiting:
+            known = ids < len(waiting)
+            found[known] |= waiting[ids[known]] != NEVER
+        return found
 
     def take(
         self,
@@ -94,137 +133,136 @@ class JoinPromises:
         blocks: Blocks,
         kept: Kept,
         died: Sequence[bool],
-        freed: Sequence[Sequence[Promise]],
-    ) -> list[Promise]:
+        freed: Sequence[np.ndarray],
+    ) -> Promises:
         """The promises of the answer; rows that need not be kept have gone.
 
-        `died`: rows of that side went with time, or may have; `freed`: the other side's promises about keys by which
-        some went.
+        `died`: rows of that side went with time, or may have; `freed`: the keys that the other side has promised, if
+        some went by that.
         """
         low = min(frontier.time for frontier in frontiers)
-        own = [self._on_left(f.promises, side) for side, f in enumerate(frontiers)]
-        found = self._both.take([Frontier(f.time, tuple(said)) for f, said in zip(frontiers, own, strict=True)])
-        self._forget(low, found)
-        for side, frontier in enumerate(frontiers):
-            waiting: dict[tuple[Any, ...], int] = {}
-            others = []
-            for promise in frontier.promises:
-                rows = self._constants(promise, self._key_names[side]) if self._keyed else None
-                if rows is None:
-                    others.append(promise)
-                else:
-                    _raise(waiting, dict.fromkeys(rows, promise.t))
-            if died[side] or freed[side]:
-                _raise(waiting, self._looked_at_again(side, died[side], freed[side]))
-                others = [*self._others[side], *others]
-                self._others[side].clear()
-            found += self._alone(side, waiting, others, blocks, kept)
-        if self._one_to_one:  # fewer words first: then they are said of both
-            found = list(compacted([left for promise in found for left in self._said_of_both(promise)[:1]], self._out))
-            return [each for promise in found for each in self._said_of_both(promise)]
-        return list(compacted([each for promise in found for each in self._said_of_both(promise)], self._out))
+        fresh = [self._read(frontier.promises, side) for side, frontier in enumerate(frontiers)]
+        both = [
+            Frontier(frontier.time, self._in_answer(said, side))
+            for side, (frontier, said) in enumerate(zip(frontiers, fresh, strict=True))
+        ]
+        found = [self._both.take(both)]
+        self._forget(low, found[0])
+        for side, said in enumerate(fresh):
+            rows, times, others = self._listed(said, self._key_names[side])
+            again = died[side] or len(freed[side]) > 0
+            if again:
+                ids = self._looked_at_again(side, died[side], freed[side])
+                rows = np.concatenate([rows, self._keys.codes[ids]])
+                times = np.concatenate([times, self._waiting[side][ids]])
+                self._waiting[side][ids] = NEVER
+                others, self._others[side] = joined([others, self._others[side]]), Promises(said.schema)
+            if len(rows):
+                found.append(self._free_keys(side, rows, times, blocks))
+            if others:
+                found.append(self._free_others(side, others, kept))
+        return self._said_twice(joined(found).united())
 
-    def _looked_at_again(self, side: int, died: bool, freed: Sequence[Promise]) -> dict[tuple[Any, ...], int]:
-        """What waits for rows that may have gone, and waits no more: all of it, or the keys that were freed."""
+    def _listed(self, said: Promises, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, Promises]:
+        """The keys of which alone promises speak, coded, and until when they do; and the other promises."""
+        if not self._keyed or not said or len(set(names)) < len(names):
+            return self._no_keys, _NO_INTS, said
+        return keys_listed(said, self._key_codec, names)
+
+    def _read(self, promises: Sequence[Promise], side: int) -> Promises:
+        """A side's promises; a short range of whole numbers that are keys is a list of them."""
+        said = read_promises(promises, self._sides[side].schema)
+        return said.spelled_out(self._key_names[side][0], SHORT) if self._whole and len(self._pairs) == 1 else said
+
+    def _looked_at_again(self, side: int, died: bool, freed: np.ndarray) -> np.ndarray:
+        """The keys of what waits for rows that may have gone: all, or those that were freed."""
         waiting = self._waiting[side]
-        keys: list[tuple[Any, ...]] = []
-        for promise in freed:
-            rows = self._constants(promise, self._key_codec.schema.names)
-            if rows is None or len(rows) > len(waiting):
-                died = True
-                break
-            keys += rows
         if died:
-            keys = list(waiting)
-        return {key: waiting.pop(key) for key in keys if key in waiting}
+            return np.flatnonzero(waiting != NEVER)
+        freed = freed[freed < len(waiting)]
+        return freed[waiting[freed] != NEVER]
 
-    def _constants(self, promise: Promise, names: Sequence[str]) -> list[tuple[Any, ...]] | None:
-        """The keys that a promise speaks of, if it speaks of keys alone and of few: a short range of whole numbers is a
-        list of them."""
-        rows = constants(promise, names)
-        if rows is not None or len(names) != 1 or len(promise.match) != 1 or not self._whole:
-            return rows
-        pattern = promise.match.get(names[0])
-        if not isinstance(pattern, Range) or (pattern.ge is None and pattern.gt is None):
-            return None
-        low = pattern.ge if pattern.ge is not None else pattern.gt + 1
-        if pattern.le is None and pattern.lt is None:
-            return None
-        high = pattern.le if pattern.le is not None else pattern.lt - 1
-        return [(value,) for value in range(low, high + 1)] if high - low < SHORT else None
+    def _free_keys(self, side: int, rows: np.ndarray, times: np.ndarray, blocks: Blocks) -> Promises:
+        """What is promised of coded keys by one side, if no kept row holds it back; the rest waits."""
+        ids = self._keys.find(rows)
+        blocked = blocks(side, ids, times)
+        if blocked.any():
+            if len(self._waiting[side]) < self._keys.capacity:
+                self._waiting[side] = grown(self._waiting[side], self._keys.capacity, NEVER)
+            np.maximum.at(self._waiting[side], ids[blocked], times[blocked])
+            rows, times = rows[~blocked], times[~blocked]
+        names = [self._on_left[side][name] for name in self._key_names[side]]
+        if not len(rows):
+            return Promises(self._out)
+        if len(names) > 1:
+            return Promises(
+                self._out, tables={Shape(tuple(names), ()): Entries(self._key_codec.decode(rows), [], times)}
+            )
+        order = order_of(self._key_codec.schema.types[0])
+        if order.whole and not rows[:, 0].any():
+            return Promises(self._out, {names[0]: Listed(order, rows[:, 1].copy(), times)})
+        return Promises(self._out, {names[0]: listed_of(order, self._key_codec.column(rows, 0), times)})
 
-    def _alone(
-        self, side: int, waiting: dict[tuple[Any, ...], int], others: list[Promise], blocks: Blocks, kept: Kept
-    ) -> list[Promise]:
-        """Those of one side's promises that no kept row holds back; the others wait."""
-        found: list[Promise] = []
-        if waiting:
-            times = np.array(list(waiting.values()), np.int64)
-            blocked = blocks(side, coded_constants(list(waiting), self._key_codec), times)
-            names = [self._names[side][name] for name in self._key_names[side]]
-            free: dict[int, list[Any]] = {}
-            for (row, t), wait in zip(waiting.items(), blocked.tolist(), strict=True):
-                if wait:
-                    _raise(self._waiting[side], {row: t})
-                elif len(row) == 1:
-                    free.setdefault(t, []).append(row[0])
-                else:
-                    found.append(Promise.constants(dict(zip(names, row, strict=True)), t))
-            found += [Promise({names[0]: OneOf(tuple(values))}, t) for t, values in free.items()]
-        if others:
-            starts, rows = kept(side)
-            for promise in others:
-                if (promised([promise], self._sides[side], rows) > starts).any():
-                    self._others[side].append(promise)
-                else:
-                    found += renamed([promise], self._names[side])
-        return found
+    def _free_others(self, side: int, others: Promises, kept: Kept) -> Promises:
+        """Those of one side's other promises that no kept row holds back; the rest waits."""
+        starts, rows = kept(side)
+        free: list[Promise] = []
+        held: list[Promise] = []
+        for promise in others:
+            waits = (promised([promise], self._sides[side], rows) > starts).any()
+            (held if waits else free).append(promise)
+        schema = self._sides[side].schema
+        self._others[side] = joined([self._others[side], read_promises(held, schema)])
+        return self._in_answer(read_promises(free, schema), side)
 
-    def _forget(self, low: int, said: Sequence[Promise]) -> None:
+    def _forget(self, low: int, said: Promises) -> None:
         """What both sides have said, or time has passed, does not wait any more."""
-        together = PromiseSet(self._out)
+        if any(map(len, self._waiting)):
+            rows, times, _ = self._listed(said, self._left_keys)
+            ids = self._keys.find(rows)
+            for waiting in self._waiting:
+                there = (ids >= 0) & (ids < len(waiting))
+                over = there.copy()
+                over[there] = waiting[ids[there]] <= times[there]
+                waiting[ids[over]] = NEVER
+                if low > self._low:
+                    waiting[waiting <= low] = NEVER
         if any(self._others):
+            together = PromiseSet(self._out)
             together.add(said)
-        for side in (0, 1):
-            waiting, names = self._waiting[side], [self._names[side][name] for name in self._key_names[side]]
-            names = [self._to_left.get(name, name) for name in names]
-            for promise in said if waiting else ():
-                for row in self._constants(promise, names) or ():
-                    if waiting.get(row, NEVER) <= promise.t:
-                        waiting.pop(row, None)
-            if low > self._low:
-                for row in [row for row, t in waiting.items() if t <= low]:
-                    del waiting[row]
-            self._others[side][:] = [
-                p for p in self._others[side]
-                if p.t > low and not (said and all(map(together.implies, self._on_left([p], side))))
-            ]  # fmt: skip
+            for side, others in enumerate(self._others):
+                left = [
+                    promise
+                    for promise in others.after(low)
+                    if not (said and all(map(together.implies, self._in_answer([promise], side))))
+                ]
+                self._others[side] = read_promises(left, others.schema)
         self._low = low
 
-    def _on_left(self, promises: Sequence[Promise], side: int) -> list[Promise]:
+    def _in_answer(self, promises: Sequence[Promise], side: int) -> Promises:
         """A side's promises with what they say about keys on the left columns: where two sides speak of different keys,
         nothing is said together."""
-        found = renamed(promises, self._names[side])
-        if side == 0:
-            return found
-        if self._one_to_one:
-            to_left = self._to_left
-            return [Promise({to_left.get(n, n): pattern for n, pattern in p.match.items()}, p.t) for p in found]
-        return [self._said_of_both(promise)[0] for promise in found if self._said_of_both(promise)]
+        said = read_promises(promises, self._sides[side].schema)
+        if side == 0 or self._one_to_one:
+            return said.renamed(self._on_left[side], self._out)
+        found = said.renamed(self._names[side], self._out)
+        return read_promises([both[0] for promise in found if (both := self._said_of_both(promise))], self._out)
+
+    def _said_twice(self, said: Promises) -> Promises:
+        """Promises with patterns about keys on the left columns, and the same on the right ones, as they are heard."""
+        left, right = self._on
+        if not said or not right:
+            return said
+        if not self._one_to_one:
+            both = [each for promise in said for each in self._said_of_both(promise)]
+            return read_promises(both, self._out).united()
+        if not left:
+            return said.renamed(self._on_right, self._out)
+        _, of_keys = said.split(self._others_than_keys)
+        return joined([said, of_keys.renamed(self._on_right, self._out)])
 
     def _said_of_both(self, promise: Promise) -> list[Promise]:
         """The same promise with all patterns about keys on the left columns, and on the right ones."""
-        if self._one_to_one:
-            on_left, on_right = (
-                self._to_right.keys() & promise.match.keys(),
-                self._to_left.keys() & promise.match.keys(),
-            )
-            if not (on_left or on_right):
-                return [promise]
-            if not (on_left and on_right):
-                there = self._to_right if on_left else self._to_left
-                other = Promise({there.get(name, name): pattern for name, pattern in promise.match.items()}, promise.t)
-                return [promise, other] if on_left else [other, promise]
         bound = [(a, b) for a, b in self._pairs if a in promise.match or b in promise.match]
         if not bound:
             return [promise]
@@ -244,37 +282,40 @@ class JoinPromises:
 
     def __len__(self) -> int:
         return (
-            len(self._both) + sum(map(len, self._about_keys)) + sum(map(len, self._waiting))
-            + sum(map(len, self._others)) + sum(map(len, self._to_keys))
+            len(self._both) + sum(map(len, self._about_keys)) + sum(map(len, self._others))
+            + sum(map(len, self._to_keys)) + sum(int(np.count_nonzero(w != NEVER)) for w in self._waiting)
         )  # fmt: skip
 
     @property
     def nbytes(self) -> int:
-        waiting = 200 * (sum(map(len, self._waiting)) + sum(map(len, self._others)))
+        waiting = 200 * sum(map(len, self._others)) + sum(waiting.nbytes for waiting in self._waiting)
         return self._both.nbytes + sum(said.nbytes for said in self._about_keys) + waiting
 
     def snapshot(self) -> dict[str, Any]:
+        waiting = [np.flatnonzero(each != NEVER) for each in self._waiting]
         return {
             "both": self._both.snapshot(),
             "to_keys": [each.snapshot() for each in self._to_keys],
             "about_keys": [each.snapshot() for each in self._about_keys],
-            "waiting": [dict(each) for each in self._waiting],
+            "waiting": [
+                (self._key_codec.decode(self._keys.codes[ids]), each[ids])
+                for ids, each in zip(waiting, self._waiting, strict=True)
+            ],
             "others": [list(each) for each in self._others],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
+        """Rows are kept again by then; keys that only promises know get their numbers here."""
         self._both.restore(state["both"])
         for side in (0, 1):
             self._to_keys[side].restore(state["to_keys"][side])
             self._about_keys[side].restore(state["about_keys"][side])
-            self._waiting[side].update(state["waiting"][side])
-            self._others[side].extend(state["others"][side])
-
-
-def _raise(waiting: dict[tuple[Any, ...], int], more: Mapping[tuple[Any, ...], int]) -> None:
-    """Of two promises for the same constants the stronger one counts."""
-    for row, t in more.items():
-        waiting[row] = max(t, waiting.get(row, NEVER))
+            columns, times = state["waiting"][side]
+            if len(times):
+                ids = self._keys.intern(self._key_codec.encode(columns, len(times)))
+                self._waiting[side] = np.full(self._keys.capacity, NEVER, np.int64)
+                self._waiting[side][ids] = times
+            self._others[side] = read_promises(state["others"][side], self._sides[side].schema)
 
 
 def _kept(names: Sequence[str]) -> dict[str, list[str]]:

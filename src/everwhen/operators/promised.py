@@ -12,25 +12,22 @@ What no rule carries over is dropped: less is promised, never too much.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product
 from typing import Any, Final
 
 import numpy as np
 
 from everwhen.model.promise_intake import read_promises
-from everwhen.model.promise_set import PromiseSet, in_few_words
-from everwhen.model.punctuation import Frontier, OneOf, Promise
+from everwhen.model.promise_set import PromiseSet
+from everwhen.model.promises import Promises, joined
+from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
-from everwhen.model.scalars import from_python
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
+from everwhen.operators.kernels.arrivals import FEW, once
 from everwhen.operators.kernels.tables import KeyTable, grown
 
 MOST_RESTATED: Final = 10_000
 """When the other port's time moves on, so many standing promises are said again with it, not more."""
-
-MOST_CONSTANTS: Final = 100_000
-"""So many constants are looked up one by one; beyond, all keys are compared."""
 
 _NO_INTS: Final = np.empty(0, np.int64)
 
@@ -40,6 +37,10 @@ NONE: Final = (_NO_INTS, _NO_INTS)
 
 def settled(time: int, promises: Iterable[Promise]) -> Frontier:
     """A frontier with new promises: one about everything is progress in time, and what time has passed goes."""
+    if isinstance(promises, Promises):
+        time = max(time, promises.everything)
+        promises = promises.after(time)
+        return Frontier(time, promises) if promises else Frontier(time)
     found = tuple(promises)
     if not found:
         return Frontier(time)
@@ -49,44 +50,41 @@ def settled(time: int, promises: Iterable[Promise]) -> Frontier:
 
 def moved(frontier: Frontier, to: Callable[[int], int]) -> Frontier:
     """The promises of an operator that maps lifetimes and leaves payloads alone."""
-    if not frontier.promises:
+    promises = frontier.promises
+    if not promises:
         return Frontier(to(frontier.time))
-    promises = tuple(Promise(promise.match, to(promise.t)) for promise in frontier.promises)
-    return settled(to(frontier.time), promises)
+    if isinstance(promises, Promises):
+        return settled(to(frontier.time), promises.moved(to))
+    return settled(to(frontier.time), tuple(Promise(promise.match, to(promise.t)) for promise in promises))
 
 
-def renamed(promises: Iterable[Promise], names: Mapping[str, str]) -> list[Promise]:
-    """Promises whose columns have other names; all that they bind are there."""
-    return [Promise({names[name]: pattern for name, pattern in p.match.items()}, p.t) for p in promises]
-
-
-def compacted(promises: Sequence[Promise], schema: Schema) -> tuple[Promise, ...]:
+def compacted(promises: Sequence[Promise], schema: Schema) -> Sequence[Promise]:
     """The same said in fewer promises."""
-    if len(promises) < 2:
-        return tuple(promises)
-    return tuple(in_few_words(read_promises(promises, schema).united()))
+    return read_promises(promises, schema).united() if promises else ()
 
 
-def constants(promise: Promise, names: Sequence[str]) -> list[tuple[Any, ...]] | None:
-    """The rows that a promise matches, if it binds all of `names`, and nothing else, by constants."""
-    patterns = [promise.match.get(name) for name in names]
-    if len(promise.match) != len(names) or not names:
-        return None
-    values = [pattern.values for pattern in patterns if isinstance(pattern, OneOf)]
-    if len(values) != len(names):
-        return None
-    count = 1
-    for some in values:
-        count *= len(some)
-    return list(product(*values)) if count <= MOST_CONSTANTS else None
+def keys_listed(said: Promises, codec: RowCodec, names: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray, Promises]:
+    """The keys that are promised by constants of all key columns, coded, until when each is, and what else is said.
 
-
-def coded_constants(rows: Sequence[tuple[Any, ...]], codec: RowCodec) -> np.ndarray:
-    """Rows of Python values, coded."""
-    columns = [
-        from_python(column, type_) for column, type_ in zip(zip(*rows, strict=True), codec.schema.types, strict=True)
-    ]
-    return codec.encode(columns, len(rows))
+    `names`: what the key columns are called in the promises, if not as in the codec."""
+    names = names or codec.schema.names
+    if len(names) == 1:
+        listed = said.constants.get(names[0])
+        if listed is None:
+            return codec.empty(), _NO_INTS, said
+        rest = said.without_list(names[0])
+        if listed.order.whole and listed.null == NEVER:  # a whole number is its own rank, and its own code
+            rows = np.zeros((len(listed.times), codec.width), np.int64)
+            rows[:, 1] = listed.keys
+            return rows, listed.times, rest
+        column, times = listed.column()
+        return codec.encode([column], len(times)), times, rest
+    for shape, entries in said.tables.items():
+        if not shape.ranges and len(shape.constants) == len(names) and set(shape.constants) == set(names):
+            columns = dict(zip(shape.constants, entries.columns, strict=True))
+            rows = codec.encode([columns[name] for name in names], len(entries))
+            return rows, entries.times, said.without_table(shape)
+    return codec.empty(), _NO_INTS, said
 
 
 def concerned(promises: Sequence[Promise], codec: RowCodec, keys: KeyTable) -> tuple[np.ndarray, np.ndarray]:
@@ -94,32 +92,31 @@ def concerned(promises: Sequence[Promise], codec: RowCodec, keys: KeyTable) -> t
 
     Constants are looked up; anything else is compared with all keys, by columns.
     """
-    names = codec.schema.names
-    listed: list[tuple[Any, ...]] = []
-    until: list[int] = []
-    others: list[Promise] = []
-    for promise in promises:
-        rows = constants(promise, names)
-        if rows is None:
-            others.append(promise)
-        else:
-            listed += rows
-            until += [promise.t] * len(rows)
-    found, times = _NO_INTS, _NO_INTS
-    if listed:
-        found = keys.find(coded_constants(listed, codec))
-        there = found >= 0
-        found, times = found[there], np.array(until, np.int64)[there]
+    rows, times, others = keys_listed(read_promises(promises, codec.schema), codec)
+    found = _NO_INTS
+    if len(rows):
+        found = keys.find(rows)
+        n, times = _once(found, times)
+        found, times = found[:n], times[:n]
     if others:
         ids = keys.ids()
         t = promised(others, codec, keys.codes[ids])
         reached = t > NEVER
         found, times = np.concatenate([found, ids[reached]]), np.concatenate([times, t[reached]])
-    if listed and len(found) > 1:  # keys that are looked through come once, and in order
-        order = np.lexsort((times, found))
-        last = np.append(found[order][1:] != found[order][:-1], True)
-        found, times = found[order][last], times[order][last]
+        if len(rows):
+            n, times = _once(found, times)
+            found, times = found[:n], times[:n]
     return found, times
+
+
+def _once(ids: np.ndarray, times: np.ndarray) -> tuple[int, np.ndarray]:
+    """Puts ids in order, each that is there (not -1) once; how many, and the largest time of each."""
+    if len(ids) <= FEW:
+        times = times.copy()
+    else:
+        times = times[ids.argsort()]
+        ids.sort()
+    return int(once(ids, times)), times
 
 
 def promised(promises: Iterable[Promise] | PromiseSet, codec: RowCodec, rows: np.ndarray) -> np.ndarray:
@@ -127,6 +124,11 @@ def promised(promises: Iterable[Promise] | PromiseSet, codec: RowCodec, rows: np
     if not isinstance(promises, PromiseSet):
         listed, promises = promises, PromiseSet(codec.schema)
         promises.add(listed)
+    name = promises.whole
+    if name is not None:  # a whole number is its own code, and its own rank
+        at = codec.schema.index(name)
+        if codec.valid(rows, at) is None:
+            return promises.of_ranks(np.ascontiguousarray(rows[:, codec.words + at]))
     columns = {name: codec.column(rows, codec.schema.index(name)) for name in promises.bound}
     return promises.promised(columns, len(rows))
 
@@ -139,37 +141,38 @@ class Meeting:
     """
 
     def __init__(self, schema: Schema, second: Schema | None = None) -> None:
+        self._second = schema if second is None else second
         self._names = {} if second is None else dict(zip(second.names, schema.names, strict=True))
         self._said = (PromiseSet(schema), PromiseSet(schema))
+        self._nothing = Promises(schema)
         self._times = [NEVER, NEVER]
 
-    def take(self, frontiers: Sequence[Frontier]) -> list[Promise]:
+    def take(self, frontiers: Sequence[Frontier]) -> Promises:
         """What holds on both ports now and did not before."""
         one, two = frontiers
-        if not (one.promises or two.promises or len(self._said[0]) or len(self._said[1])):
-            return []
+        if not (one.promises or two.promises or self._said[0] or self._said[1]):
+            return self._nothing
         if self._names and two.promises:
-            two = Frontier(two.time, tuple(renamed(two.promises, self._names)))
+            second_named = read_promises(two.promises, self._second)
+            two = Frontier(two.time, second_named.renamed(self._names, self._said[0].schema))
             frontiers = (one, two)
         m = min(one.time, two.time)
         schema = self._said[0].schema
         first, second = read_promises(one.promises, schema), read_promises(two.promises, schema)
-        found = self._said[0].meet(second)
+        found = [self._said[0].meet(second)]
         self._said[1].take(second)
-        found += self._said[1].meet(first)
-        for port, frontier in enumerate(frontiers):
+        found.append(self._said[1].meet(first))
+        for port, fresh in enumerate((first, second)):
             other = frontiers[1 - port].time
             if other > m:
                 again = other > self._times[1 - port] and len(self._said[port]) <= MOST_RESTATED
-                said = [*self._said[port], *frontier.promises] if again and port == 0 else frontier.promises
-                if again and port == 1:
-                    said = tuple(self._said[1])  # its new ones have been added already
-                found += [Promise(p.match, min(p.t, other)) for p in said]
+                said = [fresh, self._said[port].said()] if again else [fresh]
+                found += [each.until(other) for each in said if each]
         self._said[0].take(first)
         for said_by in self._said:
             said_by.forget(m)
         self._times = [one.time, two.time]
-        return [promise for promise in found if promise.t > m]
+        return joined(found).after(m).united()
 
     def __len__(self) -> int:
         return sum(map(len, self._said))

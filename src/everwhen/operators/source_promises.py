@@ -7,8 +7,7 @@ promises that the CTI has not overtaken, in compact form.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,9 +18,11 @@ from everwhen.errors import QueryError
 from everwhen.model.element import Punct
 from everwhen.model.elements import PUNCT, ElementBatch
 from everwhen.model.patterns import show_promise
-from everwhen.model.promise_intake import NO_PATTERN, Intake, read_promises
-from everwhen.model.promise_set import PromiseSet, in_few_words
+from everwhen.model.promise_intake import NO_PATTERN, read_promises
+from everwhen.model.promise_set import PromiseSet
+from everwhen.model.promises import Promises, joined
 from everwhen.model.punctuation import AttributePattern, Promise
+from everwhen.model.punctuations import Punctuations
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.model.value_order import order_of, plain
@@ -35,7 +36,12 @@ _COMPARED: Final = 256
 """So many constants and ranges of a batch are compared with its elements one by one; more are looked up."""
 _STANDING: Final = 8
 """So many standing promises are compared one by one."""
+_BEFORE: Final = np.full(_STANDING, -1, np.int64)
 
+_NO_PLACES: Final = np.empty(0, np.int64)
+
+Pieces = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""First and last rank, time and number of some promises."""
 Said = Sequence[tuple[int, Promise]]
 """Promises with their places, in order."""
 
@@ -45,11 +51,13 @@ class SourcePromises:
 
     def __init__(self, schema: Schema, punctuator: Punctuator | None = None) -> None:
         self._schema = schema
+        self._at = {name: i for i, name in enumerate(schema.names)}
+        self._orders = [order_of(type_) for type_ in schema.types]
         self._punctuator = punctuator
         self._said = PromiseSet(schema)
-        self._checked: Intake | None = None  # what the batch at hand promises
-        self.fresh: tuple[Promise, ...] = ()
-        """What the last settled batch has promised, in few words."""
+        self._checked: Promises | None = None  # what the batch at hand promises
+        self.fresh: Sequence[Promise] = ()
+        """What the last settled batch has promised."""
 
     @property
     def silent(self) -> bool:
@@ -59,60 +67,80 @@ class SourcePromises:
     def check(self, batch: ElementBatch, data: Arrived) -> Broken | None:
         """The first element that breaks a promise that was made or that follows from what is declared."""
         self._checked = None
-        said = [
-            (i, p.promise) for i, p in sorted(batch.promises.items()) if isinstance(p, Punct) and batch.op[i] == PUNCT
-        ]
-        unreadable = self._read(said) if said else None
-        if unreadable is not None:
-            return unreadable
-        broken = self._check_said(data, said) if len(data) and (said or self._said) else None
+        given = batch.promises
+        if isinstance(given, Punctuations) and (batch.op[given.places] == PUNCT).all():
+            self._checked, places = given.said, given.places
+        elif given:
+            said = _listed(batch)
+            unreadable = self._read(said)
+            if unreadable is not None:
+                return unreadable
+            places = np.array([i for i, _ in said], np.int64)
+        else:
+            places = _NO_PLACES
+        broken = self._check_said(data, places, batch) if len(data) and (len(places) or self._said) else None
         if self._punctuator is None:
             return broken
         columns = {name: data.column(self._schema.index(name)) for name in self._punctuator.reads}
         seen = self._punctuator.observe(columns, len(data))
         if seen.promises:
-            self._checked = read_promises([*(promise for _, promise in said), *seen.promises], self._schema)
+            self._checked = joined(
+                [self._checked or Promises(self._schema), read_promises(seen.promises, self._schema)]
+            )
         if seen.broken is None:
             return broken
         at = data.place(seen.broken.at)
         return broken if broken is not None and broken.at < at else replace(seen.broken, at=at)
 
-    def _check_said(self, data: Arrived, said: Said) -> Broken | None:
+    def _check_said(self, data: Arrived, places: np.ndarray, batch: ElementBatch) -> Broken | None:
         """The first element that breaks what an earlier batch has promised, or an earlier element of this one."""
         n, sync = len(data.op), data.sync
-        places = [i for i, _ in said] if said and said[0][0] < n else []
-        compared = self._compared(data, sync, places)
-        at = self._looked_up(data, sync, said[: bisect_left(places, n)]) if compared is None else compared
+        inside = len(places) > 0 and int(places[0]) < n
+        at = self._compared(data, sync, places if inside else _NO_PLACES)
+        if at is None:
+            at = self._looked_up(data, sync, [(i, p) for i, p in _listed(batch) if i < n] if inside else ())
         if at == n:
             return None
+        said = _listed(batch)
         element = data.element(at, self._schema)
         before = (*(promise for i, promise in said if i < at), *self._said)
         broken = (promise for promise in before if promise.t > element.sync and promise.matches(element.row))
         promise = next(broken, Promise({}, NEVER))
         return Broken(at, f"{RULED_OUT}: {show_promise(promise)}; it is {element}", KEEP_YOUR_WORD)
 
-    def _compared(self, data: Arrived, sync: np.ndarray, places: Sequence[int]) -> int | None:
-        """The first broken one, for few promises about single columns that have ranks and no nulls; None: others."""
-        standing = self._said.pieces(_STANDING)
-        read = self._checked if places else None
-        if standing is None or (read is not None and (read.tables or read.wide or read.everything != NEVER)):
+    def _compared(self, data: Arrived, sync: np.ndarray, places: np.ndarray) -> int | None:
+        """The first broken one, for promises about single columns that have ranks and no nulls, few of them among the
+        elements; None: others."""
+        read = self._checked if len(places) else None
+        standing = bool(self._said)
+        if (standing and not self._said.ranked) or (read is not None and not read.single):
             return None
-        at, first = np.array(places, np.int64), len(data.op)
-        for name in standing if read is None else {**standing, **read.constants, **read.ranges}:
-            column = plain(data.complete(self._schema.index(name)))
-            fresh = None if read is None else read.pieces(name)
-            if column.null_count or (fresh is None and read is not None):
+        fresh: dict[str, Pieces] = {}
+        if read is not None:
+            for name in {**read.constants, **read.ranges}:
+                pieces = read.pieces(name)
+                if pieces is None or len(pieces[0]) > _COMPARED:
+                    return None
+                fresh[name] = pieces
+        ranks: dict[str, np.ndarray] = {}
+        for name in {*self._said.bound, *fresh} if standing else fresh:
+            at = self._at[name]
+            if not data.known(at):
                 return None
-            if fresh is not None and len(fresh[0]) > _COMPARED:
-                return None
-            ranks = order_of(column.type).ranks(column)
-            if name in standing:
-                lows, highs, times = standing[name]
-                before = np.full(len(times), -1, np.int64)
-                first = min(first, int(first_broken(ranks, sync, data.gaps, before, lows, highs, times)))
-            if fresh is not None:
-                lows, highs, times, of = fresh
-                first = min(first, int(first_broken(ranks, sync, data.gaps, at[of], lows, highs, times)))
+            ranks[name] = np.ascontiguousarray(self._orders[at].ranks(plain(data.columns[at])))
+        first = self._standing(ranks, sync, data.gaps) if standing else len(data.op)
+        for name, (lows, highs, times, of) in fresh.items():
+            first = min(first, int(first_broken(ranks[name], sync, data.gaps, places[of], lows, highs, times)))
+        return first
+
+    def _standing(self, ranks: Mapping[str, np.ndarray], sync: np.ndarray, gaps: np.ndarray) -> int:
+        """The first element that breaks what an earlier batch has promised."""
+        few = self._said.pieces(_STANDING)
+        if few is None:
+            return self._said.first_late(ranks, sync, gaps)
+        first = len(sync)
+        for name, (lows, highs, times) in few.items():
+            first = min(first, int(first_broken(ranks[name], sync, gaps, _BEFORE[: len(times)], lows, highs, times)))
         return first
 
     def _looked_up(self, data: Arrived, sync: np.ndarray, inside: Said) -> int:
@@ -182,7 +210,7 @@ class SourcePromises:
             checked, self._checked = self._checked.after(cti).united(), None
             if checked:
                 self._said.take(checked)
-                self.fresh = tuple(in_few_words(checked))
+                self.fresh = checked
         if self._said:
             if cti == INF:
                 self._said = PromiseSet(self._schema)
@@ -212,3 +240,8 @@ class SourcePromises:
             state = state["said"]
         if state is not None:
             self._said.restore(state)
+
+
+def _listed(batch: ElementBatch) -> Said:
+    """The promises of a batch with their places."""
+    return [(i, p.promise) for i, p in sorted(batch.promises.items()) if isinstance(p, Punct) and batch.op[i] == PUNCT]

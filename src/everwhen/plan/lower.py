@@ -18,7 +18,7 @@ from itertools import count
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.explain import describe
-from everwhen.algebra.expr import Call, Expr, col, lit
+from everwhen.algebra.expr import Call, Column, Expr, col, lit
 from everwhen.algebra.groups_read import GroupsRead, read_once
 from everwhen.algebra.properties import properties
 from everwhen.errors import QueryError
@@ -178,7 +178,8 @@ class Lowering:
             return Policy(Emit.ENDED, moves=moves(node)) if top else EVERYTHING
         return Policy(self.emit, open_end=top)
 
-    def lower(self, node: n.Node, form: Form, top: bool = False) -> Port:
+    def lower(self, node: n.Node, form: Form, top: bool = False, about: Collection[str] | None = None) -> Port:
+        """The port of a node.  `about`: the columns of which promises are of use above (None: all)."""
         if self.emit is Emit.ENDED:
             top = top and clipped_by(node) is not None
         else:
@@ -187,7 +188,12 @@ class Lowering:
         if key not in self._placed:
             # the node is kept with its place: another one may not get its id
             self._placed[key] = node, self._events(node, top) if form == "events" else self._segments(node, top)
-        return self._placed[key][1]
+        port = self._placed[key][1]
+        if isinstance(node, n.Join) and node.kind == "inner":
+            join = self.operators[port.operator].operator
+            assert isinstance(join, JoinOperator), "an inner join is one operator"
+            join.heard(node.schema.names if about is None else about)
+        return port
 
     # -- events -------------------------------------------------------------------------------------------------
 
@@ -253,7 +259,8 @@ class Lowering:
                 return self.place("punctuate", PunctuateOperator(schemes, codec), self.lower(input, "segments", top))
             case n.Map(input, columns):
                 operator = MapOperator(columns, self.codec(input.schema), codec)
-                return self.place("map", operator, self.lower(input, "segments", top))
+                copied = [expr.name for _, expr in columns if isinstance(expr, Column)]
+                return self.place("map", operator, self.lower(input, "segments", top, copied))
             case n.Union(left, right):
                 ports = self.lower(left, "segments", top), self.lower(right, "segments", top)
                 return self.place("union", UnionOperator(codec, second=right.schema), *ports)
@@ -271,7 +278,7 @@ class Lowering:
                 return self.place(kind.replace("_", " "), counts, *ports)
             case n.Aggregate(input, keys, aggregations):
                 groups = AggregateOperator(keys, aggregations, self.codec(input.schema), codec, policy)
-                return self.place("aggregate", groups, self.lower(input, "segments"))
+                return self.place("aggregate", groups, self.lower(input, "segments", about=keys))
             case n.RelationToStream(input, kind):
                 if kind == "rstream":
                     return self._instants("rstream", input, codec)

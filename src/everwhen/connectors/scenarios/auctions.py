@@ -34,7 +34,8 @@ _BIDS: Final = Schema.of([("item", pa.int64()), ("increase", pa.int64())])
 class Auctions:
     """Epochs of `batch` bids on items of which about `at_once` are open, with about `each` bids per item.
 
-    An item begins with an increase from nothing, so each has a price.  `prices` are the closing prices so far.
+    An item begins with an increase from nothing, so each has a price.  `prices` are the closing prices so far.  In the
+    end all auctions close; in a `steady` stream every epoch is as the others: it closes one item per `each` bids.
     """
 
     bids: int
@@ -42,6 +43,7 @@ class Auctions:
     each: int = 100
     batch: int = 10_000
     seed: int = 7
+    steady: bool = False
     prices: dict[int, int] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[dict[str, ElementBatch]]:
@@ -51,7 +53,9 @@ class Auctions:
         items = 0
         for first in range(0, self.bids, self.batch):
             n = min(self.batch, self.bids - first)
-            fresh = np.arange(items, items + max(self.at_once if not items else n // self.each, 1))
+            more = n // self.each
+            begun = more if items else self.at_once + more * self.steady
+            fresh = np.arange(items, items + max(begun, 1))
             items += len(fresh)
             sellers = pa.array([f"seller {i % 97}" for i in fresh.tolist()])
             opened = embedded(_ITEMS, np.zeros(len(fresh), np.int64), [pa.array(fresh), sellers])
@@ -60,7 +64,7 @@ class Auctions:
             on[: len(fresh)] = np.arange(len(open_) - len(fresh), len(open_))[:n]
             increase = random.integers(1, 100, n)
             np.add.at(sums, on, increase)
-            last = first + n >= self.bids
+            last = first + n >= self.bids and not self.steady
             gone = np.arange(len(open_)) if last else random.permutation(len(open_))[: len(open_) - self.at_once]
             closed = open_[gone]
             promises = [(n, Promise({"item": OneOf((item,))})) for item in closed.tolist()]

@@ -10,6 +10,7 @@ import pyarrow as pa
 from everwhen.model.element import Punct
 from everwhen.model.elements import PUNCT, ElementBatch
 from everwhen.model.punctuation import Promise
+from everwhen.model.punctuations import punctuations
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF
 
@@ -35,4 +36,4 @@ def embedded(
         take = pa.array(of_row, mask=op == PUNCT)
         columns = [column.take(take) for column in columns]
     said: dict[int, Punct] = {int(place): Punct(promise) for place, (_, promise) in zip(places, promises, strict=True)}
-    return ElementBatch(schema, op, vs, ve, np.zeros(n + m, np.int64), tuple(columns), said)
+    return ElementBatch(schema, op, vs, ve, np.zeros(n + m, np.int64), tuple(columns), punctuations(said, schema))

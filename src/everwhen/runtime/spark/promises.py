@@ -35,7 +35,6 @@ from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
 from everwhen.model.value_order import Kind, order_of
 from everwhen.model.value_spans import run_of
-from everwhen.operators.promised import MOST_CONSTANTS
 from everwhen.runtime.spark.layout import ERROR, PROMISE, Layout, control, slots
 
 WHOLE: Final = 0
@@ -43,6 +42,8 @@ OWNED: Final = 1
 PART: Final = 2
 BY_HASH: Final = -1
 """The bucket of a row that is to be placed by its slots."""
+MOST_CONSTANTS: Final = 100_000
+"""So many combinations of constants stand in rows of their own; beyond, a promise goes as it is."""
 LONGEST_RUN: Final = 4096
 """Constants that a bucket has merged to a range are written out again, if they are not more than that."""
 
