@@ -27,6 +27,7 @@ from everwhen.model.schema import Schema
 from everwhen.model.time import INF
 from everwhen.runtime.consistency import Consistency
 from everwhen.runtime.local import LocalRuntime
+from everwhen.runtime.spark.chain import _Operator
 from everwhen.runtime.spark.source import Disorder, SparkSource
 from everwhen.runtime.spark.start import start
 from everwhen.testing import assert_same_history, assert_valid
@@ -134,6 +135,15 @@ def check(spark: SparkSession, place: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(len(QUERIES)))
 def test_plain_rows(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     check(spark, tmp_path, seed)
+
+
+def test_a_spark_whose_plans_cannot_be_taken_apart(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its inner parts may have other names in another version; then every epoch is planned anew."""
+    monkeypatch.setattr(_Operator, "upon", lambda self, below: self.plan.hasNoSuchMethod(below))
+    check(spark, tmp_path, 1)
+    assert "cannot be kept from epoch to epoch" in caplog.text
 
 
 @pytest.mark.slow

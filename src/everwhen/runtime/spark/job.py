@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
 import pyarrow as pa
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,6 +25,8 @@ from everwhen.runtime.spark.source import ResolvedSource
 from everwhen.runtime.spark.stage_feed import StageFeed
 from everwhen.runtime.spark.task import StageTask
 from everwhen.runtime.spark.told import Told, ToldTask
+
+_log = logging.getLogger(__name__)
 
 MakeTask = Callable[[Stage, Layout, Layout, Mapping[str, Address]], StageTask]
 
@@ -86,20 +90,35 @@ class Job:
     def run(self, inputs: DataFrame, feeds: Callable[[], DataFrame], cutoff: Cutoff, told: Told) -> pa.Table:
         """The answers of the last stage to an epoch's rows, and the notes of all stages; `feeds` gives the frame of all
         feeds, which is made of those rows."""
-        context = inputs.sparkSession.sparkContext
-        told.tell(context)
+        told.tell(inputs.sparkSession.sparkContext)
         if self._one_pass is not None:
+            found = self._chained(self._one_pass, inputs, feeds, cutoff, told)
+            if found is not None:
+                return found
+            self._one_pass = None
+            self._steps = self._made()
+            told.tell(inputs.sparkSession.sparkContext)
+        return self._flow(feeds(), cutoff).toArrow()
+
+    def _chained(
+        self, one_pass: OnePass, inputs: DataFrame, feeds: Callable[[], DataFrame], cutoff: Cutoff, told: Told
+    ) -> pa.Table | None:
+        """The same by what Spark has planned before; None if this Spark's plans cannot be taken apart."""
+        try:
             chain = self._chain
             if chain is None or not chain.fits(inputs):
                 chain = Chain.of(self._flow(feeds(), cutoff))
-            if chain is not None:
-                self._chain = None if self._promise_matters else chain  # what was promised stands in it
-                counted = chain.count(inputs, told.epoch, self._buckets, self._session)
-                replace(told, marks=self._one_pass.marks(counted.statistics)).tell(context)
-                return counted.answers()
-            self._one_pass = None
-            self._steps = self._made()
-        return self._flow(feeds(), cutoff).toArrow()
+            if chain is None:
+                return None
+            self._chain = None if self._promise_matters else chain  # what was promised stands in it
+            counted = chain.count(inputs, told.epoch, self._buckets, self._session)
+            replace(told, marks=one_pass.marks(counted.statistics)).tell(inputs.sparkSession.sparkContext)
+            return counted.answers()
+        except Py4JError as error:
+            if isinstance(error, Py4JJavaError | Py4JNetworkError):
+                raise
+            _log.warning("the plans of this Spark cannot be kept from epoch to epoch: %s", error)
+            return None
 
     def _flow(self, inputs: DataFrame, cutoff: Cutoff) -> DataFrame:
         """The epoch as one lazy frame."""
