@@ -1,4 +1,4 @@
-"""An epoch: one call of `foreachBatch`, one Spark job, one commit per sink.
+"""An epoch: one call of `foreachBatch`, one Spark job or two, one commit per sink.
 
     begun n ─▶ job: feeds ▶ exchange ▶ stage 1 ▶ exchange ▶ stage 2 … ─▶ done n ─▶ sinks commit n ─▶ Spark commits n
 

@@ -1,4 +1,4 @@
-"""Columns that the JVM has been given once, for frames that are made anew every epoch.
+"""Columns and functions that the JVM has been given once, for frames that are made anew every epoch.
 
 A column is built by a call to the JVM per function in it, and given to a frame by some more.  An epoch does the same as
 the one before to another frame, so the lists are kept on the other side, and each step is a single call.
