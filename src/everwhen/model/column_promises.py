@@ -101,7 +101,7 @@ class ColumnPromises:
         """Ranges as closed intervals of ranks (or of positions of the ruler)."""
         if isinstance(self._constants, RankConstants):
             single = pieces[:, 0] == pieces[:, 1]
-            if single.any() if len(pieces) > 1 else single[0]:
+            if single.any():
                 self._add_ranks(self._constants.table, pieces[single, 0], pieces[single, 2])
                 pieces = pieces[~single]
         self._ranges.add(pieces)

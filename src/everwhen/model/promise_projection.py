@@ -60,9 +60,9 @@ class Projection:
     >>> import pyarrow as pa
     >>> from everwhen.model.punctuation import Range
     >>> drop_hour = Projection(Schema.of([("item", pa.int64()), ("hour", pa.int64())]), {"item": ["item"]}, ["hour"])
-    >>> drop_hour.take([Promise({"item": OneOf((7,)), "hour": Range(lt=12)})])
+    >>> list(drop_hour.take([Promise({"item": OneOf((7,)), "hour": Range(lt=12)})]))
     []
-    >>> drop_hour.take([Promise({"item": OneOf((7,)), "hour": Range(ge=12)}, 50)])
+    >>> list(drop_hour.take([Promise({"item": OneOf((7,)), "hour": Range(ge=12)}, 50)]))
     [Promise(match={'item': OneOf(values=(7,))}, t=50)]
     """
 
