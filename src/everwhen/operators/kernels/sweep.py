@@ -30,7 +30,8 @@ from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels.calendar import BLOCK
-from everwhen.operators.kernels.merge import merge, merge_two, wrap_two, wraps_two
+from everwhen.operators.kernels.merge import merge, merge_two
+from everwhen.operators.kernels.present import enter, one_lifetime, say_now
 from everwhen.operators.kernels.runs import LENGTH, START, copy_row, fits, make_room
 
 CUT: Final = 0
@@ -123,13 +124,16 @@ def _ahead(keys, place, pool, due, v):
     """Ask for what the keys after the `v`th will need."""
     if v + 16 < len(keys):
         prefetch(place, keys[v + 16])
-    if v + 8 < len(keys):
+        prefetch(due, keys[v + 16])
         k = keys[v + 8]
-        prefetch(due, k)
         s = place[k, START]
         first = max(s, s + place[k, LENGTH] - _TAIL)
-        for at in range(0, _TAIL, 2):  # a loop of another length for each key costs more
-            prefetch(pool, first + at)
+        prefetch(pool, first)
+        prefetch(pool, first + 3)
+        prefetch(pool, first + 6)
+        prefetch(pool, first + 8)
+        prefetch(pool, first + 11)
+        prefetch(pool, first + 14)
 
 
 @njit(cache=True, inline="always")
@@ -211,18 +215,22 @@ def _say(v, old, o, o1, F0, L0, pool, w, w1, F1, L1, first, last, mode, ni, test
 
 
 @njit(cache=True, inline="always")
-def _settle(k, place, pool, x, F, mode, tau, m, ni, due, block):
+def _next_edge(pool, s, n, x, F, mode, tau):
+    """The position of the first edge that is later than the clip; `x` is that of the edge that `_say` began with."""
+    if mode in (KNOWN, ENDING):
+        return _after(pool, s, n, tau)
+    return _after_from(pool, x, s + n, tau if mode != ENDED else F)
+
+
+@njit(cache=True, inline="always")
+def _settle(k, place, pool, at, F, mode, tau, m, ni, due, block):
     """Drop settled edges and note when the key is due again.  Returns whether it is empty for good.
 
-    `x` is the position of the edge that `_say` began with.  The key is due at a time to compare with τ (θ for CUT and
-    ENDING), at one to compare with the promise (ENDED only), and when its last edge is settled.
+    `at` is the position of its `_next_edge`.  The key is due at a time to compare with τ (θ for CUT and ENDING), at
+    one to compare with the promise (ENDED only), and when its last edge is settled.
     """
     s = place[k, START]
     n = place[k, LENGTH]
-    if mode in (KNOWN, ENDING):
-        at = _after(pool, s, n, tau)
-    else:
-        at = _after_from(pool, x, s + n, tau if mode != ENDED else F)
     after = pool[at, 0] if at < s + n else _INF
     say = after
     cut = _INF
@@ -313,17 +321,25 @@ def visit(
             x = _after(pool, s, n, min(start - 1, min(frontier, L0))) - 1
             # an edge at the same time is written anew
             at = _after_from(pool, x, s + n, start - 1) - 1 if touched else x
-            # of what is later than τ nothing has been said: what is there need not be known
-            wraps = two and start > L0 and wraps_two(pool, at, s + n, offsets[v], offsets[v + 1], et, ed)
+            if two and mode == INFINITE and one_lifetime(offsets[v], offsets[v + 1], ed):
+                to = s + n - 1 if pool[s + n - 1, 0] < stop else _after(pool, at, s + n - at, stop - 1) - 1
+                alone = (at == s + n - 1 or pool[at + 1, 0] != start) and (to == s + n - 1 or pool[to + 1, 0] != stop)
+                if alone:
+                    j = offsets[v]
+                    enter(pool, at, to, s + n, start, stop, ed[j, 0], ed[j, 1])
+                    place[k, LENGTH] = n + 2
+                    nt, ns, at = say_now(
+                        v + visited, pool, x, s + n + 2, L0, L1, stop, ed[j, 0], ed[j, 1], tests, taken, nt, said, ns
+                    )
+                    dead[v] = _settle(k, place, pool, at, _INF, mode, tau1, m1, ni, due, block)
+                    continue
             o0 = o1 if parts == 1 else 0
-            o1 = o0 + (1 if wraps else s + n - x)
+            o1 = o0 + s + n - x
             for i in range(o0, o1):
                 copy_row(old, i, pool, x + i - o0, width)
             if touched:
                 i = o0 + at - x
-                if wraps:
-                    w = wrap_two(pool, at, s + n, offsets[v], et, ed)
-                elif two:
+                if two:
                     w = merge_two(old, i, o1, offsets[v], offsets[v + 1], et, ed, pool, at, prune)
                 else:
                     w = merge(old, i, o1, offsets[v], offsets[v + 1], et, ed, er, ni, na, pool, at, prune, delta)
@@ -346,7 +362,8 @@ def visit(
                 v + visited, old, o0, o1, frontier, L0, pool, x, s + n, F1, L1, start, stop, mode, ni, tests, lanes,
                 taken, nt, said, ns,
             )  # fmt: skip
-            dead[v] = _settle(k, place, pool, x, F1, mode, tau1, m1, ni, due, block)
+            at = _next_edge(pool, s, n, x, F1, mode, tau1)
+            dead[v] = _settle(k, place, pool, at, F1, mode, tau1, m1, ni, due, block)
     return end, nt, ns
 
 
@@ -358,6 +375,7 @@ def pass_by(
     """Visit keys of which nothing has changed but the clip: the run is its own past.  `dead` gets which are empty."""
     width = pool.shape[1]
     lanes = width - 1 if width == 1 + na else width - 2
+    two = ni == 2 and width == 3
     for v in range(len(keys)):
         _ahead(keys, place, pool, due, v)
         k = keys[v]
@@ -367,6 +385,11 @@ def pass_by(
             continue
         tau0, m0 = raised(floor0, k, mode, tau_0, m_0)
         tau1, m1 = raised(floor1, k, mode, tau_1, m_1)
+        if two and mode == INFINITE:
+            x = _after(pool, s, n, tau0) - 1
+            nt, ns, at = say_now(v + visited, pool, x, s + n, tau0, tau1, _INF, 0, 0, tests, taken, nt, said, ns)
+            dead[v] = _settle(k, place, pool, at, _INF, mode, tau1, m1, ni, due, block)
+            continue
         F0 = _frontier(pool, s, n, mode, tau0, m0)
         F1 = _frontier(pool, s, n, mode, tau1, m1)
         L0, L1 = (tau0, tau1) if mode == INFINITE else (_INF, _INF)
@@ -375,7 +398,8 @@ def pass_by(
             v + visited, pool, x, s + n, F0, L0, pool, x, s + n, F1, L1, _INF, _NEVER, mode, ni, tests, lanes,
             taken, nt, said, ns,
         )  # fmt: skip
-        dead[v] = _settle(k, place, pool, x, F1, mode, tau1, m1, ni, due, block)
+        at = _next_edge(pool, s, n, x, F1, mode, tau1)
+        dead[v] = _settle(k, place, pool, at, F1, mode, tau1, m1, ni, due, block)
     return nt, ns
 
 
