@@ -42,6 +42,8 @@ ENDING: Final = 4
 
 _TAIL: Final = 16
 """Edges at the end of a run that a visit is likely to touch: to ask for all would be to walk over them."""
+_NEW: Final = 10
+"""So many if all that happens is after τ."""
 
 _INF: Final = np.int64(INF)
 _NEVER: Final = np.int64(NEVER)
@@ -51,7 +53,7 @@ _NEVER: Final = np.int64(NEVER)
 def _after(pool, s, n, t):
     """The position of the first of the sorted edges that is later than `t`; at least one is not."""
     # of many edges mostly one of the last is meant, and each look at an old one is a cache miss
-    tail = _TAIL
+    tail = _NEW
     while tail < n and pool[s + n - tail, 0] > t:
         tail <<= 2
     if tail < n:
@@ -120,20 +122,22 @@ def _same(a, i, first, b, j, tests, lanes):
 
 
 @njit(cache=True, inline="always")
-def _ahead(keys, place, pool, due, v):
-    """Ask for what the keys after the `v`th will need."""
-    if v + 16 < len(keys):
-        prefetch(place, keys[v + 16])
-        prefetch(due, keys[v + 16])
-        k = keys[v + 8]
-        s = place[k, START]
-        first = max(s, s + place[k, LENGTH] - _TAIL)
-        prefetch(pool, first)
-        prefetch(pool, first + 3)
-        prefetch(pool, first + 6)
-        prefetch(pool, first + 8)
-        prefetch(pool, first + 11)
-        prefetch(pool, first + 14)
+def _ahead(keys, place, due, v):
+    """Ask for what the keys after the `v`th will need; returns the one whose edges are to be asked for now, or -1."""
+    if v + 16 >= len(keys):
+        return np.int64(-1)
+    prefetch(place, keys[v + 16])
+    prefetch(due, keys[v + 16])
+    return keys[v + 8]
+
+
+@njit(cache=True, inline="always")
+def _ask(place, pool, k, edges):
+    """Ask for the last edges of a key, and for the place behind them.  A loop of another length for each key would cost
+    more than to ask for a few too many."""
+    end = place[k, START] + place[k, LENGTH]
+    for at in range(0, edges + 1, 2):
+        prefetch(pool, end - at)
 
 
 @njit(cache=True, inline="always")
@@ -240,12 +244,15 @@ def _settle(k, place, pool, at, F, mode, tau, m, ni, due, block):
         say = F if _alive(pool, s + n - 1, ni) else _INF
     elif mode == ENDED:
         cut = F if _alive(pool, at - 1, ni) else after
-    gone = _settled(pool, s, n, m)
-    s += gone
-    n -= gone
-    place[k, START] = s
-    place[k, LENGTH] = n
-    fold = pool[s + n - 1, 0] if n > 1 else _INF
+    fold = pool[s + n - 1, 0]
+    if fold <= m:  # otherwise settled edges wait until their room is wanted: they are far from those that are needed
+        gone = _settled(pool, s, n, m)
+        s += gone
+        n -= gone
+        place[k, START] = s
+        place[k, LENGTH] = n
+    if n == 1:
+        fold = _INF
     dead = m == _INF or (n == 1 and not _alive(pool, s, ni))
     if dead:
         place[k, LENGTH] = 0
@@ -290,7 +297,11 @@ def visit(
     touched = len(offsets) > 0
     two = ni == 2 and width == 3
     for v in range(len(keys)):
-        _ahead(keys, place, pool, due, v)
+        k = _ahead(keys, place, due, v)
+        if k >= 0 and mode == INFINITE and touched and first[v + 8] > tau_0:
+            _ask(place, pool, k, _NEW)  # what is in order changes nothing before τ
+        elif k >= 0:
+            _ask(place, pool, k, _TAIL)
         k = keys[v]
         tau0, m0 = raised(floor0, k, mode, tau_0, m_0)
         tau1, m1 = raised(floor1, k, mode, tau_1, m_1)
@@ -377,7 +388,9 @@ def pass_by(
     lanes = width - 1 if width == 1 + na else width - 2
     two = ni == 2 and width == 3
     for v in range(len(keys)):
-        _ahead(keys, place, pool, due, v)
+        k = _ahead(keys, place, due, v)
+        if k >= 0:
+            _ask(place, pool, k, _NEW)
         k = keys[v]
         s = place[k, START]
         n = place[k, LENGTH]
