@@ -316,6 +316,15 @@ def _edges_of_ends(bounds, start, time, ref, values, values_f, offsets, et, ed, 
         offsets[g] = out
         first[g] = time[x]
         last[g] = _INF if y1 - y < x1 - x else time[y1 - 1]
+        if x1 - x == 1 and y1 - y == 1:  # one segment: mostly, if there are many keys
+            et[out] = time[x]
+            er[out] = 1
+            _add(ed, ed_f, out, values, values_f, ref[x], 1, ni)
+            et[out + 1] = time[y]
+            er[out + 1] = -1
+            _add(ed, ed_f, out + 1, values, values_f, ref[x], -1, ni)
+            out += 2
+            continue
         while x < x1 or y < y1:
             t = time[x] if y >= y1 or (x < x1 and time[x] <= time[y]) else time[y]
             while x < x1 and time[x] == t:

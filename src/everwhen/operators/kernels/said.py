@@ -53,7 +53,8 @@ def _ahead(group, place, pool, i):
         k = group[i + 12]
         last = place[k, START] + place[k, LENGTH] - 1
         prefetch(pool, last)
-        prefetch(pool, last - 4)
+        if group[i + 13] == k:  # more than its end changes
+            prefetch(pool, last - 4)
 
 
 @njit(cache=True, inline="always")
