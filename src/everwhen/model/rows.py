@@ -161,7 +161,7 @@ def plain_column(codes: np.ndarray, valid: np.ndarray | None, type_: pa.DataType
 
 
 @loop
-def turned(rows, words, columns):
+def turned(rows: np.ndarray, words: int, columns: np.ndarray) -> bool:
     """Write the codes of rows column by column, zeros behind them.  Returns whether no row has a null."""
     n = len(rows)
     nulls = np.int64(0)
