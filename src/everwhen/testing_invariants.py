@@ -36,8 +36,8 @@ from everwhen.model.time import INF, NEVER, show
 from everwhen.operators.aggregate import AggregateOperator
 from everwhen.operators.base import Emit, Operator, lowest
 from everwhen.operators.join import JoinOperator
+from everwhen.operators.kernels.clip import CUT, ENDED, ENDING, INFINITE
 from everwhen.operators.kernels.lifetimes import HI, LO, ROW, WEIGHT
-from everwhen.operators.kernels.sweep import CUT, ENDED, ENDING, INFINITE
 from everwhen.operators.live import LiveRows
 from everwhen.operators.net import netted
 from everwhen.operators.sweep import Pieces, Sweep

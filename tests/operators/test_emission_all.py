@@ -23,7 +23,7 @@ from everwhen.model.element import Adjust, Cti, Element, Insert
 from everwhen.model.elements import ElementBatch, batch_of
 from everwhen.model.history import History
 from everwhen.operators.base import EVERYTHING, Emit, Policy
-from everwhen.operators.kernels.sweep import CUT, ENDING
+from everwhen.operators.kernels.clip import CUT, ENDING
 from everwhen.plan.lower import lower
 from everwhen.reference import evaluate
 from everwhen.reference.order import canonical

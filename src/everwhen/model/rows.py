@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.model.gaps import fill, only_gaps, without
+from everwhen.model.loops import loop
 from everwhen.model.pool import Pool, is_pooled, validity
 from everwhen.model.schema import Schema
 
@@ -58,8 +59,16 @@ class RowCodec:
 
     def decode(self, rows: np.ndarray, nulls: int = 0) -> tuple[pa.Array, ...]:
         """Coded rows as Arrow columns, followed by so many nulls."""
-        complete = not rows[:, : self.words].any()
-        return tuple(self.column(rows, j, complete, nulls) for j in range(len(self._types)))
+        columns = np.empty((len(self._types), len(rows) + nulls), np.int64)
+        if not turned(rows, self.words, columns):
+            return tuple(self.column(rows, j, False, nulls) for j in range(len(self._types)))
+        n = len(rows)
+        return tuple(
+            self._dictionaries[j].decode(columns[j, :n], None, nulls)
+            if j in self._dictionaries
+            else plain_column(columns[j], None, type_, nulls)
+            for j, type_ in enumerate(self._types)
+        )
 
     def column(self, rows: np.ndarray, j: int, complete: bool = False, nulls: int = 0) -> pa.Array:
         """One column of coded rows as Arrow, followed by so many nulls; `complete`: nothing is null."""
@@ -141,6 +150,32 @@ def decode_column(codes: np.ndarray, valid: np.ndarray | None, type_: pa.DataTyp
     if is_pooled(type_):
         return pool.dictionary(type_).decode(np.ascontiguousarray(codes), valid)
     return decode_plain(codes, valid, type_)
+
+
+def plain_column(codes: np.ndarray, valid: np.ndarray | None, type_: pa.DataType, nulls: int) -> pa.Array:
+    """Codes that nobody else has, the last ones for so many nulls, as a column: 64-bit values stay where they are."""
+    n = len(codes) - nulls
+    if pa.types.is_primitive(type_) and not pa.types.is_floating(type_) and type_.bit_width == 64:
+        return pa.Array.from_buffers(type_, n + nulls, [validity(valid, n, nulls), pa.py_buffer(codes)])
+    return decode_plain(codes[:n], valid, type_, nulls)
+
+
+@loop
+def turned(rows: np.ndarray, words: int, columns: np.ndarray) -> bool:
+    """Write the codes of rows column by column, zeros behind them.  Returns whether no row has a null."""
+    n = len(rows)
+    nulls = np.int64(0)
+    for j in range(words):
+        for i in range(n):
+            nulls |= rows[i, j]
+    if nulls != 0:
+        return False
+    for j in range(len(columns)):
+        for i in range(n):
+            columns[j, i] = rows[i, words + j]
+        for i in range(n, columns.shape[1]):
+            columns[j, i] = 0
+    return True
 
 
 def decode_plain(codes: np.ndarray, valid: np.ndarray | None, type_: pa.DataType, nulls: int = 0) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Eight bytes at once: loads and stores of a word at any place of a byte array.
+"""Eight bytes at once: loads and stores of a word at any place of a byte array, and the bits of a word.
 
 A loop over the bytes of a short string costs more than the string.  Whoever calls these has made sure that all eight
 bytes lie within the array: nothing is checked.
@@ -43,6 +43,17 @@ def store(typingctx: Any, data: Any, at: Any, word: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.store(args[2], _pointer(context, builder, signature, args), align=1)
         return context.get_dummy_value()
+
+    return signature, code
+
+
+@intrinsic
+def lowest_bit(typingctx: Any, word: Any) -> Any:
+    """The place of the lowest bit that is set in a word, which is not zero."""
+    signature = types.int64(types.uint64)
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.IntType(1)(1))
 
     return signature, code
 

@@ -73,6 +73,7 @@ class AggregateOperator(Operator):
         )
         self._plain = plan.plain()
         self._summed = self._plan.summed()
+        self._most = 0  # no group has ever more rows alive
         self._live: LiveRows | None = None
         if plan.evaluated:
             self._live = LiveRows(self._arguments.width, self._arguments.pooled, source.pool)
@@ -90,6 +91,7 @@ class AggregateOperator(Operator):
             frontier = settled(frontier.time, self._promises.take(frontier.promises))
         promise = frontier.time
         sweep, live = self._sweep, self._live
+        self._most += int(np.abs(batch.weight).sum())
         values, complete = self._sums(batch)
         if complete and len(self._key_at) == 1:
             ids = sweep.intern_column(batch.rows, self._source.words + self._key_at[0])
@@ -119,7 +121,7 @@ class AggregateOperator(Operator):
             live.expire(promise)
             live.expire_keys(*raised)
         if len(pieces.said):
-            self._plan.check(pieces.said[:, 3:])
+            self._plan.check(pieces.said[:, 3:], self._most)
         changes = self._changes(pieces) if len(pieces) else no_changes(self.codec)
         if len(raised[0]):
             changes = replace(changes, closed=raised[0][raised[1] == INF])
@@ -240,6 +242,7 @@ class AggregateOperator(Operator):
         for lane, type_ in self._pooled_results:
             codes = encode_column(state[f"results{lane}"], type_, self.codec.pool)
             sweep["edges"][:, 1 + self._plan.added + lane] = codes
+        self._most = int(sweep["edges"][:, 1].max(initial=0))
         ids = self._sweep.restore(self._keys.encode(state["keys"], len(sweep["ids"])), sweep)
         if self._live is not None:
             live = state["live"]

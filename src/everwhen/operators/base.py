@@ -33,7 +33,7 @@ from everwhen.model.changes import Changes
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
-from everwhen.operators.kernels.sweep import CUT, ENDED, ENDING, INFINITE, KNOWN
+from everwhen.operators.kernels.clip import CUT, ENDED, ENDING, INFINITE, KNOWN
 
 
 class Emit(Enum):

@@ -22,6 +22,7 @@ from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, Policy, StateSize
 from everwhen.operators.kernels import sweep as kernel
 from everwhen.operators.kernels.calendar import Calendar
+from everwhen.operators.kernels.clip import CUT, ENDED, ENDING
 from everwhen.operators.kernels.edges import grouped
 from everwhen.operators.kernels.pieces import pending, standing
 from everwhen.operators.kernels.runs import Runs, needed, resized
@@ -168,9 +169,10 @@ class Sweep:
                 self._runs.release(gone)
         if self._floors.any:
             self._floors.settle(gone)
-        if self._runs.crowded:
-            self._runs.tidy()
         self.tau, self.cti = tau, promise
+        if self._runs.crowded:
+            self._settle(self.keys.ids())
+            self._runs.tidy()
         return visits.pieces(keys)
 
     def _expect(self, taken: int, said: int, more: int) -> None:
@@ -181,8 +183,8 @@ class Sweep:
 
     def _due(self, now: int, promise: int, mode: int, reached: np.ndarray, touched: np.ndarray) -> np.ndarray:
         """Keys to visit although nothing came for them: it is time, or a promise has reached them."""
-        say = now if mode in (kernel.CUT, kernel.ENDING) else _next(now)
-        cut = promise if mode == kernel.ENDED else NEVER
+        say = now if mode in (CUT, ENDING) else _next(now)
+        cut = promise if mode == ENDED else NEVER
         due = self._calendar.before(say, cut, _next(promise) if promise > self.cti else NEVER)
         if not len(reached):
             return due

@@ -10,10 +10,13 @@ from numba import njit
 from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF
+from everwhen.model.words import lowest_bit
 
 _INF: Final = np.int64(INF)
 _SHORT: Final = 48
 """Runs of so many are sorted by insertion."""
+_NEAR: Final = 1 << 12
+"""What is kept of so many keys is near the processor, in whatever order they come."""
 
 
 @njit(cache=True, inline="always")
@@ -54,10 +57,33 @@ def summed(rows, words, weight, columns, out, bounds):
 
 @njit(cache=True)
 def group_keys(kid, slot):
-    """Number the keys in the order in which they come: the number of each segment's, and the keys."""
+    """Number the keys: the number of each segment's, and the keys.
+
+    Keys are numbered in the order in which they come.  If there are many, and a good part of them has come, it is the
+    order of their ids: who visits them then walks over what is kept per id from its front to its end, not to and fro.
+    """
     n = len(kid)
     keys = np.empty(n, np.int64)
     group = np.empty(n, np.int64)
+    largest = _largest(kid)
+    if _NEAR < largest <= 64 * n:
+        ng = _number_by_id(kid, np.zeros((largest >> 6) + 1, np.uint64), slot, keys, group)
+    else:
+        ng = _number_as_they_come(kid, slot, keys, group)
+    return group, keys[:ng]
+
+
+@loop
+def _largest(ids):
+    most = np.int64(0)
+    for i in range(len(ids)):
+        most = max(most, ids[i])
+    return most
+
+
+@loop
+def _number_as_they_come(kid, slot, keys, group):
+    n = len(kid)
     ng = 0
     for i in range(n):
         if i + 16 < n:
@@ -72,7 +98,28 @@ def group_keys(kid, slot):
         group[i] = g
     for g in range(ng):
         slot[keys[g]] = -1
-    return group, keys[:ng]
+    return ng
+
+
+@loop
+def _number_by_id(kid, words, slot, keys, group):
+    """The same in the order of ids; `words` has a bit for each, all zero at first."""
+    for i in range(len(kid)):
+        words[kid[i] >> 6] |= np.uint64(1) << np.uint64(kid[i] & 63)
+    ng = 0
+    for w in range(len(words)):
+        word = words[w]
+        while word != 0:
+            k = 64 * w + lowest_bit(word)
+            word &= word - np.uint64(1)
+            slot[k] = ng
+            keys[ng] = k
+            ng += 1
+    for i in range(len(kid)):
+        group[i] = slot[kid[i]]
+    for g in range(ng):
+        slot[keys[g]] = -1
+    return ng
 
 
 @njit(cache=True)
@@ -269,6 +316,15 @@ def _edges_of_ends(bounds, start, time, ref, values, values_f, offsets, et, ed, 
         offsets[g] = out
         first[g] = time[x]
         last[g] = _INF if y1 - y < x1 - x else time[y1 - 1]
+        if x1 - x == 1 and y1 - y == 1:  # one segment: mostly, if there are many keys
+            et[out] = time[x]
+            er[out] = 1
+            _add(ed, ed_f, out, values, values_f, ref[x], 1, ni)
+            et[out + 1] = time[y]
+            er[out + 1] = -1
+            _add(ed, ed_f, out + 1, values, values_f, ref[x], -1, ni)
+            out += 2
+            continue
         while x < x1 or y < y1:
             t = time[x] if y >= y1 or (x < x1 and time[x] <= time[y]) else time[y]
             while x < x1 and time[x] == t:

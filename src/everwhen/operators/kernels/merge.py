@@ -104,35 +104,6 @@ def merge_two(old, i, i1, j, j1, et, ed, pool, w, prune):
     return w
 
 
-@njit(cache=True, inline="always")
-def wraps_two(pool, at, end, j, j1, et, ed):
-    """Whether the new edges are one behind the edge at `at` and one behind all edges: an event of a window in order."""
-    if j1 - j != 2 or ed[j, 0] == 0 or ed[j, 0] + ed[j + 1, 0] != 0 or ed[j, 1] + ed[j + 1, 1] != 0:
-        return False
-    return et[j + 1] > pool[end - 1, 0] and (at + 1 == end or et[j] < pool[at + 1, 0])
-
-
-@njit(cache=True, inline="always")
-def wrap_two(pool, at, end, j, et, ed):
-    """Write these edges in place: those between them move by one.  Returns the position behind the last.
-
-    For two integer lanes; nothing is pruned, because a count changes at either edge.
-    """
-    d0 = ed[j, 0]
-    d1 = ed[j, 1]
-    pool[end + 1, 0] = et[j + 1]
-    pool[end + 1, 1] = pool[end - 1, 1]
-    pool[end + 1, 2] = pool[end - 1, 2]
-    for x in range(end, at + 1, -1):
-        pool[x, 0] = pool[x - 1, 0]
-        pool[x, 1] = pool[x - 1, 1] + d0
-        pool[x, 2] = pool[x - 1, 2] + d1
-    pool[at + 1, 0] = et[j]
-    pool[at + 1, 1] = pool[at, 1] + d0
-    pool[at + 1, 2] = pool[at, 2] + d1
-    return end + 2
-
-
 @njit(cache=True)
 def _add_floats(delta, ed, j, ni, na):
     """Add the float lanes of an edge to a running sum."""

@@ -8,8 +8,8 @@ from numba import njit
 from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF
+from everwhen.operators.kernels.clip import INFINITE, alive, frontier_of, raised
 from everwhen.operators.kernels.runs import LENGTH, START
-from everwhen.operators.kernels.sweep import INFINITE, _alive, _frontier, raised
 
 _INF = np.int64(INF)
 
@@ -28,7 +28,7 @@ def standing(ids, place, pool, mode, tau_1, m_1, floor, ni, lanes):
         if n == 0:
             continue
         tau, m = raised(floor, ids[v], mode, tau_1, m_1)
-        top = _frontier(pool, s, n, mode, tau, m)
+        top = frontier_of(pool, s, n, mode, tau, m)
         limit = tau if mode == INFINITE else _INF
         for at in range(s, s + n):
             if pool[at, 0] > limit:
@@ -36,7 +36,7 @@ def standing(ids, place, pool, mode, tau_1, m_1, floor, ni, lanes):
             lo = max(pool[at, 0], m)
             hi = pool[at + 1, 0] if at + 1 < s + n and pool[at + 1, 0] <= limit else _INF
             hi = min(hi, top)
-            if lo < hi and _alive(pool, at, ni):
+            if lo < hi and alive(pool, at, ni):
                 out[count, 0] = v
                 out[count, 1] = lo
                 out[count, 2] = hi
@@ -57,7 +57,7 @@ def pending(keys, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
         n = place[keys[v], LENGTH]
         tau, m = raised(floor1, keys[v], mode, tau_1, m_1)
         _, c = raised(floor0, keys[v], mode, tau_1, c_0)
-        F = _frontier(pool, s, n, mode, tau, m)
+        F = frontier_of(pool, s, n, mode, tau, m)
         L = tau if mode == INFINITE else _INF
         for at in range(s, s + n):
             t = max(pool[at, 0], c)

@@ -53,7 +53,8 @@ def _ahead(group, place, pool, i):
         k = group[i + 12]
         last = place[k, START] + place[k, LENGTH] - 1
         prefetch(pool, last)
-        prefetch(pool, last - 4)
+        if group[i + 13] == k:  # more than its end changes
+            prefetch(pool, last - 4)
 
 
 @njit(cache=True, inline="always")
@@ -175,6 +176,16 @@ def keep(i, group, lo, hi, place, pool, free, end, cti, promise):
     while i < n:
         _ahead(group, place, pool, i)
         k = group[i]
+        if (i + 1 == n or group[i + 1] != k) and hi[i] > promise and fits(place, k, 1):
+            # mostly it is one event behind all others
+            length = place[k, LENGTH]
+            last = place[k, START] + length
+            if length == 0 or pool[last - 1, VS] <= lo[i]:
+                pool[last, VS] = lo[i]
+                pool[last, VE] = hi[i]
+                place[k, LENGTH] = length + 1
+                i += 1
+                continue
         j = i
         stop = i + 1
         while stop < n and group[stop] == k:

@@ -8,15 +8,9 @@ Integers and floats are two views of the same memory.
 
 A visit to a key has three parts.  `merge` copies the edges from the first one that matters aside and writes the new
 ones in their place.  `_say` compares what had been said with what is to be said now, clipped by the emission policy on
-both sides, and reports what is taken back and what is said.  `_settle` drops edges before the last one at or before the
-CTI, which becomes the base, and notes when the key is due again.  A settled edge may wait for the next visit.
-
-The clip: nothing at or after the frontier F, and edges after the limit L do not count.
-  CUT       F = θ                                    everything before θ, cut there
-  ENDED     F = max(m, last edge ≤ τ)                pieces that have ended by τ; cut at the promise m
-  KNOWN     F = first edge > τ                       also the piece open at τ, as far as it is known
-  INFINITE  F = ∞, L = τ                             also the piece open at τ, without an end
-  ENDING    F = max(θ, last edge)                    all that ends, however late; what never ends is cut at θ
+both sides (`clip.py`), and reports what is taken back and what is said.  `_settle` notes when the key is due again, and
+drops the edges before the base once all are settled; others wait until their room is wanted.  `present.py` has a
+shorter way for the usual case.
 """
 
 from __future__ import annotations
@@ -30,14 +24,22 @@ from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels.calendar import BLOCK
-from everwhen.operators.kernels.merge import merge, merge_two, wrap_two, wraps_two
+from everwhen.operators.kernels.clip import (
+    CUT,
+    ENDED,
+    ENDING,
+    INFINITE,
+    KNOWN,
+    NEW,
+    after,
+    after_from,
+    alive,
+    frontier_of,
+    raised,
+)
+from everwhen.operators.kernels.merge import merge, merge_two
+from everwhen.operators.kernels.present import enter, one_lifetime, say_now
 from everwhen.operators.kernels.runs import LENGTH, START, copy_row, fits, make_room
-
-CUT: Final = 0
-ENDED: Final = 1
-KNOWN: Final = 2
-INFINITE: Final = 3
-ENDING: Final = 4
 
 _TAIL: Final = 16
 """Edges at the end of a run that a visit is likely to touch: to ask for all would be to walk over them."""
@@ -47,62 +49,12 @@ _NEVER: Final = np.int64(NEVER)
 
 
 @njit(cache=True, inline="always")
-def _after(pool, s, n, t):
-    """The position of the first of the sorted edges that is later than `t`; at least one is not."""
-    # of many edges mostly one of the last is meant, and each look at an old one is a cache miss
-    tail = _TAIL
-    while tail < n and pool[s + n - tail, 0] > t:
-        tail <<= 2
-    if tail < n:
-        s += n - tail
-        n = tail
-    # without a branch: where an edge stands can't be foretold, and a wrong guess costs more than the search
-    while n > 1:
-        half = n >> 1
-        s += half * (pool[s + half, 0] <= t)
-        n -= half
-    return s + 1
-
-
-@njit(cache=True, inline="always")
-def _after_from(pool, at, end, t):
-    """The same, from a position on whose edge is not later than `t`: mostly the next one is."""
-    if at + 1 >= end or pool[at + 1, 0] > t:
-        return at + 1
-    return _after(pool, at + 1, end - at - 1, t)
-
-
-@njit(cache=True, inline="always")
 def _settled(pool, s, n, m):
     """How many edges stand before the last one at or before `m`.  Each is passed once, and then it is dropped."""
     gone = 0
     while gone + 1 < n and pool[s + gone + 1, 0] <= m:
         gone += 1
     return gone
-
-
-@njit(cache=True, inline="always")
-def _frontier(pool, s, n, mode, tau, m):
-    if mode == CUT:
-        return tau
-    if mode == INFINITE:
-        return _INF
-    if mode == ENDING:
-        return max(tau, pool[s + n - 1, 0])
-    at = _after(pool, s, n, tau)
-    if mode == ENDED:
-        return max(m, pool[at - 1, 0])
-    return pool[at, 0] if at < s + n else _INF
-
-
-@njit(cache=True, inline="always")
-def _alive(pool, at, ni):
-    if pool[at, 1] != 0:
-        return True
-    for c in range(2, 1 + ni):
-        if pool[at, c] != 0:
-            return True
-    return False
 
 
 @njit(cache=True, inline="always")
@@ -119,17 +71,22 @@ def _same(a, i, first, b, j, tests, lanes):
 
 
 @njit(cache=True, inline="always")
-def _ahead(keys, place, pool, due, v):
-    """Ask for what the keys after the `v`th will need."""
-    if v + 16 < len(keys):
-        prefetch(place, keys[v + 16])
-    if v + 8 < len(keys):
-        k = keys[v + 8]
-        prefetch(due, k)
-        s = place[k, START]
-        first = max(s, s + place[k, LENGTH] - _TAIL)
-        for at in range(0, _TAIL, 2):  # a loop of another length for each key costs more
-            prefetch(pool, first + at)
+def _ahead(keys, place, due, v):
+    """Ask for what the keys after the `v`th will need; returns the one whose edges are to be asked for now, or -1."""
+    if v + 16 >= len(keys):
+        return np.int64(-1)
+    prefetch(place, keys[v + 16])
+    prefetch(due, keys[v + 16])
+    return keys[v + 8]
+
+
+@njit(cache=True, inline="always")
+def _ask(place, pool, k, edges):
+    """Ask for the last edges of a key, and for the place behind them.  A loop of another length for each key would cost
+    more than to ask for a few too many."""
+    end = place[k, START] + place[k, LENGTH]
+    for at in range(0, edges + 1, 2):
+        prefetch(pool, end - at)
 
 
 @njit(cache=True, inline="always")
@@ -182,7 +139,7 @@ def _say(v, old, o, o1, F0, L0, pool, w, w1, F1, L1, first, last, mode, ni, test
         if p >= F0:  # nothing had been said from here on
             while p < F1:
                 q = min(w_next, F1)
-                if _alive(pool, w - 1, ni):
+                if alive(pool, w - 1, ni):
                     ns = _put(said, ns, first_said, v, p, q, pool, w - 1, tests, lanes)
                 p = q
                 w += 1
@@ -191,8 +148,8 @@ def _say(v, old, o, o1, F0, L0, pool, w, w1, F1, L1, first, last, mode, ni, test
         q = min(min(o_next, w_next), F0)
         if p < F1:
             q = min(q, F1)
-        was = _alive(old, o - 1, ni)
-        to_be = p < F1 and _alive(pool, w - 1, ni)
+        was = alive(old, o - 1, ni)
+        to_be = p < F1 and alive(pool, w - 1, ni)
         if was != to_be or (was and not _same(old, o - 1, 1, pool, w - 1, tests, lanes)):
             if was:
                 nt = _put(taken, nt, first_taken, v, p, q, old, o - 1, tests, lanes)
@@ -211,34 +168,41 @@ def _say(v, old, o, o1, F0, L0, pool, w, w1, F1, L1, first, last, mode, ni, test
 
 
 @njit(cache=True, inline="always")
-def _settle(k, place, pool, x, F, mode, tau, m, ni, due, block):
+def _next_edge(pool, s, n, x, F, mode, tau):
+    """The position of the first edge that is later than the clip; `x` is that of the edge that `_say` began with."""
+    if mode in (KNOWN, ENDING):
+        return after(pool, s, n, tau)
+    return after_from(pool, x, s + n, tau if mode != ENDED else F)
+
+
+@njit(cache=True, inline="always")
+def _settle(k, place, pool, at, F, mode, tau, m, ni, due, block):
     """Drop settled edges and note when the key is due again.  Returns whether it is empty for good.
 
-    `x` is the position of the edge that `_say` began with.  The key is due at a time to compare with τ (θ for CUT and
-    ENDING), at one to compare with the promise (ENDED only), and when its last edge is settled.
+    `at` is the position of its `_next_edge`.  The key is due at a time to compare with τ (θ for CUT and ENDING), at
+    one to compare with the promise (ENDED only), and when its last edge is settled.
     """
     s = place[k, START]
     n = place[k, LENGTH]
-    if mode in (KNOWN, ENDING):
-        at = _after(pool, s, n, tau)
-    else:
-        at = _after_from(pool, x, s + n, tau if mode != ENDED else F)
-    after = pool[at, 0] if at < s + n else _INF
-    say = after
+    upcoming = pool[at, 0] if at < s + n else _INF
+    say = upcoming
     cut = _INF
     if mode == CUT:
-        say = tau if _alive(pool, at - 1, ni) else after
+        say = tau if alive(pool, at - 1, ni) else upcoming
     elif mode == ENDING:
-        say = F if _alive(pool, s + n - 1, ni) else _INF
+        say = F if alive(pool, s + n - 1, ni) else _INF
     elif mode == ENDED:
-        cut = F if _alive(pool, at - 1, ni) else after
-    gone = _settled(pool, s, n, m)
-    s += gone
-    n -= gone
-    place[k, START] = s
-    place[k, LENGTH] = n
-    fold = pool[s + n - 1, 0] if n > 1 else _INF
-    dead = m == _INF or (n == 1 and not _alive(pool, s, ni))
+        cut = F if alive(pool, at - 1, ni) else upcoming
+    fold = pool[s + n - 1, 0]
+    if fold <= m:  # otherwise settled edges wait until their room is wanted: they are far from those that are needed
+        gone = _settled(pool, s, n, m)
+        s += gone
+        n -= gone
+        place[k, START] = s
+        place[k, LENGTH] = n
+    if n == 1:
+        fold = _INF
+    dead = m == _INF or (n == 1 and not alive(pool, s, ni))
     if dead:
         place[k, LENGTH] = 0
         say = cut = fold = _INF
@@ -250,14 +214,6 @@ def _settle(k, place, pool, x, F, mode, tau, m, ni, due, block):
     block[b, 1] = min(block[b, 1], cut)
     block[b, 2] = min(block[b, 2], fold)
     return dead
-
-
-@njit(cache=True, inline="always")
-def raised(floor, k, mode, tau, m):
-    """τ (or θ) and the promise of a key: what is promised of it alone counts as the promise of all does."""
-    if len(floor) == 0 or floor[k] <= m:
-        return tau, m
-    return (tau if mode == ENDED else max(tau, floor[k])), floor[k]
 
 
 @loop
@@ -282,7 +238,11 @@ def visit(
     touched = len(offsets) > 0
     two = ni == 2 and width == 3
     for v in range(len(keys)):
-        _ahead(keys, place, pool, due, v)
+        k = _ahead(keys, place, due, v)
+        if k >= 0 and mode == INFINITE and touched and first[v + 8] > tau_0:
+            _ask(place, pool, k, NEW)  # what is in order changes nothing before τ
+        elif k >= 0:
+            _ask(place, pool, k, _TAIL)
         k = keys[v]
         tau0, m0 = raised(floor0, k, mode, tau_0, m_0)
         tau1, m1 = raised(floor1, k, mode, tau_1, m_1)
@@ -309,21 +269,29 @@ def visit(
                 if touched:
                     end = make_room(place, pool, free, end, k, offsets[v + 1] - offsets[v])
                     s = place[k, START]
-            frontier = _frontier(pool, s, n, mode, tau0, m0)
-            x = _after(pool, s, n, min(start - 1, min(frontier, L0))) - 1
+            frontier = frontier_of(pool, s, n, mode, tau0, m0)
+            x = after(pool, s, n, min(start - 1, min(frontier, L0))) - 1
             # an edge at the same time is written anew
-            at = _after_from(pool, x, s + n, start - 1) - 1 if touched else x
-            # of what is later than τ nothing has been said: what is there need not be known
-            wraps = two and start > L0 and wraps_two(pool, at, s + n, offsets[v], offsets[v + 1], et, ed)
+            at = after_from(pool, x, s + n, start - 1) - 1 if touched else x
+            if two and mode == INFINITE and one_lifetime(offsets[v], offsets[v + 1], ed):
+                to = s + n - 1 if pool[s + n - 1, 0] < stop else after(pool, at, s + n - at, stop - 1) - 1
+                alone = (at == s + n - 1 or pool[at + 1, 0] != start) and (to == s + n - 1 or pool[to + 1, 0] != stop)
+                if alone:
+                    j = offsets[v]
+                    enter(pool, at, to, s + n, start, stop, ed[j, 0], ed[j, 1])
+                    place[k, LENGTH] = n + 2
+                    nt, ns, at = say_now(
+                        v + visited, pool, x, s + n + 2, L0, L1, stop, ed[j, 0], ed[j, 1], tests, taken, nt, said, ns
+                    )
+                    dead[v] = _settle(k, place, pool, at, _INF, mode, tau1, m1, ni, due, block)
+                    continue
             o0 = o1 if parts == 1 else 0
-            o1 = o0 + (1 if wraps else s + n - x)
+            o1 = o0 + s + n - x
             for i in range(o0, o1):
                 copy_row(old, i, pool, x + i - o0, width)
             if touched:
                 i = o0 + at - x
-                if wraps:
-                    w = wrap_two(pool, at, s + n, offsets[v], et, ed)
-                elif two:
+                if two:
                     w = merge_two(old, i, o1, offsets[v], offsets[v + 1], et, ed, pool, at, prune)
                 else:
                     w = merge(old, i, o1, offsets[v], offsets[v + 1], et, ed, er, ni, na, pool, at, prune, delta)
@@ -339,14 +307,15 @@ def visit(
                 o1 = old_at[v + 1]
             s = place[k, START]
             n = place[k, LENGTH]
-            F1 = _frontier(pool, s, n, mode, tau1, m1)
+            F1 = frontier_of(pool, s, n, mode, tau1, m1)
             if parts == 2:
-                x = _after(pool, s, n, min(min(start - 1, min(frontier, L0)), F1)) - 1
+                x = after(pool, s, n, min(min(start - 1, min(frontier, L0)), F1)) - 1
             nt, ns = _say(
                 v + visited, old, o0, o1, frontier, L0, pool, x, s + n, F1, L1, start, stop, mode, ni, tests, lanes,
                 taken, nt, said, ns,
             )  # fmt: skip
-            dead[v] = _settle(k, place, pool, x, F1, mode, tau1, m1, ni, due, block)
+            at = _next_edge(pool, s, n, x, F1, mode, tau1)
+            dead[v] = _settle(k, place, pool, at, F1, mode, tau1, m1, ni, due, block)
     return end, nt, ns
 
 
@@ -358,8 +327,11 @@ def pass_by(
     """Visit keys of which nothing has changed but the clip: the run is its own past.  `dead` gets which are empty."""
     width = pool.shape[1]
     lanes = width - 1 if width == 1 + na else width - 2
+    two = ni == 2 and width == 3
     for v in range(len(keys)):
-        _ahead(keys, place, pool, due, v)
+        k = _ahead(keys, place, due, v)
+        if k >= 0:
+            _ask(place, pool, k, NEW)
         k = keys[v]
         s = place[k, START]
         n = place[k, LENGTH]
@@ -367,15 +339,21 @@ def pass_by(
             continue
         tau0, m0 = raised(floor0, k, mode, tau_0, m_0)
         tau1, m1 = raised(floor1, k, mode, tau_1, m_1)
-        F0 = _frontier(pool, s, n, mode, tau0, m0)
-        F1 = _frontier(pool, s, n, mode, tau1, m1)
+        if two and mode == INFINITE:
+            x = after(pool, s, n, tau0) - 1
+            nt, ns, at = say_now(v + visited, pool, x, s + n, tau0, tau1, _INF, 0, 0, tests, taken, nt, said, ns)
+            dead[v] = _settle(k, place, pool, at, _INF, mode, tau1, m1, ni, due, block)
+            continue
+        F0 = frontier_of(pool, s, n, mode, tau0, m0)
+        F1 = frontier_of(pool, s, n, mode, tau1, m1)
         L0, L1 = (tau0, tau1) if mode == INFINITE else (_INF, _INF)
-        x = _after(pool, s, n, min(F0, L0)) - 1
+        x = after(pool, s, n, min(F0, L0)) - 1
         nt, ns = _say(
             v + visited, pool, x, s + n, F0, L0, pool, x, s + n, F1, L1, _INF, _NEVER, mode, ni, tests, lanes,
             taken, nt, said, ns,
         )  # fmt: skip
-        dead[v] = _settle(k, place, pool, x, F1, mode, tau1, m1, ni, due, block)
+        at = _next_edge(pool, s, n, x, F1, mode, tau1)
+        dead[v] = _settle(k, place, pool, at, F1, mode, tau1, m1, ni, due, block)
     return nt, ns
 
 
@@ -385,7 +363,7 @@ def endless(ids, place, pool, ni):
     found = np.zeros(len(ids), np.bool_)
     for i in range(len(ids)):
         n = place[ids[i], LENGTH]
-        found[i] = n > 0 and _alive(pool, place[ids[i], START] + n - 1, ni)
+        found[i] = n > 0 and alive(pool, place[ids[i], START] + n - 1, ni)
     return found
 
 
@@ -399,9 +377,9 @@ def settle_all(ids, place, pool, cti, floor, ni):
         s = place[k, START]
         n = place[k, LENGTH]
         c = max(cti, floor[k]) if len(floor) else cti
-        gone = _after(pool, s, n, c) - s - 1
+        gone = after(pool, s, n, c) - s - 1
         place[k, START] = s + gone
         place[k, LENGTH] = n - gone
         edges += n - gone - 1
-        based += _alive(pool, s + gone, ni)
+        based += alive(pool, s + gone, ni)
     return edges, based
