@@ -193,7 +193,9 @@ class JoinOperator(Operator):
         first, n = 0, len(batch)
         if self._band is None:
             while first < n:
-                mine, entry, first = kernel.probe(ids, batch.lo, batch.hi, first, side.heads, side.log, side.cti, CHUNK)
+                mine, entry, first = kernel.probe(
+                    ids, batch.lo, batch.hi, first, side.heads, side.log, side.cti, CHUNK, side.touched
+                )
                 yield mine, entry
             return
         entries = side.alive()
