@@ -65,22 +65,25 @@ def _late(lo: np.ndarray, group: np.ndarray, said: Spans, said_group: np.ndarray
     return bool((lo <= until[group]).any())
 
 
-def _let_stand(changed: Changes, old: np.ndarray, said: Spans, new: np.ndarray) -> bool:
-    """Note up to where payloads stand that change before the end of what was said of them.
+def _let_stand(changes: Sequence[Changes], old: np.ndarray, said: Spans, new: np.ndarray, is_open: np.ndarray) -> bool:
+    """Note in open rows up to where their payload stands, if it changes before the end of what was said of it.
 
     Returns whether there are any.
     """
     payloads = KeyTable(old.shape[1] - ROW)
-    ids = payloads.intern(np.concatenate([old[:, ROW:], changed.rows, new[:, ROW:]]))
-    of_old, of_changed, of_new = np.split(ids, [len(old), len(old) + len(changed)])
-    end = np.full(payloads.capacity, NEVER, np.int64)
+    of = payloads.intern(np.ascontiguousarray(new[is_open, ROW:]))
+    end = np.full(payloads.capacity + 1, NEVER, np.int64)  # the last is that of all other payloads
     there = said[0] < said[1]
-    np.maximum.at(end, of_old[there], said[1][there])
-    stands = np.zeros(payloads.capacity, np.bool_)
-    stands[of_changed[changed.lo < end[of_changed]]] = True
-    raised = stands[of_new]
-    new[raised, UNTIL] = np.maximum(new[raised, UNTIL], end[of_new[raised]])
-    return bool(raised.any())
+    np.maximum.at(end, payloads.find(np.ascontiguousarray(old[there, ROW:])), said[1][there])
+    end[-1] = NEVER
+    stands = np.zeros(len(end), np.bool_)
+    for changed in changes:
+        early = changed.take(changed.lo < end.max())
+        at = payloads.find(early.rows)
+        stands[at[early.lo < end[at]]] = True
+    raised = np.flatnonzero(is_open)[stands[of]]
+    new[raised, UNTIL] = np.maximum(new[raised, UNTIL], end[of[stands[of]]])
+    return bool(len(raised))
 
 
 class RowsOperator(Operator):
@@ -168,8 +171,9 @@ class RowsOperator(Operator):
         out = self._differences(old, said, new, (after[0], self._clipped(new, after[1], now)), was)
         if self._ended and _late(batch.lo, local[ids], said, old_group, len(keys)):
             answer = self._differences(old, before, new, after, was)
-            if _let_stand(concat(answer, out), old, said, new):
+            if _let_stand((answer, out), old, said, new, after[1] == INF):
                 out = self._differences(old, said, new, (after[0], self._clipped(new, after[1], now)), was)
+        out = netted(out)
         self._kept.put(keys, new_offsets, new)
         self._schedule(keys, new_offsets, after[1])
         return keys, out
@@ -192,7 +196,7 @@ class RowsOperator(Operator):
             np.concatenate([np.where(said > hi, -1, 1), np.full(int(left.sum()), -1, np.int64)]),
             np.concatenate([new[:, ROW:], old[left, ROW:]]),
         )
-        return netted(changed.take(changed.lo < changed.hi))
+        return changed.take(changed.lo < changed.hi)
 
     def _merged(
         self, old: np.ndarray, old_group: np.ndarray, batch: Changes, batch_group: np.ndarray

@@ -23,6 +23,8 @@ LO: Final = 0
 HI: Final = 1
 WEIGHT: Final = 2
 VALUES: Final = 3
+_FEW: Final = 32
+"""So many records of a key are put where they belong one by one; more are sorted."""
 
 
 @njit(cache=True)
@@ -92,6 +94,16 @@ def apply(first, keys, offsets, order, batch, place, pool, free, end, tail):
         for x in range(offsets[g], offsets[g + 1]):
             since = min(since, batch[order[x], LO])
         n = place[k, LENGTH]
+        if offsets[g + 1] - offsets[g] <= _FEW and _only_added(offsets[g], offsets[g + 1], order, batch):
+            more = offsets[g + 1] - offsets[g]
+            if end + growth(place, k, more) > len(pool):
+                return g, end, 0, growth(place, k, more), none
+            end = make_room(place, pool, free, end, k, more)
+            for x in range(offsets[g], offsets[g + 1]):
+                _insert(pool, place[k, START], place[k, START] + n, batch, order[x], width)
+                n += 1
+            place[k, LENGTH] = n
+            continue
         here = ending_after(pool, place[k, START], n, since) - place[k, START]
         count = n - here
         if count + offsets[g + 1] - offsets[g] > len(tail):
@@ -118,6 +130,24 @@ def apply(first, keys, offsets, order, batch, place, pool, free, end, tail):
             copy_row(pool, place[k, START] + here + at, tail, at, width)
         place[k, LENGTH] = here + count
     return len(keys), end, 0, 0, none
+
+
+@njit(cache=True, inline="always")
+def _only_added(first, stop, order, batch):
+    for x in range(first, stop):
+        if batch[order[x], WEIGHT] < 0:
+            return False
+    return True
+
+
+@njit(cache=True, inline="always")
+def _insert(pool, first, stop, batch, i, width):
+    """Put a record into a run, which has room behind it: mostly it ends last."""
+    at = stop
+    while at > first and pool[at - 1, HI] > batch[i, HI]:
+        copy_row(pool, at, pool, at - 1, width)
+        at -= 1
+    copy_row(pool, at, batch, i, width)
 
 
 @loop
