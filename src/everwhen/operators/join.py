@@ -91,6 +91,11 @@ class JoinOperator(Operator):
         """Which sweep area the predicate chose."""
         return "keyed" if self._key_at[0] else "sorted" if self._band else "list"
 
+    @property
+    def touched(self) -> int:
+        """How many kept entries were looked at so far, by key: the work beside the pairs."""
+        return sum(int(side.touched[0]) for side in self._kept)
+
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         self._make_room(inputs)
         idle = self._promises.idle(frontiers)
