@@ -6,10 +6,14 @@
 Time is CPU time of the process inside `push`, the best of several runs.  Batches are small, 1,000 elements, so that a
 correction reaches behind what has been said.  SHAPE is a query, and whether the stream has promises: without any, state
 grows with n, which is the general case of the paper; with them it is bounded by the disorder.
+
+A join also counts the entries that it looks at, which tells work from the time that memory takes.  That count is set
+against n·log₂ n + m itself, with no factor.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +25,7 @@ import data
 import everwhen as ew
 from data import Shape
 from everwhen.model.elements import CTI, ElementBatch
+from everwhen.operators.join import JoinOperator
 from everwhen.runtime.local import LocalRuntime
 from measure import report
 
@@ -43,6 +48,10 @@ def join() -> ew.Stream:
     return ew.source("S", data.SCHEMA).join(ew.source("T", data.SCHEMA), on="key")
 
 
+def extremes() -> ew.Stream:
+    return ew.source("S", data.SCHEMA).group_by("key").agg(low=ew.min("value"), high=ew.max("value"))
+
+
 @dataclass(frozen=True)
 class Case:
     query: Callable[[], ew.Stream]
@@ -55,6 +64,8 @@ CASES = {
     "total, no promises": Case(total, promises=False),
     "per key": Case(per_key),
     "per key, no promises": Case(per_key, promises=False),
+    "min and max": Case(extremes),
+    "min and max, no promises": Case(extremes, promises=False),
     "join": Case(join, ("S", "T")),
 }
 
@@ -71,7 +82,7 @@ def epochs(case: Case, shape: Shape) -> Epochs:
 def measured(case: Case, shape: Shape, runs: int = 3) -> dict[str, float]:
     given = epochs(case, shape)
     n = sum(len(batch) for epoch in given for batch in epoch.values())
-    best, m = float("inf"), 0
+    best, m, runtime = float("inf"), 0, LocalRuntime({"out": case.query()})
     for _ in range(runs):
         runtime, m, seconds = LocalRuntime({"out": case.query()}), 0, 0.0
         for epoch in given:
@@ -82,7 +93,28 @@ def measured(case: Case, shape: Shape, runs: int = 3) -> dict[str, float]:
         began = time.process_time()
         m += len(runtime.close()["out"])
         best = min(best, seconds + time.process_time() - began)
-    return {"n": n, "m": m, "seconds": round(best, 5), "lateness": shape.lateness}
+    point = {"n": n, "m": m, "seconds": round(best, 5), "lateness": shape.lateness}
+    joins = [each.operator for each in runtime._plan.operators if isinstance(each.operator, JoinOperator)]
+    return {**point, "touched": sum(each.touched for each in joins)} if joins else point
+
+
+def bound(point: dict[str, float]) -> float:
+    """n·log₂ n + m."""
+    return point["n"] * math.log2(point["n"]) + point["m"]
+
+
+def exponent(points: list[dict[str, float]], of: str) -> float:
+    """Of the power of n that fits best."""
+    n, grows = (np.log([point[key] for point in points]) for key in ("n", of))
+    return round(float(np.polyfit(n, grows, 1)[0]), 3)
+
+
+def counted(points: list[dict[str, float]], grown: bool) -> dict[str, float | None] | None:
+    """What the entries looked at are, where they are counted: their exponent, and the largest share of the bound."""
+    if "touched" not in points[0]:
+        return None
+    most = max(point["touched"] / bound(point) for point in points)
+    return {"exponent": exponent(points, "touched") if grown else None, "most": round(most, 3)}
 
 
 def explained(points: list[dict[str, float]]) -> tuple[float, float, float]:
@@ -109,12 +141,11 @@ def main(what: str, name: str) -> None:
     measured(case, replace(BASE, events=5_000), runs=1)  # compiled or loaded before
     if what == "n":
         points = [measured(case, replace(BASE, events=n), 3 if n <= 100_000 else 2) for n in SIZES]
-        n, seconds = (np.log([point[key] for point in points]) for key in ("n", "seconds"))
-        exponent = round(float(np.polyfit(n, seconds, 1)[0]), 3)
-        note = f"{name}: time grows as n^{exponent:.2f}"
+        grows = exponent(points, "seconds")
+        note = f"{name}: time grows as n^{grows:.2f}"
     else:
         shapes = (replace(BASE, events=AT_N, lateness=late, start=late + 60) for late in LATENESS)
-        points, exponent = [measured(case, shape) for shape in shapes], None
+        points, grows = [measured(case, shape) for shape in shapes], None
         note = f"{name}: disorder of 1 to {LATENESS[-1]:,} ticks"
     a, b, worst = explained(points)
     report(
@@ -124,7 +155,8 @@ def main(what: str, name: str) -> None:
         points[-1]["seconds"],
         case=f"{what}: {name}",
         points=points,
-        exponent=exponent,
+        exponent=grows,
+        counted=counted(points, what == "n"),
         fit={"a_ns": round(a, 2), "b_ns": round(b, 1), "worst": round(worst, 2)},
         note=note,
     )

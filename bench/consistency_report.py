@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from complexity import explained
+from complexity import bound, explained
 from pictures import Line, Panel, Plot, plots, triangle
 from triangle import AXES, OWN, SUITS, duration
 
@@ -114,17 +114,19 @@ def _picture(row: Row) -> str:
 
 def _growth(row: Row) -> str:
     fit = row["fit"]
-    work = f"{fit['a_ns']:.1f} ns · n log n + {fit['b_ns']:.0f} ns · m"
-    if row["exponent"] is not None:
-        return (
-            f"complexity, {row['case']}: time ~ n^{row['exponent']:.2f}; {work}, never above {fit['worst']:.2f} of it"
+    work = f"{fit['a_ns']:.1f} ns · n log n + {fit['b_ns']:.0f} ns · m, never above {fit['worst']:.2f} of it"
+    if row.get("counted"):
+        looked_at = row["points"][-1]["touched"] / row["points"][-1]["n"]
+        as_power = f" ~ n^{row['counted']['exponent']:.2f}" if row["counted"]["exponent"] is not None else ""
+        work += (
+            f"; entries looked at{as_power}, in the last run {looked_at:.1f} per element, "
+            f"at most {row['counted']['most']:.2f} of n log n + m"
         )
+    if row["exponent"] is not None:
+        return f"complexity, {row['case']}: time ~ n^{row['exponent']:.2f}; {work}"
     first, last = row["points"][0], row["points"][-1]
     times = last["seconds"] / first["seconds"]
-    return (
-        f"complexity, {row['case']}: m {first['m']:,} to {last['m']:,}, time × {times:.1f}; "
-        f"{work}, never above {fit['worst']:.2f} of it"
-    )
+    return f"complexity, {row['case']}: m {first['m']:,} to {last['m']:,}, time × {times:.1f}; {work}"
 
 
 def _growth_picture(rows: list[Row]) -> str:
@@ -139,11 +141,19 @@ def _growth_picture(rows: list[Row]) -> str:
         disorder.append(Line(f"{name}, measured", [(p["m"], p["seconds"]) for p in row["points"]], colour=i))
         modelled = [(p["m"], (a * p["n"] * math.log2(p["n"]) + b * p["m"]) / 1e9) for p in row["points"]]
         disorder.append(Line(f"{name}, a·n·log n + b·m", modelled, dashed=True, colour=i))
+    looked_at = list[Line]()
+    for i, row in enumerate(row for row in rows if row["exponent"] is None and row.get("counted")):
+        name = row["case"].partition(": ")[2]
+        looked_at.append(Line(name, [(p["lateness"], p["touched"]) for p in row["points"]], colour=i))
+        most = [(p["lateness"], bound(p)) for p in row["points"]]
+        looked_at.append(Line("n·log n + m", most, dashed=True, colour=i))
     every = []
     if size:
         every.append(Plot("growing n, fixed disorder", "n: elements in", "CPU seconds", size))
     if disorder:
         every.append(Plot("growing disorder, fixed n", "m: elements out", "CPU seconds", disorder))
+    if looked_at:
+        every.append(Plot("growing disorder, fixed n", "disorder in ticks", "entries looked at", looked_at))
     return plots("Total work against n log n + m", every)
 
 

@@ -95,6 +95,7 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
         Measurement("everwhen-local", case)
         for case in (
             *(("n", name) for name in ("total", "total, no promises", "per key", "per key, no promises", "join")),
+            *(("n", name) for name in ("min and max", "min and max, no promises")),
             *(("disorder", name) for name in ("total", "per key", "join")),
         )
     ),

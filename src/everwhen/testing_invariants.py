@@ -179,7 +179,7 @@ def _check_sweep(sweep: Sweep, seen: _Seen) -> dict[int, list[Edge]]:
 def _check_live(live: LiveRows, runs: dict[int, list[Edge]]) -> None:
     """The rows that end after an edge are there: as many as it counts."""
     for key, edges in runs.items():
-        records = live.regions.gather(np.array([key]))[0].tolist()
+        records = live.runs.gather(np.array([key]))[0].tolist()
         for t, lanes in edges[1:]:
             found = sum(weight for lo, hi, weight, *_ in records if lo <= t < hi)
             assert found == lanes[0], f"invariant ECQ: {found} live rows at {show(t)}, the input gives {lanes[0]}"

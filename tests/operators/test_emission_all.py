@@ -18,7 +18,6 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.algebra import nodes as n
 from everwhen.model.element import Adjust, Cti, Element, Insert
 from everwhen.model.elements import ElementBatch, batch_of
 from everwhen.model.history import History
@@ -29,7 +28,7 @@ from everwhen.reference import evaluate
 from everwhen.reference.order import canonical
 from everwhen.runtime.local import LocalRuntime
 from everwhen.runtime.session import Session
-from everwhen.testing import assert_valid, batches, reorder, stream_from_table
+from everwhen.testing import assert_valid, batches, stream_from_table
 from everwhen.testing_strategies import histories
 from operators.differential import (
     COMPOSED,
@@ -210,29 +209,13 @@ def outputs(query: ew.Stream, emit: str, pushes: Iterable[Mapping[str, ElementBa
 totals: dict[str, Counter[str]] = {"operators": Counter(), "compositions": Counter(), "random plans": Counter()}
 
 
-def rows_last(node: n.Node) -> bool:
-    """A window of rows says a row when it has left, so its order is that of the rows, not of their ends.
-
-    If the row that drove it out is removed, it is taken back.  So there the theorem is left with streams without
-    corrections, however late.  Below another operator, where nothing is clipped, it holds for any.
-    """
-    match node:
-        case n.Filter(input) | n.Map(input):
-            return rows_last(input)
-    return isinstance(node, n.RowsWindow)
-
-
 def assert_who_waits_says_no_more(
     kind: str, query: ew.Stream, infinite: bool, data: st.DataObject, rng: random.Random, single: bool
 ) -> None:
     """final ≤ ended ≤ all on one case; what was counted is noted with the example, and added up."""
-    last = rows_last(query.node)
     some = histories(SCHEMA, max_events=5, max_time=10, allow_infinite=infinite)
     given_ = {name: data.draw(some, label=name) for name in sources(query)}
-    if last:
-        streams = {name: reorder(each, rng, disorder=None, corrections=0.0, wrong=0.0) for name, each in given_.items()}
-    else:
-        streams = streams_of(given_, rng, infinite)
+    streams = streams_of(given_, rng, infinite)
     pushes = one_by_one(streams, rng) if single else epochs(streams, rng)
     final, ended, everything = (outputs(query, emit, pushes) for emit in ("final", "ended", "all"))
     note(f"outputs, cuts not counted: final {final}, ended {ended}, all {everything}")
@@ -257,24 +240,6 @@ def test_who_waits_longer_says_no_more_with_any_plan(
 ) -> None:
     """Random plans of two to five operators."""
     assert_who_waits_says_no_more("random plans", grown.stream, grown.sources, data, random.Random(seed), single)
-
-
-@pytest.mark.parametrize(
-    ("elements", "counted"),
-    [
-        # equal rows: all that changes is which of them stands where
-        (["insert 0 1 b", "insert 3 4 b", "insert 1 2 b", "adjust 1 2 1 b"], (1, 3, 1)),
-        (["insert 3 4 a", "insert 1 3 b", "insert 0 1 c", "adjust 1 3 1 b"], (2, 6, 4)),
-    ],
-    ids=["equal rows", "rows of their own"],
-)
-def test_a_window_of_rows_takes_back_who_is_driven_out_by_nobody(elements: list[str], counted: object) -> None:
-    """The smallest streams for which `ended` ≤ `all` fails, one element at a time: `docs/papers.md` says why."""
-    pushes = []
-    for op, *times, k in (text.split() for text in elements):
-        made = Insert if op == "insert" else Adjust
-        pushes.append({"S": batch_of([made(*map(int, times), {"k": k, "x": 1})], SCHEMA)})
-    assert tuple(outputs(S.rows(1), emit, pushes) for emit in ("final", "ended", "all")) == counted
 
 
 def test_a_cut_below_is_no_end_above() -> None:

@@ -157,8 +157,8 @@ def test_a_broken_sweep_is_found(breaks: Callable[[LocalRuntime], None], message
 def test_a_lost_live_row_is_found() -> None:
     runtime, _ = running(S.group_by("k").agg(m=ew.max("x")))
     live = runtime._plan.operators[-1].operator._live  # type: ignore[attr-defined]
-    start = int(live.regions.start[0])
-    live.regions.pool[start, 1] = 3  # [1, 6) ends earlier than the sweep knows
+    start = int(live.runs.place[0, START])
+    live.runs.pool[start, 1] = 3  # [1, 6) ends earlier than the sweep knows
     with pytest.raises(AssertionError, match="invariant ECQ"):
         go_on(runtime)
 

@@ -121,7 +121,7 @@ def check_tree(side: JoinSide) -> None:
 def probed(side: JoinSide, key: int, lo: int, hi: int) -> list[tuple[int, int, int, int]]:
     """Value, lo, hi and weight of what a change of that lifetime meets."""
     one = (np.array([x], np.int64) for x in (key, lo, hi))
-    _, entry, _ = kernel.probe(*one, 0, side.heads, side.log, side.cti, 1000)
+    _, entry, _ = kernel.probe(*one, 0, side.heads, side.log, side.cti, 1000, side.touched)
     found = side.log[entry]
     return [tuple(map(int, each)) for each in found[:, [ROW + 1, LO, HI, WEIGHT]]]
 

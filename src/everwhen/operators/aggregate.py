@@ -194,17 +194,17 @@ class AggregateOperator(Operator):
 
     def _evaluate(self, keys: np.ndarray, times: np.ndarray) -> np.ndarray:
         assert self._live is not None
-        plan, regions = self._plan, self._live.regions
+        plan, runs = self._plan, self._live.runs
         lanes = np.empty((len(keys), plan.evaluated), np.int64)
         n = len(plan.extremes)
         if n:
             lanes[:, :n] = live_kernel.extremes(
-                keys, times, regions.start, regions.length, regions.pool, self._extreme_columns, self._extreme_kinds,
+                keys, times, runs.place, runs.pool, self._extreme_columns, self._extreme_kinds,
                 self._extreme_words, self._extreme_bits,
             )  # fmt: skip
         if plan.holistic:
-            request, record = live_kernel.pairs(keys, times, regions.start, regions.length, regions.pool)
-            rows, weight = regions.pool[record, VALUES:], regions.pool[record, live_kernel.WEIGHT]
+            request, record = live_kernel.pairs(keys, times, runs.place, runs.pool)
+            rows, weight = runs.pool[record, VALUES:], runs.pool[record, live_kernel.WEIGHT]
             for i, aggregation in enumerate(plan.holistic):
                 codes, valid = holistic.evaluate(aggregation, self._arguments, keys, request, rows, weight)
                 lanes[:, n + 2 * i], lanes[:, n + 2 * i + 1] = codes, valid
@@ -212,7 +212,7 @@ class AggregateOperator(Operator):
 
     def state_size(self) -> StateSize:
         size = self._sweep.state_size()
-        return size if self._live is None else size + StateSize(self._live.regions.rows, self._live.nbytes)
+        return size if self._live is None else size + StateSize(self._live.rows, self._live.nbytes)
 
     def snapshot(self) -> dict[str, Any]:
         keys = self._sweep.keys

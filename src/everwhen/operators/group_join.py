@@ -135,7 +135,7 @@ class GroupJoinOperator(JoinOperator):
         first = count = 0
         while first < len(batch) and not reads.empty:
             mine, entry, first = join_kernel.probe(
-                ids, batch.lo, batch.hi, first, reads.heads, reads.log, reads.cti, CHUNK
+                ids, batch.lo, batch.hi, first, reads.heads, reads.log, reads.cti, CHUNK, reads.touched
             )
             if len(mine):
                 touched, old, lost = (_longer(each, count, count + len(mine)) for each in (touched, old, lost))

@@ -45,7 +45,7 @@ class HoldOperator(Operator):
             return None
         self._open = True
         ids = self._keys.ids()
-        records, offsets = self._live.regions.gather(ids)
+        records, offsets = self._live.runs.gather(ids)
         key = np.repeat(ids, np.diff(offsets))
         lo = np.maximum(records[:, LO], self._promise)
         out = Changes(self.codec, lo, records[:, HI].copy(), records[:, WEIGHT].copy(), self._keys.codes[key])
@@ -80,7 +80,7 @@ class HoldOperator(Operator):
 
     def _released(self, ids: np.ndarray, promise: int) -> Changes:
         """What the promises let out of these rows and did not before."""
-        records, offsets = self._live.regions.gather(ids)
+        records, offsets = self._live.runs.gather(ids)
         key = np.repeat(ids, np.diff(offsets))
         then, now = self._floors.then(key, self._promise), self._floors.until(key, promise)
         lo, hi = np.maximum(records[:, LO], then), np.minimum(records[:, HI], now)
@@ -92,12 +92,12 @@ class HoldOperator(Operator):
         if not listed:
             return np.empty(0, np.int64)
         keys = np.unique(np.concatenate(listed))
-        gone = keys[self._live.regions.length[keys] == 0]
+        gone = self._live.empty(keys)
         self._keys.remove(gone)
         return gone
 
     def state_size(self) -> StateSize:
-        return StateSize(self._live.regions.rows, self._live.nbytes + self._keys.nbytes)
+        return StateSize(self._live.rows, self._live.nbytes + self._keys.nbytes)
 
     def snapshot(self) -> dict[str, Any]:
         ids = self._keys.ids()

@@ -96,6 +96,11 @@ class JoinOperator(Operator):
         """Somebody above has use for promises about these columns of the answer; nobody has said so: about all."""
         self._promises.heard(columns)
 
+    @property
+    def touched(self) -> int:
+        """How many kept entries were looked at so far, by key: the work beside the pairs."""
+        return sum(int(side.touched[0]) for side in self._kept)
+
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         self._make_room(inputs)
         idle = self._promises.idle(frontiers)
@@ -199,7 +204,9 @@ class JoinOperator(Operator):
         first, n = 0, len(batch)
         if self._band is None:
             while first < n:
-                mine, entry, first = kernel.probe(ids, batch.lo, batch.hi, first, side.heads, side.log, side.cti, CHUNK)
+                mine, entry, first = kernel.probe(
+                    ids, batch.lo, batch.hi, first, side.heads, side.log, side.cti, CHUNK, side.touched
+                )
                 yield mine, entry
             return
         entries = side.alive()

@@ -9,12 +9,16 @@ before the CTI; with a slide also how many were dropped, modulo A.  Partitions a
 
 With `ended` a row is said when it has left the window, or up to the CTI, because an open end would be taken back by
 the N-th successor even in perfect input.  Rows leave in the order in which they came, so they are said in order.
+
+When the row that drove it out is removed, a row is open again.  What has been said of it is still true, and stands:
+of a payload that changes before the end of what was said, all is said up to there from then on, open rows too.  Each
+kept row carries how far that is for its payload, so this memory goes with the rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -34,6 +38,53 @@ from everwhen.operators.promised import Floors, concerned, settled
 
 _NO_KEYS = np.empty(0, np.int64)
 
+TIME: Final = 0
+UNTIL: Final = 1
+ROW: Final = 2
+"""A kept row: its instant, up to where its payload is said even while it is open, and the payload."""
+
+
+Spans = tuple[np.ndarray, np.ndarray]
+"""Starts and ends."""
+
+
+def _share(records: np.ndarray) -> None:
+    """Let all records of a payload stand as far as one of them does."""
+    payloads = KeyTable(records.shape[1] - ROW)
+    ids = payloads.intern(np.ascontiguousarray(records[:, ROW:]))
+    until = np.full(payloads.capacity, NEVER, np.int64)
+    np.maximum.at(until, ids, records[:, UNTIL])
+    records[:, UNTIL] = until[ids]
+
+
+def _late(lo: np.ndarray, group: np.ndarray, said: Spans, said_group: np.ndarray, groups: int) -> bool:
+    """Whether a row comes or goes that could change what was said of its partition: not after the end of that."""
+    until = np.full(groups, NEVER, np.int64)
+    there = said[0] < said[1]
+    np.maximum.at(until, said_group[there], said[1][there])
+    return bool((lo <= until[group]).any())
+
+
+def _let_stand(changes: Sequence[Changes], old: np.ndarray, said: Spans, new: np.ndarray, is_open: np.ndarray) -> bool:
+    """Note in open rows up to where their payload stands, if it changes before the end of what was said of it.
+
+    Returns whether there are any.
+    """
+    payloads = KeyTable(old.shape[1] - ROW)
+    of = payloads.intern(np.ascontiguousarray(new[is_open, ROW:]))
+    end = np.full(payloads.capacity + 1, NEVER, np.int64)  # the last is that of all other payloads
+    there = said[0] < said[1]
+    np.maximum.at(end, payloads.find(np.ascontiguousarray(old[there, ROW:])), said[1][there])
+    end[-1] = NEVER
+    stands = np.zeros(len(end), np.bool_)
+    for changed in changes:
+        early = changed.take(changed.lo < end.max())
+        at = payloads.find(early.rows)
+        stands[at[early.lo < end[at]]] = True
+    raised = np.flatnonzero(is_open)[stands[of]]
+    new[raised, UNTIL] = np.maximum(new[raised, UNTIL], end[of[stands[of]]])
+    return bool(len(raised))
+
 
 class RowsOperator(Operator):
     """ROWS N [SLIDE A] [PARTITION BY …] over chronons: the input's segments are single instants."""
@@ -51,7 +102,7 @@ class RowsOperator(Operator):
         self._partition_at = [codec.schema.index(name) for name in partition]
         self._key_codec = RowCodec(codec.schema.select(partition), codec.pool)
         self._keys = KeyTable(self._key_codec.width, self._key_codec.pooled)
-        self._kept = Regions(1 + codec.width, [(1 + j, t) for j, t in codec.pooled])
+        self._kept = Regions(ROW + codec.width, [(ROW + j, t) for j, t in codec.pooled])
         codec.pool.register(self._keys)
         codec.pool.register(self._kept)
         self._promises = Projection(codec.schema, {name: [name] for name in partition})
@@ -96,14 +147,14 @@ class RowsOperator(Operator):
         group = np.repeat(np.arange(len(keys)), np.diff(offsets))
         lo, hi = self._windowed(records, group, offsets, keys)
         then, now = self._floors.then(keys, self._promise)[group], self._floors.until(keys, promise)[group]
-        lo = np.maximum(lo, then)
+        lo = np.maximum(lo, np.maximum(then, records[:, UNTIL]))
         inside = (hi == INF) & (lo < now)
         ones = np.ones(int(inside.sum()), np.int64)
-        return Changes(self.codec, lo[inside], now[inside], ones, records[inside, 1:])
+        return Changes(self.codec, lo[inside], now[inside], ones, records[inside, ROW:])
 
-    def _clipped(self, hi: np.ndarray, promise: np.ndarray) -> np.ndarray:
-        """How far rows are said: those that have not left the window up to the promise."""
-        return np.where(hi == INF, promise, hi) if self._ended else hi
+    def _clipped(self, records: np.ndarray, hi: np.ndarray, promise: np.ndarray) -> np.ndarray:
+        """How far rows are said: those that have not left the window up to the promise, or to where they stand."""
+        return np.where(hi == INF, np.maximum(promise, records[:, UNTIL]), hi) if self._ended else hi
 
     def _apply(self, batch: Changes, ids: np.ndarray, promise: int) -> tuple[np.ndarray, Changes]:
         keys, _, _ = group_rows(ids, self._slot)
@@ -112,15 +163,27 @@ class RowsOperator(Operator):
         old, offsets = self._kept.gather(keys)
         old_group = np.repeat(np.arange(len(keys)), np.diff(offsets))
         before = self._windowed(old, old_group, offsets, keys)
-        group, time, rows, was = self._merged(old, old_group, batch, local[ids])
-        new = np.concatenate([time[:, None], rows], axis=1)
+        new, group, was = self._merged(old, old_group, batch, local[ids])
         new_offsets = np.searchsorted(group, np.arange(len(keys) + 1))
         after = self._windowed(new, group, new_offsets, keys)
+        then, now = self._floors.then(keys, self._promise)[old_group], self._floors.until(keys, promise)[group]
+        said = before[0], self._clipped(old, before[1], then)
+        out = self._differences(old, said, new, (after[0], self._clipped(new, after[1], now)), was)
+        if self._ended and _late(batch.lo, local[ids], said, old_group, len(keys)):
+            answer = self._differences(old, before, new, after, was)
+            if _let_stand((answer, out), old, said, new, after[1] == INF):
+                out = self._differences(old, said, new, (after[0], self._clipped(new, after[1], now)), was)
+        out = netted(out)
         self._kept.put(keys, new_offsets, new)
         self._schedule(keys, new_offsets, after[1])
-        # a row that is still there changes by the difference at its end; only else by the whole of it
-        old_lo, old_hi = before[0], self._clipped(before[1], self._floors.then(keys, self._promise)[old_group])
-        lo, hi = after[0], self._clipped(after[1], self._floors.until(keys, promise)[group])
+        return keys, out
+
+    def _differences(self, old: np.ndarray, before: Spans, new: np.ndarray, after: Spans, was: np.ndarray) -> Changes:
+        """From what was said of the old records to what is said of the new ones.
+
+        A row that is still there changes by the difference at its end; only else by the whole of it.
+        """
+        (old_lo, old_hi), (lo, hi) = before, after
         stays = (was >= 0) & (lo == old_lo[np.maximum(was, 0)]) if len(old) else np.zeros(len(new), np.bool_)
         said = np.where(stays, np.maximum(old_hi[was], lo), lo) if len(old) else lo
         hi = np.maximum(hi, lo)
@@ -131,25 +194,28 @@ class RowsOperator(Operator):
             np.concatenate([np.minimum(said, hi), old_lo[left]]),
             np.concatenate([np.maximum(said, hi), old_hi[left]]),
             np.concatenate([np.where(said > hi, -1, 1), np.full(int(left.sum()), -1, np.int64)]),
-            np.concatenate([rows, old[left, 1:]]),
+            np.concatenate([new[:, ROW:], old[left, ROW:]]),
         )
-        return keys, netted(changed.take(changed.lo < changed.hi))
+        return changed.take(changed.lo < changed.hi)
 
     def _merged(
         self, old: np.ndarray, old_group: np.ndarray, batch: Changes, batch_group: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Kept rows and the batch's, in rank order, and which kept row each was (-1: none).
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Kept rows and the batch's, in rank order, their partitions, and which kept row each was (-1: none).
 
         A row taken back cancels one that is there.
         """
         group = np.concatenate([old_group, batch_group])
-        time = np.concatenate([old[:, 0], batch.lo])
-        rows = np.concatenate([old[:, 1:], batch.rows])
+        never = np.full(len(batch), NEVER, np.int64)
+        records = np.concatenate([old, np.concatenate([np.stack([batch.lo, never], axis=1), batch.rows], axis=1)])
+        if len(old) and old[:, UNTIL].max() > NEVER:
+            _share(records)
+        time, rows = records[:, TIME], records[:, ROW:]
         weight = np.concatenate([np.ones(len(old), np.int64), batch.weight])
         was = np.concatenate([np.arange(len(old)), np.full(len(batch), -1, np.int64)])
         order = np.lexsort((*self._tie_breakers(rows), time, group))
-        group, time, rows, weight, was = group[order], time[order], rows[order], weight[order], was[order]
-        same = (group[1:] == group[:-1]) & (time[1:] == time[:-1]) & (rows[1:] == rows[:-1]).all(axis=1)
+        group, records, weight, was = group[order], records[order], weight[order], was[order]
+        same = (group[1:] == group[:-1]) & (records[1:] == records[:-1]).all(axis=1)
         starts = np.flatnonzero(np.concatenate([[True], ~same]))
         total = np.add.reduceat(weight, starts)
         if (total < 0).any():
@@ -161,15 +227,13 @@ class RowsOperator(Operator):
         nth = np.arange(len(at)) - np.repeat(np.cumsum(total) - total, total)
         kept = np.add.reduceat((was >= 0).astype(np.int64), starts)
         found = np.where(nth < np.repeat(kept, total), was[np.minimum(at + nth, len(was) - 1)], -1)
-        return group[at], time[at], rows[at], found
+        return records[at], group[at], found
 
     def _tie_breakers(self, rows: np.ndarray) -> list[np.ndarray]:
         """Sort keys of the payload, last column first, as lexsort wants them."""
         return [order_ranks(self.codec, rows, j) for j in reversed(range(len(self.codec.schema)))]
 
-    def _windowed(
-        self, records: np.ndarray, group: np.ndarray, offsets: np.ndarray, keys: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _windowed(self, records: np.ndarray, group: np.ndarray, offsets: np.ndarray, keys: np.ndarray) -> Spans:
         """Start and end of each kept row in the window (equal: it is never in it)."""
         n, a = self._n, self._slide
         if not len(records):
@@ -210,7 +274,7 @@ class RowsOperator(Operator):
         until = self._floors.until(keys, promise)
         over = keys[until == INF]
         if len(over):
-            self._kept.put(over, np.zeros(len(over) + 1, np.int64), np.empty((0, 1 + self.codec.width), np.int64))
+            self._kept.put(over, np.zeros(len(over) + 1, np.int64), np.empty((0, ROW + self.codec.width), np.int64))
             self._ends.schedule(over, np.full(len(over), INF, np.int64))
             self._dropped[over] = 0
             self._keys.remove(over)
@@ -246,8 +310,8 @@ class RowsOperator(Operator):
         records, offsets = self._kept.gather(keys)
         lo, hi = self._windowed(records, np.repeat(np.arange(len(keys)), np.diff(offsets)), offsets, keys)
         limit = self._floors.then(keys, self._promise)
-        hi = self._clipped(hi, np.repeat(limit, np.diff(offsets)))
-        said = Changes(self.codec, lo, hi, np.ones(len(lo), np.int64), records[:, 1:])
+        hi = self._clipped(records, hi, np.repeat(limit, np.diff(offsets)))
+        said = Changes(self.codec, lo, hi, np.ones(len(lo), np.int64), records[:, ROW:])
         return said.take(lo < hi)
 
     def state_size(self) -> StateSize:
@@ -257,8 +321,9 @@ class RowsOperator(Operator):
         ids = self._keys.ids()
         records, offsets = self._kept.gather(ids)
         return {
-            "keys": self._key_codec.decode(self._keys.codes[ids]), "time": records[:, 0].copy(), "offsets": offsets,
-            "rows": self.codec.decode(records[:, 1:]), "dropped": self._dropped[ids], "due": self._ends.due[ids],
+            "keys": self._key_codec.decode(self._keys.codes[ids]), "time": records[:, TIME].copy(), "offsets": offsets,
+            "until": records[:, UNTIL].copy(), "rows": self.codec.decode(records[:, ROW:]),
+            "dropped": self._dropped[ids], "due": self._ends.due[ids],
             "promise": self._promise, "floors": self._floors.snapshot(ids), "promises": self._promises.snapshot(),
         }  # fmt: skip
 
@@ -275,7 +340,8 @@ class RowsOperator(Operator):
         self._ends.grow(capacity)
         self._dropped = grown(self._dropped, capacity, 0)
         rows = self.codec.encode(state["rows"], len(state["time"]))
-        self._kept.put(ids, state["offsets"], np.concatenate([state["time"][:, None], rows], axis=1))
+        times = np.stack([state["time"], state["until"]], axis=1)
+        self._kept.put(ids, state["offsets"], np.concatenate([times, rows], axis=1))
         self._dropped[ids] = state["dropped"]
         self._ends.schedule(ids, state["due"])
         self._floors.restore(ids, state["floors"], capacity)

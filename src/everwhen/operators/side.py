@@ -35,6 +35,8 @@ class JoinSide:
         self.cti = NEVER
         self.heads = np.full((1, len(NO_ENTRY)), NO_ENTRY, np.int64)
         self.log = np.empty((_LEAST, ROW + codec.width + behind), np.int64)
+        self.touched = np.zeros(1, np.int64)
+        """How many entries were looked at so far: the work that the tree does."""
         self._count = 0
         self._tidy_at = _LEAST
 
@@ -64,14 +66,23 @@ class JoinSide:
 
     def tidy(self) -> None:
         """Drop the dead entries."""
-        self._count = kernel.tidy(self.heads, self.log, self._count, self.cti)
+        self._count = kernel.tidy(self.heads, self.log, self._count, self.cti, self.touched)
         self._tidy_at = max(_LEAST, 2 * self._count)
 
     def add(self, ids: np.ndarray, batch: Changes) -> int:
         """Add signed segments, for which there must be room.  Returns where in the log the added ones begin."""
         first = self._count
         self.log, self._count, missing = kernel.keep(
-            ids, batch.lo, batch.hi, batch.weight, batch.rows, self.heads, self.log, self._count, self.cti
+            ids,
+            batch.lo,
+            batch.hi,
+            batch.weight,
+            batch.rows,
+            self.heads,
+            self.log,
+            self._count,
+            self.cti,
+            self.touched,
         )
         if missing >= 0:
             raise EverwhenError(

@@ -157,7 +157,12 @@ class Sweep:
             due = self._due(now, promise, mode, reached, touched)
             old = visits.merge(touched, edges), visits.merge(due, _NO_EDGES)
             keys = np.concatenate([touched, due])
-            self._evaluate(evaluate, keys, mode, now, promise)
+            since = np.concatenate([old[0][2], old[1][2]])
+            if mode == kernel.INFINITE:
+                since = np.minimum(since, then)  # what begins later has not been said
+            if len(touched):
+                since[: len(touched)] = np.minimum(since[: len(touched)], edges[4])
+            self._evaluate(evaluate, keys, since, mode, now, promise)
             visits.say(touched, edges, old[0])
             visits.say(due, _NO_EDGES, old[1])
         gone = visits.gone() if promise < INF else self.keys.ids()  # after CTI(∞) nothing can change: all of it is over
@@ -194,11 +199,14 @@ class Sweep:
         marked[due] = True
         return np.flatnonzero(marked)
 
-    def _evaluate(self, evaluate: Evaluate, keys: np.ndarray, mode: int, now: int, promise: int) -> None:
+    def _evaluate(
+        self, evaluate: Evaluate, keys: np.ndarray, since: np.ndarray, mode: int, now: int, promise: int
+    ) -> None:
+        """Fill in the evaluated lanes of what is to be said, where they are not known: from `since` on."""
         runs = self._runs
         floors = self._floors
         found = pending(
-            keys, runs.place, mode, now, promise, self.cti, floors.before, floors.now, runs.pool
+            keys, since, runs.place, mode, now, promise, self.cti, floors.before, floors.now, runs.pool
         )  # fmt: skip
         if len(found):
             edge = found[:, 1]
@@ -219,7 +227,7 @@ class Sweep:
         if self._floors.any:
             settled = np.maximum(settled, self._floors.now[keys])
         if evaluate is not None:
-            self._evaluate(evaluate, keys, mode, now, self.cti)
+            self._evaluate(evaluate, keys, settled, mode, now, self.cti)
         visits = _Visits(self, mode, now, now, self.cti)
         total, _ = visits._reserve(keys, _NO_EDGES)
         self._expect(0, 0, 2 * total + 6 * n)

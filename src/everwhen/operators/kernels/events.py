@@ -61,29 +61,6 @@ def net(keys, offsets, order, lo, hi, weight):
 
 
 @njit(cache=True)
-def drop_ended(keys, start, length, pool, end_column, c, soonest):
-    """Drop records whose end is at or before `c`, in place; per key the soonest end left (INF: none)."""
-    width = pool.shape[1]
-    dropped = 0
-    for g in range(len(keys)):
-        k = keys[g]
-        s = start[k]
-        to = s
-        low = _INF
-        for at in range(s, s + length[k]):
-            if pool[at, end_column] > c:
-                if to != at:
-                    for j in range(width):
-                        pool[to, j] = pool[at, j]
-                low = min(low, pool[to, end_column])
-                to += 1
-        dropped += length[k] - (to - s)
-        length[k] = to - s
-        soonest[g] = low
-    return dropped
-
-
-@njit(cache=True)
 def levels(keys, offsets, records, out_offsets, longest):
     """The level form of signed records `[lo, hi, weight]` per key: maximal intervals, level k where the sum is ≥ k.
 

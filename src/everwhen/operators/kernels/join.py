@@ -51,7 +51,7 @@ _TOO_DEEP: Final = np.int64(-2)
 
 
 @njit(cache=True)
-def probe(ids, lo, hi, first, heads, log, cti, cap):
+def probe(ids, lo, hi, first, heads, log, cti, cap, touched):
     """Pairs (change, entry) of one key whose lifetimes overlap, for the changes from `first` on.
 
     Stops after the change with which `cap` pairs are reached; returns the pairs and where to go on.
@@ -62,7 +62,7 @@ def probe(ids, lo, hi, first, heads, log, cti, cap):
     n = 0
     i = first
     while i < len(ids) and n < cap:
-        i, n, full, deep = _meet(ids, lo, hi, i, n, cap, heads, log, cti, left, right, stack)
+        i, n, full, deep = _meet(ids, lo, hi, i, n, cap, heads, log, cti, left, right, stack, touched)
         if full:
             left = doubled(left)
             right = doubled(right)
@@ -72,7 +72,7 @@ def probe(ids, lo, hi, first, heads, log, cti, cap):
 
 
 @loop
-def _meet(ids, lo, hi, first, n, cap, heads, log, cti, left, right, stack):
+def _meet(ids, lo, hi, first, n, cap, heads, log, cti, left, right, stack, touched):
     """Probe from a change on; `n` pairs are there.  Returns the next change, the number of pairs, and whether there was
     no room for that one's pairs, or for the way to them."""
     i = first
@@ -85,6 +85,7 @@ def _meet(ids, lo, hi, first, n, cap, heads, log, cti, left, right, stack):
         passed = 0
         at = heads[k, NEWEST] if heads[k, END] > since else np.int64(-1)
         while at >= 0:
+            touched[0] += 1
             links = log[at, LINKS]
             starts = log[at, LO] < y
             if starts and log[at, HI] > since:
@@ -96,7 +97,7 @@ def _meet(ids, lo, hi, first, n, cap, heads, log, cti, left, right, stack):
             elif on_spine(links):
                 passed += 1
                 if passed == _PATIENCE and heads[k, SETTLED] != heads[k, NEWEST]:
-                    settle(heads, log, k)
+                    settle(heads, log, k, touched)
                     n = before
                     depth = 0
                     at = heads[k, NEWEST]
@@ -176,14 +177,14 @@ def probe_band(lo, hi, low, high, first, entries, values, log, cap):
 
 
 @njit(cache=True)
-def keep(ids, lo, hi, weight, rows, heads, log, count, cti):
+def keep(ids, lo, hi, weight, rows, heads, log, count, cti, touched):
     """Add what the other side may still meet, then cut out what is taken back.
 
     Returns the log (a bigger one if the cuts left more pieces than there was room for), how many entries it has, and
     the position of a negative segment that nothing covers (-1: none).
     """
     path = np.empty(DEPTH, np.int64)
-    count, negative = _add(ids, lo, hi, weight, rows, heads, log, count, cti, path)
+    count, negative = _add(ids, lo, hi, weight, rows, heads, log, count, cti, path, touched)
     if negative:
         stack = np.empty(DEPTH, np.int64)
         i = 0
@@ -191,7 +192,7 @@ def keep(ids, lo, hi, weight, rows, heads, log, count, cti):
         since = np.int64(NEVER)
         while i < len(ids):
             i, cut, since, count, why = _cut(
-                ids, lo, hi, weight, rows, heads, log, count, cti, i, cut, since, path, stack
+                ids, lo, hi, weight, rows, heads, log, count, cti, i, cut, since, path, stack, touched
             )
             if why == _UNCOVERED:
                 return log, count, i
@@ -205,7 +206,7 @@ def keep(ids, lo, hi, weight, rows, heads, log, count, cti):
 
 
 @loop
-def _add(ids, lo, hi, weight, rows, heads, log, count, cti, path):
+def _add(ids, lo, hi, weight, rows, heads, log, count, cti, path, touched):
     """Add positive segments.  Returns how many entries there are then, and whether there are negative segments."""
     negative = False
     for i in range(len(ids)):
@@ -216,7 +217,7 @@ def _add(ids, lo, hi, weight, rows, heads, log, count, cti, path):
             log[count, KEY] = ids[i]
             for j in range(rows.shape[1]):
                 log[count, ROW + j] = rows[i, j]
-            put(heads, log, ids[i], count, path)
+            put(heads, log, ids[i], count, path, touched)
             count += 1
         elif weight[i] < 0:
             negative = True
@@ -224,7 +225,7 @@ def _add(ids, lo, hi, weight, rows, heads, log, count, cti, path):
 
 
 @loop
-def _cut(ids, lo, hi, weight, rows, heads, log, count, cti, first, cut, since, path, stack):
+def _cut(ids, lo, hi, weight, rows, heads, log, count, cti, first, cut, since, path, stack, touched):
     """Cut negative segments, from the one at `first` on, out of entries with the same row; of that one as many times as
     `cut` says are done, and the next time up to `since`.
 
@@ -238,8 +239,8 @@ def _cut(ids, lo, hi, weight, rows, heads, log, count, cti, first, cut, since, p
             if count + 2 > len(log):
                 return i, cut, since, count, _FULL
             begin = max(a, since)
-            settle(heads, log, ids[i])
-            best = _fitting(ids[i], begin, b, rows, i, heads, log, stack)
+            settle(heads, log, ids[i], touched)
+            best = _fitting(ids[i], begin, b, rows, i, heads, log, stack, touched)
             if best < 0:
                 return i, cut, since, count, _DEEP if best == _TOO_DEEP else _UNCOVERED
             s = log[best, LO]
@@ -248,14 +249,14 @@ def _cut(ids, lo, hi, weight, rows, heads, log, count, cti, first, cut, since, p
             times = min(-weight[i] - cut, log[best, WEIGHT]) if begin == a and stop == b else np.int64(1)
             rest = log[best, WEIGHT] - times
             if stop < e:
-                count = _piece(heads, log, count, best, stop, e, times, path)
+                count = _piece(heads, log, count, best, stop, e, times, path, touched)
             if rest > 0:
                 log[best, WEIGHT] = rest
                 if s < begin:
-                    count = _piece(heads, log, count, best, s, begin, times, path)
+                    count = _piece(heads, log, count, best, s, begin, times, path, touched)
             else:
                 log[best, HI] = begin if s < begin else _GONE
-                shorten(heads, log, ids[i], best, path)
+                shorten(heads, log, ids[i], best, path, touched)
             if stop == b:
                 cut += times
                 since = _GONE
@@ -267,7 +268,7 @@ def _cut(ids, lo, hi, weight, rows, heads, log, count, cti, first, cut, since, p
 
 
 @njit(cache=True, inline="always")
-def _fitting(k, lo, b, rows, i, heads, log, stack):
+def _fitting(k, lo, b, rows, i, heads, log, stack, touched):
     """The entry with the same row out of which [lo, b) is best cut (-1: none lives at `lo`): one with the same end, if
     possible with the same start as well; else the one that ends last.  Of several the newest, wherever they stand."""
     depth = 0
@@ -276,6 +277,7 @@ def _fitting(k, lo, b, rows, i, heads, log, stack):
     at = heads[k, NEWEST]
     while at >= 0:
         following = np.int64(-1)
+        touched[0] += 1
         if log[at, LAST] > lo:
             links = log[at, LINKS]
             starts = log[at, LO] <= lo
@@ -310,14 +312,14 @@ def _same(log, at, rows, i):
 
 
 @loop
-def _piece(heads, log, count, at, lo, hi, weight, path):
+def _piece(heads, log, count, at, lo, hi, weight, path, touched):
     """A part of an entry as an entry of its own."""
     for j in range(log.shape[1]):
         log[count, j] = log[at, j]
     log[count, LO] = lo
     log[count, HI] = hi
     log[count, WEIGHT] = weight
-    put(heads, log, log[at, KEY], count, path)
+    put(heads, log, log[at, KEY], count, path, touched)
     return count + 1
 
 
@@ -380,14 +382,14 @@ def occupied(ids, before, heads, log, cti):
 
 
 @njit(cache=True)
-def tidy(heads, log, count, cti):
+def tidy(heads, log, count, cti, touched):
     """Drop the dead entries, in place, and build the trees of the rest anew.  Returns how many are left."""
     path = np.empty(DEPTH, np.int64)
-    return _tidy(heads, log, count, cti, path)
+    return _tidy(heads, log, count, cti, path, touched)
 
 
 @loop
-def _tidy(heads, log, count, cti, path):
+def _tidy(heads, log, count, cti, path, touched):
     width = log.shape[1]
     n = 0
     for at in range(count):
@@ -397,6 +399,6 @@ def _tidy(heads, log, count, cti, path):
             if n != at:
                 for j in range(width):
                     log[n, j] = log[at, j]
-            put(heads, log, log[n, KEY], n, path)
+            put(heads, log, log[n, KEY], n, path, touched)
             n += 1
     return n

@@ -19,6 +19,8 @@ is kept as a mere chain.
 Entries that start together stand in the order of their positions.  Nothing is taken out: an entry that is dead has an
 early end, and the tree is built anew when the log is tidied.  `last` may be too late, never too early: a walk that goes
 too far finds nothing.
+
+`touched` counts, in its one word, the entries that are looked at: the work that is done, whatever the time it takes.
 """
 
 from __future__ import annotations
@@ -122,9 +124,10 @@ def clear(heads, k):
 
 
 @njit(cache=True, inline="always")
-def put(heads, log, k, at, path):
+def put(heads, log, k, at, path, touched):
     """Put an entry, the last one of the log, into the tree of its key."""
     lo = log[at, LO]
+    touched[0] += 1
     heads[k, END] = max(heads[k, END], log[at, HI])
     if lo >= heads[k, START]:
         log[at, LINKS] = _SPINE | _linked(np.int64(-1), heads[k, NEWEST])
@@ -132,12 +135,12 @@ def put(heads, log, k, at, path):
         heads[k, NEWEST] = at
         heads[k, START] = lo
     else:
-        settle(heads, log, k)
-        _put_late(log, at, heads[k, NEWEST], path)
+        settle(heads, log, k, touched)
+        _put_late(log, at, heads[k, NEWEST], path, touched)
 
 
 @loop
-def settle(heads, log, k):
+def settle(heads, log, k, touched):
     """Give the entries that came in order their places by priority."""
     spine = heads[k, SETTLED]
     node = heads[k, NEWEST]
@@ -147,16 +150,17 @@ def settle(heads, log, k):
         log[node, LINKS] = _linked(np.int64(-1), newer)
         newer = node
         node = older
+        touched[0] += 1
     while newer >= 0:
         node = newer
         newer = other(log[node, LINKS])
-        _put_on_spine(log, node, np.int64(-1), spine)
+        _put_on_spine(log, node, np.int64(-1), spine, touched)
         spine = node
     heads[k, SETTLED] = spine
 
 
 @loop
-def _put_late(log, at, above, path):
+def _put_late(log, at, above, path, touched):
     """Put an entry behind one of the spine, which starts later."""
     lo = log[at, LO]
     hi = log[at, HI]
@@ -166,18 +170,19 @@ def _put_late(log, at, above, path):
         above = following
         log[above, LAST] = max(log[above, LAST], hi)
         following = other(log[above, LINKS])
+        touched[0] += 1
     if _priority(above) <= _priority(at):
-        low, high = _parts(log, earlier(log[above, LINKS]), lo, path)
+        low, high = _parts(log, earlier(log[above, LINKS]), lo, path, touched)
         _set_earlier(log, above, high)
-        _put_on_spine(log, at, low, following)
+        _put_on_spine(log, at, low, following, touched)
         _set_other(log, above, at)
         log[at, LAST] = _look_below(log, at)
     else:
-        _put_below(log, at, above, path)
+        _put_below(log, at, above, path, touched)
 
 
 @njit(cache=True, inline="always")
-def _put_on_spine(log, at, below, following):
+def _put_on_spine(log, at, below, following, touched):
     """Make an entry one of the spine: `below` starts earlier, the spine that follows earlier still.  What of that has a
     lower priority comes to lie below the entry."""
     mine = _priority(at)
@@ -187,11 +192,12 @@ def _put_on_spine(log, at, below, following):
         log[node, LINKS] = _linked(earlier(log[node, LINKS]), below)
         log[node, LAST] = _look_below(log, node)
         below = node
+        touched[0] += 1
     log[at, LINKS] = _SPINE | _linked(below, following)
 
 
 @njit(cache=True, inline="always")
-def _put_below(log, at, above, path):
+def _put_below(log, at, above, path, touched):
     """Put an entry below one of the spine that starts later."""
     lo = log[at, LO]
     hi = log[at, HI]
@@ -205,8 +211,9 @@ def _put_below(log, at, above, path):
         above = node
         log[above, LAST] = max(log[above, LAST], hi)
         goes_earlier = comes_first
+        touched[0] += 1
         node = earlier(log[above, LINKS]) if goes_earlier else other(log[above, LINKS])
-    low, high = _parts(log, node, lo, path)
+    low, high = _parts(log, node, lo, path, touched)
     log[at, LINKS] = _linked(low, high)
     log[at, LAST] = _look_below(log, at)
     if goes_earlier:
@@ -216,7 +223,7 @@ def _put_below(log, at, above, path):
 
 
 @njit(cache=True, inline="always")
-def _parts(log, node, lo, path):
+def _parts(log, node, lo, path, touched):
     """Part a tree: the roots of what starts by `lo` and of what starts later."""
     low = np.int64(-1)
     high = np.int64(-1)
@@ -224,6 +231,7 @@ def _parts(log, node, lo, path):
     last_high = np.int64(-1)
     n = 0
     while node >= 0:
+        touched[0] += 1
         if n < len(path):
             path[n] = node
             n += 1
@@ -257,7 +265,7 @@ def _before(log, a, b):
 
 
 @loop
-def shorten(heads, log, k, at, path):
+def shorten(heads, log, k, at, path, touched):
     """Let the entries above one that ends earlier now know it; all of the key are settled."""
     node = heads[k, NEWEST]
     n = 0
@@ -266,6 +274,7 @@ def shorten(heads, log, k, at, path):
             return
         path[n] = node
         n += 1
+        touched[0] += 1
         links = log[node, LINKS]
         following = other(links)
         if not on_spine(links):

@@ -2,6 +2,9 @@
 
 All weights kept are positive.  A negative segment is cut out of segments with the same values, which a legal stream
 always has; so a record is an event or what is left of one.
+
+The records of a key are a run in the order of their ends (`kernels.runs`).  What has ended is its head; what a change
+or a request may meet, the records that end after it, is its tail.  So a step touches these and no others.
 """
 
 from __future__ import annotations
@@ -11,13 +14,17 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from everwhen.model.loops import loop
 from everwhen.model.time import INF
+from everwhen.operators.kernels.runs import LENGTH, START, copy_row, growth, make_room
 
 _INF: Final = np.int64(INF)
 LO: Final = 0
 HI: Final = 1
 WEIGHT: Final = 2
 VALUES: Final = 3
+_FEW: Final = 32
+"""So many records of a key are put where they belong one by one; more are sorted."""
 
 
 @njit(cache=True)
@@ -57,87 +64,181 @@ def _same(pool, at, batch, i, width):
     return True
 
 
-@njit(cache=True)
-def apply(keys, offsets, order, batch, start, length, pool, end, c):
-    """Write the new regions of keys behind `end`: what is alive after `c`, plus the batch.
+@njit(cache=True, inline="always")
+def ending_after(pool, s, n, t):
+    """Where in a run the records begin that end after `t`."""
+    a = s
+    b = s + n
+    while a < b:
+        mid = (a + b) >> 1
+        if pool[mid, HI] <= t:
+            a = mid + 1
+        else:
+            b = mid
+    return a
 
-    Returns the new end and the position of a negative segment that nothing covers (-1: none).
+
+@loop
+def apply(first, keys, offsets, order, batch, place, pool, free, end, tail):
+    """Add signed records to the runs of keys, from the `first`th key on; `tail` is scratch.
+
+    Stops before a key for which there is not room enough.  Returns the key reached, the end of the pool, how much room
+    that key needs in `tail` and in the pool (0: there is enough), and the position of a negative segment that nothing
+    covers (-1: none).
     """
     width = pool.shape[1]
+    none = np.int64(-1)
+    for g in range(first, len(keys)):
+        k = keys[g]
+        since = _INF
+        for x in range(offsets[g], offsets[g + 1]):
+            since = min(since, batch[order[x], LO])
+        n = place[k, LENGTH]
+        if offsets[g + 1] - offsets[g] <= _FEW and _only_added(offsets[g], offsets[g + 1], order, batch):
+            more = offsets[g + 1] - offsets[g]
+            if end + growth(place, k, more) > len(pool):
+                return g, end, 0, growth(place, k, more), none
+            end = make_room(place, pool, free, end, k, more)
+            for x in range(offsets[g], offsets[g + 1]):
+                _insert(pool, place[k, START], place[k, START] + n, batch, order[x], width)
+                n += 1
+            place[k, LENGTH] = n
+            continue
+        here = ending_after(pool, place[k, START], n, since) - place[k, START]
+        count = n - here
+        if count + offsets[g + 1] - offsets[g] > len(tail):
+            return g, end, count + offsets[g + 1] - offsets[g], 0, none
+        for at in range(count):
+            copy_row(tail, at, pool, place[k, START] + here + at, width)
+        for x in range(offsets[g], offsets[g + 1]):
+            if batch[order[x], WEIGHT] > 0:
+                copy_row(tail, count, batch, order[x], width)
+                count += 1
+        for x in range(offsets[g], offsets[g + 1]):
+            if batch[order[x], WEIGHT] < 0:
+                count = _cut(tail, count, batch, order[x], width)
+                if count == -1:
+                    return g, end, 0, 0, order[x]
+                if count == -2:
+                    return g, end, 2 * len(tail), 0, none
+        more = max(here + count - n, 0)
+        if end + growth(place, k, more) > len(pool):
+            return g, end, 0, growth(place, k, more), none
+        end = make_room(place, pool, free, end, k, more)
+        _by_end(tail, count, width)
+        for at in range(count):
+            copy_row(pool, place[k, START] + here + at, tail, at, width)
+        place[k, LENGTH] = here + count
+    return len(keys), end, 0, 0, none
+
+
+@njit(cache=True, inline="always")
+def _only_added(first, stop, order, batch):
+    for x in range(first, stop):
+        if batch[order[x], WEIGHT] < 0:
+            return False
+    return True
+
+
+@njit(cache=True, inline="always")
+def _insert(pool, first, stop, batch, i, width):
+    """Put a record into a run, which has room behind it: mostly it ends last."""
+    at = stop
+    while at > first and pool[at - 1, HI] > batch[i, HI]:
+        copy_row(pool, at, pool, at - 1, width)
+        at -= 1
+    copy_row(pool, at, batch, i, width)
+
+
+@loop
+def _cut(tail, count, batch, i, width):
+    """Cut a negative segment out of the first `count` records.  Returns how many there are then (-1: nothing covers the
+    segment, -2: there is no room for the pieces)."""
+    a = batch[i, LO]
+    b = batch[i, HI]
+    left = -batch[i, WEIGHT]
+    lo = a
+    # a covering record with the same end is the best match
+    while left > 0:
+        if count + 2 > len(tail):
+            return -2
+        best = np.int64(-1)
+        exact = False
+        for at in range(count):
+            if tail[at, LO] <= lo and lo < tail[at, HI] and _same(tail, at, batch, i, width):
+                if tail[at, HI] == b:
+                    if not exact or (tail[best, LO] != lo and tail[at, LO] == lo):
+                        best = at
+                        exact = True
+                elif not exact and (best < 0 or tail[at, HI] > tail[best, HI]):
+                    best = at
+        if best < 0:
+            return -1
+        stop = min(b, tail[best, HI])
+        times = min(left, tail[best, WEIGHT]) if lo == a and stop == b else np.int64(1)
+        s = tail[best, LO]
+        e = tail[best, HI]
+        rest = tail[best, WEIGHT] - times
+        if stop < e:
+            copy_row(tail, count, tail, best, width)
+            tail[count, LO] = stop
+            tail[count, WEIGHT] = times
+            count += 1
+        if rest > 0:
+            if s < lo:
+                copy_row(tail, count, tail, best, width)
+                tail[count, HI] = lo
+                tail[count, WEIGHT] = times
+                count += 1
+            tail[best, WEIGHT] = rest
+        elif s < lo:
+            tail[best, HI] = lo
+        else:
+            count -= 1
+            copy_row(tail, best, tail, count, width)
+        if stop == b:
+            left -= times
+            lo = a
+        else:
+            lo = stop
+    return count
+
+
+@njit(cache=True, inline="always")
+def _by_end(tail, count, width):
+    """Order the first `count` records by their ends.  Mostly they are so; what is not is sorted by halves of its length
+    and so on (Shell)."""
+    gap = 0
+    for p in range(1, count):
+        if tail[p, HI] < tail[p - 1, HI]:
+            gap = count >> 1
+            break
+    while gap > 0:
+        for p in range(gap, count):
+            q = p
+            while q >= gap and tail[q - gap, HI] > tail[q, HI]:
+                for c in range(width):
+                    tail[q, c], tail[q - gap, c] = tail[q - gap, c], tail[q, c]
+                q -= gap
+        gap >>= 1
+
+
+@loop
+def drop_ended(keys, until, place, pool, soonest):
+    """Drop records that end by a time, per key; per key the soonest end left (INF: none).  Returns how many went."""
+    dropped = 0
     for g in range(len(keys)):
         k = keys[g]
-        here = end
-        for at in range(start[k], start[k] + length[k]):
-            if pool[at, HI] > c:
-                for j in range(width):
-                    pool[end, j] = pool[at, j]
-                end += 1
-        for x in range(offsets[g], offsets[g + 1]):
-            i = order[x]
-            if batch[i, WEIGHT] > 0:
-                for j in range(width):
-                    pool[end, j] = batch[i, j]
-                end += 1
-        for x in range(offsets[g], offsets[g + 1]):
-            i = order[x]
-            if batch[i, WEIGHT] >= 0:
-                continue
-            a = batch[i, LO]
-            b = batch[i, HI]
-            left = -batch[i, WEIGHT]
-            lo = a
-            # cut [a, b) out `left` times; a covering record with the same end is the best match
-            while left > 0:
-                best = np.int64(-1)
-                exact = False
-                for at in range(here, end):
-                    if pool[at, LO] <= lo and lo < pool[at, HI] and _same(pool, at, batch, i, width):
-                        if pool[at, HI] == b:
-                            if not exact or (pool[best, LO] != lo and pool[at, LO] == lo):
-                                best = at
-                                exact = True
-                        elif not exact and (best < 0 or pool[at, HI] > pool[best, HI]):
-                            best = at
-                if best < 0:
-                    return end, i
-                stop = min(b, pool[best, HI])
-                times = min(left, pool[best, WEIGHT]) if lo == a and stop == b else np.int64(1)
-                s = pool[best, LO]
-                e = pool[best, HI]
-                if pool[best, WEIGHT] > times:
-                    pool[best, WEIGHT] -= times
-                    if s < lo:
-                        for j in range(width):
-                            pool[end, j] = pool[best, j]
-                        pool[end, HI] = lo
-                        pool[end, WEIGHT] = times
-                        end += 1
-                    if stop < e:
-                        for j in range(width):
-                            pool[end, j] = pool[best, j]
-                        pool[end, LO] = stop
-                        pool[end, WEIGHT] = times
-                        end += 1
-                else:
-                    if stop < e:
-                        for j in range(width):
-                            pool[end, j] = pool[best, j]
-                        pool[end, LO] = stop
-                        end += 1
-                    if s < lo:
-                        pool[best, HI] = lo
-                    else:
-                        end -= 1
-                        for j in range(width):
-                            pool[best, j] = pool[end, j]
-                if stop == b:
-                    left -= times
-                    lo = a
-                else:
-                    lo = stop
-        start[k] = here
-        length[k] = end - here
-    return end, np.int64(-1)
+        s = place[k, START]
+        n = place[k, LENGTH]
+        gone = 0
+        while gone < n and pool[s + gone, HI] <= until[g]:
+            gone += 1
+        place[k, START] = s + gone
+        place[k, LENGTH] = n - gone
+        dropped += gone
+        soonest[g] = pool[s + gone, HI] if gone < n else _INF
+    return dropped
 
 
 @njit(cache=True, inline="always")
@@ -153,7 +254,7 @@ def _order_code(code, kind):
 
 
 @njit(cache=True)
-def extremes(keys, times, start, length, pool, columns, kinds, words, bits):
+def extremes(keys, times, place, pool, columns, kinds, words, bits):
     """Per request (grouped by key, ascending times) and column the largest order code alive (smallest possible:
     none)."""
     n = len(keys)
@@ -166,8 +267,8 @@ def extremes(keys, times, start, length, pool, columns, kinds, words, bits):
         j = i
         while j < n and keys[j] == k:
             j += 1
-        s = start[k]
-        m = length[k]
+        s = ending_after(pool, place[k, START], place[k, LENGTH], times[i])
+        m = place[k, START] + place[k, LENGTH] - s
         if (j - i) * m <= 64 * (j - i + m):
             for at in range(s, s + m):
                 lo = pool[at, LO]
@@ -244,19 +345,21 @@ def _heap_sweep(i, j, times, s, order, pool, column, kind, word, bit, out, c):
 
 
 @njit(cache=True)
-def pairs(keys, times, start, length, pool):
+def pairs(keys, times, place, pool):
     """All (request, record) with the record alive at the request's instant."""
+    first = np.empty(len(keys), np.int64)
     total = 0
     for r in range(len(keys)):
-        for at in range(start[keys[r]], start[keys[r]] + length[keys[r]]):
-            if pool[at, LO] <= times[r] and times[r] < pool[at, HI]:
-                total += 1
+        stop = place[keys[r], START] + place[keys[r], LENGTH]
+        first[r] = ending_after(pool, place[keys[r], START], place[keys[r], LENGTH], times[r])
+        for at in range(first[r], stop):
+            total += pool[at, LO] <= times[r]
     request = np.empty(total, np.int64)
     record = np.empty(total, np.int64)
     n = 0
     for r in range(len(keys)):
-        for at in range(start[keys[r]], start[keys[r]] + length[keys[r]]):
-            if pool[at, LO] <= times[r] and times[r] < pool[at, HI]:
+        for at in range(first[r], place[keys[r], START] + place[keys[r], LENGTH]):
+            if pool[at, LO] <= times[r]:
                 request[n] = r
                 record[n] = at
                 n += 1

@@ -8,7 +8,7 @@ from numba import njit
 from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF
-from everwhen.operators.kernels.clip import INFINITE, alive, frontier_of, raised
+from everwhen.operators.kernels.clip import INFINITE, after, alive, frontier_of, raised
 from everwhen.operators.kernels.runs import LENGTH, START
 
 _INF = np.int64(INF)
@@ -47,8 +47,11 @@ def standing(ids, place, pool, mode, tau_1, m_1, floor, ni, lanes):
 
 
 @njit(cache=True)
-def pending(keys, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
-    """The pieces to be said now whose evaluated lanes are not known: records key, edge, instant."""
+def pending(keys, since, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
+    """The pieces to be said now whose evaluated lanes are not known: records key, edge, instant.
+
+    `since`: before that instant a key has been said, and has not changed.
+    """
     out = np.empty((64, 3), np.int64)
     known = pool.shape[1] - 1
     count = 0
@@ -59,7 +62,7 @@ def pending(keys, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
         _, c = raised(floor0, keys[v], mode, tau_1, c_0)
         F = frontier_of(pool, s, n, mode, tau, m)
         L = tau if mode == INFINITE else _INF
-        for at in range(s, s + n):
+        for at in range(after(pool, s, n, max(since[v], pool[s, 0])) - 1, s + n):
             t = max(pool[at, 0], c)
             if t >= F or t > L:
                 break
