@@ -22,7 +22,7 @@ from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, Policy, StateSize
 from everwhen.operators.kernels import sweep as kernel
 from everwhen.operators.kernels.calendar import Calendar
-from everwhen.operators.kernels.clip import CUT, ENDED, ENDING
+from everwhen.operators.kernels.clip import CUT, ENDED, ENDING, INFINITE
 from everwhen.operators.kernels.edges import grouped
 from everwhen.operators.kernels.pieces import pending, standing
 from everwhen.operators.kernels.runs import Runs, needed, resized
@@ -158,7 +158,7 @@ class Sweep:
             old = visits.merge(touched, edges), visits.merge(due, _NO_EDGES)
             keys = np.concatenate([touched, due])
             since = np.concatenate([old[0][2], old[1][2]])
-            if mode == kernel.INFINITE:
+            if mode == INFINITE:
                 since = np.minimum(since, then)  # what begins later has not been said
             if len(touched):
                 since[: len(touched)] = np.minimum(since[: len(touched)], edges[4])
