@@ -90,9 +90,6 @@ def apply(first, keys, offsets, order, batch, place, pool, free, end, tail):
     none = np.int64(-1)
     for g in range(first, len(keys)):
         k = keys[g]
-        since = _INF
-        for x in range(offsets[g], offsets[g + 1]):
-            since = min(since, batch[order[x], LO])
         n = place[k, LENGTH]
         if offsets[g + 1] - offsets[g] <= _FEW and _only_added(offsets[g], offsets[g + 1], order, batch):
             more = offsets[g + 1] - offsets[g]
@@ -104,6 +101,9 @@ def apply(first, keys, offsets, order, batch, place, pool, free, end, tail):
                 n += 1
             place[k, LENGTH] = n
             continue
+        since = _INF
+        for x in range(offsets[g], offsets[g + 1]):
+            since = min(since, batch[order[x], LO])
         here = ending_after(pool, place[k, START], n, since) - place[k, START]
         count = n - here
         if count + offsets[g + 1] - offsets[g] > len(tail):
