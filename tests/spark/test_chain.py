@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import random
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,9 +51,11 @@ def write(place: Path, epoch: int, rows: Rows) -> None:
     os.utime(folder / f"{epoch}.parquet", (1_700_000_000 + epoch,) * 2)
 
 
-def begin(spark: SparkSession, place: Path, spread: int | None = None) -> Handle:
+def begin(spark: SparkSession, place: Path, spread: int | None = None, through: Any = None) -> Handle:
     columns = "unread double, vs bigint, k string, x bigint"
     frame = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(place / "in"))
+    if through is not None:
+        frame = frame.mapInArrow(through, frame.schema)
     return start(
         QUERY,
         {"S": frame if spread is None else frame.repartition(spread)},
@@ -151,3 +155,27 @@ def test_a_row_without_a_time_is_told_of(spark: SparkSession, tmp_path: Path) ->
     write(tmp_path, 1, rows_of(1))
     begin(spark, tmp_path).await_termination(300)
     check(tmp_path, 2)
+
+
+def test_a_query_is_stopped_while_rows_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    """An epoch under way is run again; nothing went wrong."""
+
+    def slowly(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            time.sleep(60)
+            yield batch
+
+    write(tmp_path, 0, rows_of(0))
+    begun = tmp_path / "checkpoint" / "everwhen" / "epochs" / f"{0:012d}.begun"
+    handle = begin(spark, tmp_path, through=slowly)
+    until = time.monotonic() + 60
+    while not begun.exists() or not spark.sparkContext.statusTracker().getActiveJobsIds():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    stopped = time.monotonic()
+    handle.stop()
+    assert time.monotonic() - stopped < 30
+    assert handle.status == "stopped"
+    assert handle.last_error is None
+    begin(spark, tmp_path).await_termination(300)
+    check(tmp_path, 1)
