@@ -101,3 +101,15 @@ def test_a_sum_that_may_not_fit_is_refused_whatever_came_before(restart: bool) -
         runtime.restore(pickle.loads(state))
     with pytest.raises(EvaluationError, match="may not fit 64 bits"):
         runtime.push({"S": batch_of(rows[3:], S.schema)})
+
+
+@pytest.mark.parametrize("taken", [(), ((9, 30),)], ids=["shortened", "and one taken back"])
+def test_edges_that_came_and_went_again_within_an_epoch(taken: tuple[tuple[int, int], ...]) -> None:
+    """What the edges of an epoch are is not what its elements span."""
+    row: dict[str, object] = {"k": "b", "x": 0, "y": 0}
+    gone = [e for a, b in taken for e in (Insert(a, b, row), Adjust(a, b, a, row))]
+    first: list[Element] = [Insert(5, ew.INF, row), Adjust(5, ew.INF, 11, row), *gone]
+    found = said(S.group_by("k").agg(n=ew.count(), t=ew.sum("x")), [*first, Adjust(5, 11, 10, row)], [len(first)])
+    assert [each for batch in found for each in batch if each[0] < 2] == [
+        (0, 5, ew.INF, 0, "b", 0), (1, 5, ew.INF, 10, "b", 0),
+    ]  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
+from everwhen.model.arrays import grown
 from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 from everwhen.model.words import LITTLE, mixed, store, word_at
@@ -206,11 +207,10 @@ class BytesTable:
     def _reserve(self, strings: int, size: int) -> None:
         if strings > len(self._entries):
             more = max(strings, 2 * len(self._entries))
-            self._entries = np.concatenate([self._entries, np.zeros((more - len(self._entries), 4), np.uint64)])
-            self._starts = np.concatenate([self._starts, np.zeros(more + 1 - len(self._starts), np.int64)])
+            self._entries = grown(self._entries, more, 0)
+            self._starts = grown(self._starts, more + 1, 0)
         if size > len(self._arena):
-            more = max(size, 2 * len(self._arena))
-            self._arena = np.concatenate([self._arena, np.zeros(more - len(self._arena), np.uint8)])
+            self._arena = grown(self._arena, max(size, 2 * len(self._arena)), 0)
         if 2 * strings > len(self._slots):
             slots = len(self._slots)
             while slots < 4 * strings:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from everwhen.model.arrays import grown
 from everwhen.model.elements import ADJUST, INSERT
 from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
@@ -27,7 +28,6 @@ from everwhen.operators.base import StateSize
 from everwhen.operators.guard import Guarded
 from everwhen.operators.hashed_entries import HashedEntries
 from everwhen.operators.kernels import align as kernel
-from everwhen.operators.kernels.tables import grown
 from everwhen.operators.promised import promised
 
 

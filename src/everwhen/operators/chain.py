@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.errors import EverwhenError
+from everwhen.model.arrays import grown
 from everwhen.model.changes import Changes
 from everwhen.model.element import Punct
 from everwhen.model.elements import ADJUST, CTI, INSERT, PUNCT, ElementBatch
@@ -24,7 +25,7 @@ from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import StateSize
 from everwhen.operators.kernels import chain as kernel
 from everwhen.operators.kernels.events import net
-from everwhen.operators.kernels.tables import KeyTable, grown
+from everwhen.operators.kernels.tables import KeyTable
 from everwhen.operators.net import cancelled
 from everwhen.operators.promised import promised
 

@@ -27,6 +27,7 @@ from typing import Any, Final
 import numpy as np
 
 from everwhen.errors import InputError
+from everwhen.model.arrays import grown
 from everwhen.model.changes import Changes
 from everwhen.model.element import ExternalCti
 from everwhen.model.elements import ADJUST, EXTERNAL_CTI, ElementBatch
@@ -38,7 +39,6 @@ from everwhen.operators.base import StateSize
 from everwhen.operators.guard import Guarded
 from everwhen.operators.hashed_entries import HashedEntries
 from everwhen.operators.kernels import finalize as kernel
-from everwhen.operators.kernels.tables import grown
 
 
 class Reason(Enum):

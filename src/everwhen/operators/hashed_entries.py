@@ -13,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from everwhen.model.arrays import grown
 from everwhen.model.promise_set import PromiseSet
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels import hashed as kernel
-from everwhen.operators.kernels.tables import grown
 from everwhen.operators.promised import promised
 
 _SMALL: Final = 256

@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from everwhen.model.arrays import grown
 from everwhen.model.box_table import Entries, Shape
 from everwhen.model.pattern_algebra import combine
 from everwhen.model.promise_intake import read_promises
@@ -32,7 +33,7 @@ from everwhen.model.rows import RowCodec
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
 from everwhen.model.value_order import order_of
-from everwhen.operators.kernels.tables import KeyTable, grown
+from everwhen.operators.kernels.tables import KeyTable
 from everwhen.operators.promised import Meeting, keys_listed, promised
 
 Blocks = Callable[[int, np.ndarray, np.ndarray], np.ndarray]

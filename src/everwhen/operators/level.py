@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from everwhen.errors import QueryError
+from everwhen.model.arrays import grown
 from everwhen.model.changes import Changes, no_changes
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
@@ -30,7 +31,7 @@ from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.kernels import events as kernel
 from everwhen.operators.kernels.calendar import Calendar
 from everwhen.operators.kernels.live import group_rows
-from everwhen.operators.kernels.tables import KeyTable, Regions, grown
+from everwhen.operators.kernels.tables import KeyTable, Regions
 from everwhen.operators.linear import MOST_LEVELS
 from everwhen.operators.net import cancelled
 from everwhen.operators.promised import concerned, settled

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.errors import EverwhenError
+from everwhen.model.arrays import grown
 from everwhen.model.pool import Pool
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels import live as kernel
 from everwhen.operators.kernels.calendar import Calendar
 from everwhen.operators.kernels.runs import LENGTH, Runs
-from everwhen.operators.kernels.tables import grown
 
 
 class LiveRows:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from everwhen.model.arrays import grown
 from everwhen.model.promise_intake import read_promises
 from everwhen.model.promise_set import PromiseSet
 from everwhen.model.promises import Promises, joined
@@ -24,7 +25,7 @@ from everwhen.model.rows import RowCodec
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
 from everwhen.operators.kernels.arrivals import FEW, once
-from everwhen.operators.kernels.tables import KeyTable, grown
+from everwhen.operators.kernels.tables import KeyTable
 
 MOST_RESTATED: Final = 10_000
 """When the other port's time moves on, so many standing promises are said again with it, not more."""

@@ -23,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from everwhen.errors import EverwhenError
+from everwhen.model.arrays import grown
 from everwhen.model.changes import Changes, concat, no_changes
 from everwhen.model.promise_projection import Projection
 from everwhen.model.punctuation import Frontier
@@ -32,7 +33,7 @@ from everwhen.operators.base import EVERYTHING, Emit, Operator, Output, Policy, 
 from everwhen.operators.holistic import order_ranks
 from everwhen.operators.kernels.calendar import Calendar
 from everwhen.operators.kernels.live import group_rows
-from everwhen.operators.kernels.tables import KeyTable, Regions, grown
+from everwhen.operators.kernels.tables import KeyTable, Regions
 from everwhen.operators.net import netted
 from everwhen.operators.promised import Floors, concerned, settled
 

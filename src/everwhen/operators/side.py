@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.errors import EverwhenError
+from everwhen.model.arrays import grown
 from everwhen.model.changes import Changes
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels import join as kernel
 from everwhen.operators.kernels.lifetimes import END, HI, LO, MOST, NO_ENTRY, ROW, WEIGHT
-from everwhen.operators.kernels.tables import grown
 
 _LEAST: Final = 256
 """Entries that are not worth looking for dead ones."""

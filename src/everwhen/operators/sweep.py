@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from everwhen.model.arrays import grown
 from everwhen.model.pool import Pool
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, Policy, StateSize
@@ -26,7 +27,7 @@ from everwhen.operators.kernels.clip import CUT, ENDED, ENDING, INFINITE
 from everwhen.operators.kernels.edges import grouped
 from everwhen.operators.kernels.pieces import pending, standing
 from everwhen.operators.kernels.runs import Runs, needed, resized
-from everwhen.operators.kernels.tables import KeyTable, grown
+from everwhen.operators.kernels.tables import KeyTable
 from everwhen.operators.promised import Floors
 
 GRID = 8

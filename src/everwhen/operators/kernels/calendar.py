@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from everwhen.model.arrays import grown
 from everwhen.model.time import INF
-from everwhen.operators.kernels.tables import grown
 
 BLOCK: Final = 256
 _INF: Final = np.int64(INF)

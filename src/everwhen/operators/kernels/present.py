@@ -19,9 +19,14 @@ _INF: Final = np.int64(INF)
 
 
 @njit(cache=True, inline="always")
-def one_lifetime(j, j1, ed):
-    """Whether new edges are the start and the end of one lifetime, so that a count changes at either."""
-    return j1 - j == 2 and ed[j, 0] != 0 and ed[j, 0] + ed[j + 1, 0] == 0 and ed[j, 1] + ed[j + 1, 1] == 0
+def one_lifetime(j, j1, et, ed, start, stop):
+    """Whether new edges are the start and the end of one lifetime, so that a count changes at either.
+
+    `start` and `stop` are those of all that came; what was taken back again has left no edges.
+    """
+    if j1 - j != 2 or et[j] != start or et[j + 1] != stop or ed[j, 0] == 0:
+        return False
+    return ed[j, 0] + ed[j + 1, 0] == 0 and ed[j, 1] + ed[j + 1, 1] == 0
 
 
 @njit(cache=True, inline="always")

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from everwhen.model.arrays import grown
 from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 
@@ -224,8 +225,7 @@ class Runs:
     def grow(self, capacity: int) -> None:
         """Make room for ids below `capacity`."""
         if capacity > len(self.place):
-            more = np.zeros((max(capacity, 2 * len(self.place)) - len(self.place), 4), np.int64)
-            self.place = np.concatenate([self.place, more])
+            self.place = grown(self.place, max(capacity, 2 * len(self.place)), 0)
 
     @property
     def crowded(self) -> bool:

@@ -273,7 +273,7 @@ def visit(
             x = after(pool, s, n, min(start - 1, min(frontier, L0))) - 1
             # an edge at the same time is written anew
             at = after_from(pool, x, s + n, start - 1) - 1 if touched else x
-            if two and mode == INFINITE and one_lifetime(offsets[v], offsets[v + 1], ed):
+            if two and mode == INFINITE and one_lifetime(offsets[v], offsets[v + 1], et, ed, start, stop):
                 to = s + n - 1 if pool[s + n - 1, 0] < stop else after(pool, at, s + n - at, stop - 1) - 1
                 alone = (at == s + n - 1 or pool[at + 1, 0] != start) and (to == s + n - 1 or pool[to + 1, 0] != stop)
                 if alone:

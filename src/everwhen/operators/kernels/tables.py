@@ -8,12 +8,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numba import njit
 
+from everwhen.model.arrays import grown
 from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 
@@ -293,15 +293,6 @@ class KeyTable:
         self._direct = np.full(256, -1, np.int64)
         self._address(int(rows[:, 1].max(initial=0)))
         self._direct[np.where(rows[:, 0] == 0, rows[:, 1], len(self._direct) - 1)] = ids
-
-
-def grown(array: np.ndarray, size: int, fill: Any) -> np.ndarray:
-    """The array enlarged to `size` rows, new ones filled."""
-    if len(array) >= size:
-        return array
-    out = np.full((size, *array.shape[1:]), fill, array.dtype)
-    out[: len(array)] = array
-    return out
 
 
 @njit(cache=True)
