@@ -22,7 +22,7 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.testing import TestingSource, run_main
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from measure import report
+from measure import RUNS, report
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(seconds=60)
@@ -90,7 +90,7 @@ def filter_map(flow: Dataflow, source: TestingSource[Event]) -> None:
 
 def main(work: str, directory: Path) -> None:
     events = read(directory / "inserts.csv")
-    seconds, results = min(timed(work, events) for _ in range(2))
+    seconds, results = min(timed(work, events) for _ in range(RUNS))
     note = "60 by 10" if work in ("sliding_sum", "min_max") else ""
     report(work, "bytewax", len(events) - len(events) // 5, seconds, results=results, note=note)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from measure import report
+from measure import RUNS, report
 
 JOIN = """
 SELECT key, l.value AS a, r.value AS b, greatest(l.vs, r.vs) AS vs, least(l.ve, r.ve) AS ve
@@ -91,7 +91,7 @@ def main(work: str, directory: Path) -> None:
         path = directory / f"{file}.parquet"
         connection.execute(f"CREATE TABLE {name} AS SELECT * FROM read_parquet(?)", [str(path)])
         events += (connection.execute(f"SELECT count(*) FROM {name}").fetchone() or (0,))[0]
-    seconds = min(timed(connection, query) for _ in range(2))
+    seconds = min(timed(connection, query) for _ in range(RUNS))
     connection.execute("SET threads = 1")
     alone = timed(connection, query)
     weight = "(a + b)" if work == "interval_join" else "value"

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from measure import report
+from measure import RUNS, report
 
 Columns = dict[str, np.ndarray]
 
@@ -61,7 +61,7 @@ def main(work: str, directory: Path) -> None:
     name, tick = ("events_100k", 1_000_000) if work == "sliding_sum_100k" else ("events", 1)
     with np.load(directory / f"{name}.npz") as file:
         rows = {column: file[column] for column in ("key", "value", "vs", "ve")}
-    seconds, results, checksum = min(timed(work, rows, 60 * tick) for _ in range(2))
+    seconds, results, checksum = min(timed(work, rows, 60 * tick) for _ in range(RUNS))
     report(work, "numpy", len(rows["key"]), seconds, results=results, checksum=checksum, note="one shot")
 
 

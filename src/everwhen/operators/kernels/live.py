@@ -260,7 +260,7 @@ def extremes(keys, times, place, pool, columns, kinds, words, bits):
     n = len(keys)
     nc = len(columns)
     none = np.int64(-0x8000000000000000)
-    out = np.full((n, nc), none, np.int64)
+    out = np.full((nc, n), none, np.int64)
     i = 0
     while i < n:
         k = keys[i]
@@ -271,31 +271,31 @@ def extremes(keys, times, place, pool, columns, kinds, words, bits):
         m = place[k, START] + place[k, LENGTH] - s
         if (j - i) * m <= 64 * (j - i + m):
             for at in range(s, s + m):
-                lo = pool[at, LO]
-                hi = pool[at, HI]
-                # requests in [lo, hi)
-                a = i
-                b = j
-                while a < b:
-                    mid = (a + b) >> 1
-                    if times[mid] < lo:
-                        a = mid + 1
-                    else:
-                        b = mid
-                for r in range(a, j):
-                    if times[r] >= hi:
-                        break
-                    for c in range(nc):
-                        if (pool[at, words[c]] >> bits[c]) & 1 == 0:
-                            v = _order_code(pool[at, columns[c]], kinds[c])
-                            if v > out[r, c]:
-                                out[r, c] = v
+                a = _not_before(times, i, j, pool[at, LO])
+                b = j if times[j - 1] < pool[at, HI] else _not_before(times, a, j, pool[at, HI])
+                for c in range(nc):
+                    if (pool[at, words[c]] >> bits[c]) & 1 == 0:
+                        v = _order_code(pool[at, columns[c]], kinds[c])
+                        for r in range(a, b):
+                            out[c, r] = max(out[c, r], v)
         else:
             order = np.argsort(pool[s : s + m, LO])
             for c in range(nc):
                 _heap_sweep(i, j, times, s, order, pool, columns[c], kinds[c], words[c], bits[c], out, c)
         i = j
-    return out
+    return out.T
+
+
+@njit(cache=True, inline="always")
+def _not_before(times, a, b, t):
+    """The first of the ascending times from `a` to `b` that is not before `t`."""
+    while a < b:
+        mid = (a + b) >> 1
+        if times[mid] < t:
+            a = mid + 1
+        else:
+            b = mid
+    return a
 
 
 @njit(cache=True)
@@ -341,7 +341,7 @@ def _heap_sweep(i, j, times, s, order, pool, column, kind, word, bit, out, c):
             heap_v[p] = v
             heap_e[p] = e
         if size > 0:
-            out[r, c] = heap_v[0]
+            out[c, r] = heap_v[0]
 
 
 @njit(cache=True)

@@ -206,9 +206,9 @@ def gathered(place, pool, ids):
 def resized(array: np.ndarray, size: int, used: int) -> np.ndarray:
     """A copy of the first `used` rows with room for at least `size`.
 
-    It is three times as long as before: memory that is not written to costs nothing, a copy does.
+    It is eight times as long as before: memory that is not written to costs nothing, a copy does.
     """
-    out = np.empty((max(size, 3 * len(array)), array.shape[1]), np.int64)
+    out = np.empty((max(size, 8 * len(array)), array.shape[1]), np.int64)
     out[:used] = array[:used]
     return out
 
