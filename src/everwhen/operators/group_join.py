@@ -176,8 +176,8 @@ class GroupJoinOperator(JoinOperator):
     def _evaluate(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray:
         rows = self._kept[_GROUPS]
         lanes: np.ndarray = kernel.evaluate(
-            np.ascontiguousarray(ids), np.ascontiguousarray(times), rows.heads, rows.log, self._sides[_GROUPS].words,
-            *self._lanes,
+            np.ascontiguousarray(ids), np.ascontiguousarray(times), rows.heads, rows.log, rows.touched,
+            self._sides[_GROUPS].words, *self._lanes,
         )  # fmt: skip
         return lanes
 

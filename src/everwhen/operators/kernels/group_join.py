@@ -78,7 +78,7 @@ def _add(lanes, r, to, rows, i, first, words, weight, how, at):
 
 
 @njit(cache=True)
-def evaluate(ids, times, heads, log, words, how, at):
+def evaluate(ids, times, heads, log, touched, words, how, at):
     """The lanes of groups at instants, from the rows that are alive then.
 
     Several groups are gone through side by side: the next row of each is asked for while the others have their turn.
@@ -98,7 +98,7 @@ def evaluate(ids, times, heads, log, words, how, at):
                 out[r, c] = NOTHING if how[c] >= EXTREME else 0
             if heads[ids[r], END] > times[r]:
                 if heads[ids[r], START] > times[r]:
-                    settle(heads, log, ids[r])
+                    settle(heads, log, ids[r], touched)
                 request[active] = r
                 cursor[active] = heads[ids[r], NEWEST]
                 depth[active] = 0
