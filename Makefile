@@ -16,8 +16,10 @@ STAMP := $(VENV)/.installed
 WORK  ?=
 ARGS  ?=
 
-# Compiled kernels are kept here, so that only the first run pays for them.
-export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba
+# Compiled kernels are kept here, so that only the first run pays for them.  Numba looks at the file of a kernel alone, and
+# not at those whose functions are written into it: so there is a folder for each state of all of them.
+KERNELS := $(shell cat src/everwhen/operators/kernels/*.py src/everwhen/model/*.py | cksum | cut -d ' ' -f 1)
+export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba/$(KERNELS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 setup: $(STAMP)
