@@ -24,14 +24,15 @@ from everwhen.model.time import INF
 from everwhen.operators import holistic
 from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.kernels import live as live_kernel
-from everwhen.operators.kernels.edges import summed
+from everwhen.operators.kernels.edges import recorded, summed
+from everwhen.operators.kernels.extremes import Extremes, largest
 from everwhen.operators.kernels.live import VALUES
 from everwhen.operators.kernels.pieces import aggregate_rows
 from everwhen.operators.lanes import Coded, LanePlan
 from everwhen.operators.live import LiveRows
 from everwhen.operators.net import netted
 from everwhen.operators.promised import NONE, concerned, settled
-from everwhen.operators.sweep import Pieces, Sweep
+from everwhen.operators.sweep import Evaluate, Pieces, Sweep
 
 
 class AggregateOperator(Operator):
@@ -78,11 +79,9 @@ class AggregateOperator(Operator):
         if plan.evaluated:
             self._live = LiveRows(self._arguments.width, self._arguments.pooled, source.pool)
             self._live.grow(self._sweep.keys.capacity)
-        columns = [VALUES + self._arguments.words + c for c, _ in plan.extremes]
-        self._extreme_columns = np.array(columns, np.int64)
-        self._extreme_kinds = np.array([kind for _, kind in plan.extremes], np.int64)
-        self._extreme_words = np.array([VALUES + c // BITS for c, _ in plan.extremes], np.int64)
-        self._extreme_bits = np.array([c % BITS for c, _ in plan.extremes], np.int64)
+        # per extreme its column in a record, its kind, and the word and the bit of its nulls
+        at = [(VALUES + self._arguments.words + c, kind, VALUES + c // BITS, c % BITS) for c, kind in plan.extremes]
+        self._extreme_at = np.array(at, np.int64).reshape(-1, 4).T.copy()
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
@@ -97,6 +96,7 @@ class AggregateOperator(Operator):
             ids = sweep.intern_column(batch.rows, self._source.words + self._key_at[0])
         else:
             ids = sweep.intern(self._source.select(batch.rows, self._key_at, self._keys))
+        arguments = None
         if values is None:
             arguments = self._source.select(batch.rows, self._argument_at, self._arguments)
             if not (complete or self._plan.separated) and arguments[:, : self._arguments.words].any():
@@ -106,15 +106,8 @@ class AggregateOperator(Operator):
                 self._plan.measure(arguments)
         if live is not None and len(batch):
             live.grow(sweep.keys.capacity)
-            records = np.empty((len(batch), VALUES + self._arguments.width), np.int64)
-            records[:, 0], records[:, 1], records[:, 2], records[:, VALUES:] = (
-                batch.lo,
-                batch.hi,
-                batch.weight,
-                arguments,
-            )
-            live.apply(ids, records)
-        evaluate = self._evaluate if live is not None else None
+            live.apply(ids, self._records(batch, arguments))
+        evaluate = self._extremes() if live is not None and not self._plan.holistic else self._evaluates()
         raised = concerned(frontier.promises, self._keys, sweep.keys) if frontier.promises else NONE
         pieces = sweep.step(ids, batch.lo, batch.hi, values, tau, promise, evaluate, raised)
         if live is not None:
@@ -130,7 +123,7 @@ class AggregateOperator(Operator):
     def _sums(self, batch: Changes) -> tuple[np.ndarray | None, bool]:
         """The added lanes, if a loop over the rows can tell, and whether no row has a null."""
         rows, words = batch.rows, self._source.words
-        if self._summed is None or self._live is not None or not len(rows):
+        if self._summed is None or not len(rows):
             return None, not rows[:, :words].any()
         columns = np.array([words + self._argument_at[c] for c in self._summed], np.int64)
         values, bounds = np.empty((len(rows), 1 + len(columns)), np.int64), np.empty((len(columns), 2), np.int64)
@@ -139,6 +132,18 @@ class AggregateOperator(Operator):
         for column, (low, high) in zip(self._summed, bounds.tolist(), strict=True):
             self._plan.measured(column, low, high)
         return values, True
+
+    def _records(self, batch: Changes, arguments: np.ndarray | None) -> np.ndarray:
+        """Segments as live rows; without their arguments no row has a null."""
+        records = np.empty((len(batch), VALUES + self._arguments.width), np.int64)
+        if arguments is None:
+            words = self._source.words
+            columns = np.array([words + c for c in self._argument_at], np.int64)
+            recorded(batch.lo, batch.hi, batch.weight, batch.rows, columns, self._arguments.words, records)
+        else:
+            records[:, 0], records[:, 1], records[:, 2] = batch.lo, batch.hi, batch.weight
+            records[:, VALUES:] = arguments
+        return records
 
     def _separate(self) -> None:
         """The first null has come: values are counted apart from rows from now on."""
@@ -166,8 +171,7 @@ class AggregateOperator(Operator):
         if emit.rank <= self._sweep.policy.emit.rank:
             return None
         before = self._changes(self._sweep.standing())
-        evaluate = self._evaluate if self._live is not None else None
-        return netted(concat(before.negated(), self._changes(self._sweep.restated(emit, evaluate))))
+        return netted(concat(before.negated(), self._changes(self._sweep.restated(emit, self._evaluates()))))
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         if self._sweep.uneven:
@@ -192,16 +196,22 @@ class AggregateOperator(Operator):
                 rows[:, j // BITS] |= (~valid).astype(np.int64) << (j % BITS)
         return rows
 
+    def _extremes(self) -> Extremes:
+        assert self._live is not None
+        runs = self._live.runs
+        return Extremes(runs.place, runs.pool, *self._extreme_at, self._live.longest)
+
+    def _evaluates(self) -> Evaluate | None:
+        return None if self._live is None else self._evaluate
+
     def _evaluate(self, keys: np.ndarray, times: np.ndarray) -> np.ndarray:
         assert self._live is not None
         plan, runs = self._plan, self._live.runs
         lanes = np.empty((len(keys), plan.evaluated), np.int64)
         n = len(plan.extremes)
         if n:
-            lanes[:, :n] = live_kernel.extremes(
-                keys, times, runs.place, runs.pool, self._extreme_columns, self._extreme_kinds,
-                self._extreme_words, self._extreme_bits,
-            )  # fmt: skip
+            heap = np.empty((2, self._live.longest), np.int64)
+            lanes[:, :n] = largest(keys, times, runs.place, runs.pool, *self._extreme_at, heap).T
         if plan.holistic:
             request, record = live_kernel.pairs(keys, times, runs.place, runs.pool)
             rows, weight = runs.pool[record, VALUES:], runs.pool[record, live_kernel.WEIGHT]

@@ -120,14 +120,16 @@ class LanePlan:
             return None
         return [sums[at] for at in sorted(sums)]
 
-    def plain(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """If every aggregation is just a lane: the value lanes, and the lanes that must not be zero (-1: none)."""
+    def plain(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """If every aggregation is just a lane: the value lanes, the lanes that must not be zero (-1: none), and the kinds
+        of the order codes that extremes are (0: they are plain codes)."""
         if len(self._lane_of) < len(self._results) or None in self._lane_of:
             return None
         found = [pair for pair in self._lane_of if pair is not None]
-        values = [self.int_at[value] for value, _ in found]
+        values = [self.added + at if what == "extreme" else self.int_at[what, at] for (what, at), _ in found]
         valid = [-1 if needed is None else self.int_at[needed] for _, needed in found]
-        return np.array(values, np.int64), np.array(valid, np.int64)
+        kinds = [self.extremes[at][1] if what == "extreme" else 0 for (what, at), _ in found]
+        return np.array(values, np.int64), np.array(valid, np.int64), np.array(kinds, np.int64)
 
     @property
     def evaluated(self) -> int:
@@ -340,6 +342,7 @@ class LanePlan:
             self.extremes.append((column, kind))
         at = self.extremes.index((column, kind))
         self._int(("valid", column))
+        self._lane_of[-1] = (("extreme", at), ("valid", column))
 
         def result(lanes: Lanes) -> Coded:
             return plain_codes(lanes.evaluated(at), kind), lanes.int_("valid", column) > 0

@@ -19,6 +19,8 @@ from everwhen.operators.kernels import live as kernel
 from everwhen.operators.kernels.calendar import Calendar
 from everwhen.operators.kernels.runs import LENGTH, Runs
 
+_NO_INTS = np.empty(0, np.int64)
+
 
 class LiveRows:
     """Records `[lo, hi, weight, values…]` per key id; ids are given by whoever owns the keys."""
@@ -26,6 +28,7 @@ class LiveRows:
     def __init__(self, values: int, pooled: Sequence[tuple[int, pa.DataType]], pool: Pool) -> None:
         self.runs = Runs(kernel.VALUES + values)
         self.rows = 0
+        self.longest = 0  # no key has ever more records
         self._pooled = [(kernel.VALUES + j, t) for j, t in pooled]
         self._tail = np.empty((256, kernel.VALUES + values), np.int64)
         pool.register(self)
@@ -42,7 +45,7 @@ class LiveRows:
         """Add signed records; returns the keys touched."""
         runs = self.runs
         keys, offsets, order = kernel.group_rows(ids, self._slot)
-        before = self._count(keys)
+        before, _ = kernel.lengths(keys, runs.place)
         at = 0
         while at < len(keys):
             at, runs.end, tail, room, missing = kernel.apply(
@@ -56,12 +59,11 @@ class LiveRows:
                 self._tail = np.empty((2 * tail, self._tail.shape[1]), np.int64)
             if room:
                 runs.reserve(room)
-        self.rows += self._count(keys) - before
-        self._ends.schedule(keys, self._soonest(keys))
+        now, longest = kernel.lengths(keys, runs.place)
+        self.rows += now - before
+        self.longest = max(self.longest, longest)
+        self._drop(keys)
         return keys
-
-    def _count(self, keys: np.ndarray) -> int:
-        return int(self.runs.place[keys, LENGTH].sum())
 
     def expire(self, cti: int) -> np.ndarray:
         """Drop what ended at or before `cti`; returns the keys that lost something."""
@@ -73,26 +75,23 @@ class LiveRows:
             return keys
         keys = self._ends.before(cti + 1)
         if len(keys):
-            self._ends.schedule(keys, self._soonest(keys))
+            self._drop(keys)
         return keys
 
     def expire_keys(self, keys: np.ndarray, until: np.ndarray) -> None:
         """Drop what ended by the time that is promised for its key."""
-        self._ends.schedule(keys, self._soonest(keys, until))
+        if len(keys):
+            self._drop(keys, until)
 
-    def _soonest(self, keys: np.ndarray, until: np.ndarray | None = None) -> np.ndarray:
-        """Drop what has ended; per key the soonest end that is left."""
-        soonest, over = np.empty(len(keys), np.int64), np.full(len(keys), self.cti, np.int64)
-        if until is not None:
-            over = np.maximum(over, until)
-        runs = self.runs
-        self.rows -= kernel.drop_ended(keys, over, runs.place, runs.pool, soonest)
-        gone = keys[runs.place[keys, LENGTH] == 0]
-        if len(gone):
-            runs.release(gone)
+    def _drop(self, keys: np.ndarray, until: np.ndarray = _NO_INTS) -> None:
+        """Drop what has ended, also by a time of each key's own, and note when the next ends."""
+        runs, ends, empty = self.runs, self._ends, np.empty(len(keys), np.int64)
+        dropped, gone = kernel.drop_ended(keys, self.cti, until, runs.place, runs.pool, ends.due, ends.block, empty)
+        self.rows -= dropped
+        if gone:
+            runs.release(empty[:gone])
         if runs.crowded:
             runs.tidy()
-        return soonest
 
     def empty(self, keys: np.ndarray) -> np.ndarray:
         """Those of the keys that have no record left."""
@@ -117,4 +116,5 @@ class LiveRows:
         self.cti = state["cti"]
         self.runs.put(ids, state["offsets"], records)
         self.rows = len(records)
-        self._ends.schedule(ids, self._soonest(ids))
+        self.longest = max(self.longest, int(np.diff(state["offsets"]).max(initial=0)))
+        self._drop(ids)

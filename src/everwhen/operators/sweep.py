@@ -25,6 +25,7 @@ from everwhen.operators.kernels import sweep as kernel
 from everwhen.operators.kernels.calendar import Calendar
 from everwhen.operators.kernels.clip import CUT, ENDED, ENDING, INFINITE
 from everwhen.operators.kernels.edges import grouped
+from everwhen.operators.kernels.extremes import NO_EXTREMES, Extremes
 from everwhen.operators.kernels.pieces import pending, standing
 from everwhen.operators.kernels.runs import Runs, needed, resized
 from everwhen.operators.kernels.tables import KeyTable
@@ -130,23 +131,25 @@ class Sweep:
         values: np.ndarray,
         tau: int,
         promise: int,
-        evaluate: Evaluate | None = None,
+        evaluate: Evaluate | Extremes | None = None,
         raised: tuple[np.ndarray, np.ndarray] = (_NO_INTS, _NO_INTS),
     ) -> Pieces:
         """Apply segments (values of the added lanes, already times weight), then τ and the promise.
 
-        `raised` are keys of which more is promised than of all, and until when.  Returns the pieces that changed.  Keys
-        that are gone are forgotten by `keys`.
+        Evaluated lanes that are extremes of live rows are filled in while a key is visited; for others all keys are
+        merged, evaluated, and then told.  `raised` are keys of which more is promised than of all, and until when.
+        Returns the pieces that changed.  Keys that are gone are forgotten by `keys`.
         """
         promise = max(promise, self.cti)  # what promises about data have given together is said once, and stands
         mode, then = self.policy.clip(self.tau, self.cti)
         _, now = self.policy.clip(tau, promise)
         reached = self._floors.raise_to(*raised, self.keys.capacity) if len(raised[0]) else _NO_INTS
-        visits = _Visits(self, mode, then, now, promise)
+        extremes = evaluate if isinstance(evaluate, Extremes) else None
+        visits = _Visits(self, mode, then, now, promise, extremes)
         touched, edges = _NO_INTS, _NO_EDGES
         if len(ids):
             touched, *edges = grouped(ids, lo, hi, values, self._ints, self._slot, GRID)
-        if evaluate is None:
+        if evaluate is None or isinstance(evaluate, Extremes):
             if len(touched):
                 visits.both(touched, edges)
             due = self._due(now, promise, mode, reached, touched)
@@ -309,8 +312,11 @@ Old = tuple[np.ndarray, np.ndarray, np.ndarray]
 class _Visits:
     """The visits of one step: what they have in common, and what they gave so far."""
 
-    def __init__(self, sweep: Sweep, mode: int, then: int, now: int, promise: int) -> None:
+    def __init__(
+        self, sweep: Sweep, mode: int, then: int, now: int, promise: int, extremes: Extremes | None = None
+    ) -> None:
         self._sweep = sweep
+        self._extremes = extremes
         self._policy = (mode, then, sweep.cti, now, promise)
         self._n_taken = self._n_said = self._visited = 0
         self._gone: list[np.ndarray] = []
@@ -319,19 +325,19 @@ class _Visits:
         """Merge and say, key by key."""
         total, longest = self._reserve(keys, edges)
         self._sweep._expect(self._n_taken, self._n_said, 2 * total + len(edges[1]) + 6 * len(keys))
-        self._visit(keys, edges, 3, (self._scratch(longest + 2), _NO_INTS, _NO_INTS))
+        self._visit(keys, edges, 3, (self._scratch(longest), _NO_INTS, _NO_INTS), longest)
 
     def pass_by(self, keys: np.ndarray) -> None:
         """Say what the clip alone has changed."""
         sweep = self._sweep
         runs, calendar = sweep._runs, sweep._calendar
-        _, total, _ = needed(runs.place, keys, _NO_INTS)
+        _, total, longest = needed(runs.place, keys, _NO_INTS)
         sweep._expect(self._n_taken, self._n_said, 2 * total + 6 * len(keys))
         dead = np.zeros(len(keys), np.bool_)
         self._n_taken, self._n_said = kernel.pass_by(
             keys, sweep._ints, sweep._added, sweep._tests, *self._policy, sweep._floors.before, sweep._floors.now,
             runs.place, runs.pool, calendar.due, calendar.block, sweep._taken, self._n_taken, sweep._said,
-            self._n_said, self._visited, dead,
+            self._n_said, self._visited, dead, self._arrays(longest),
         )  # fmt: skip
         self._visited += len(keys)
         self._gone.append(keys[dead])
@@ -359,7 +365,10 @@ class _Visits:
     def _scratch(self, size: int) -> np.ndarray:
         return np.empty((size, self._sweep._runs.pool.shape[1]), np.int64)
 
-    def _visit(self, keys: np.ndarray, edges: Sequence[np.ndarray], parts: int, old: Old) -> None:
+    def _arrays(self, longest: int) -> tuple[Any, ...]:
+        return NO_EXTREMES if self._extremes is None else self._extremes.arrays(longest)
+
+    def _visit(self, keys: np.ndarray, edges: Sequence[np.ndarray], parts: int, old: Old, longest: int = 0) -> None:
         sweep = self._sweep
         runs, calendar = sweep._runs, sweep._calendar
         dead = np.zeros(len(keys), np.bool_)
@@ -367,7 +376,7 @@ class _Visits:
             keys, *edges, sweep._ints, sweep._added, sweep._tests, sweep.prune, *self._policy, sweep._floors.before,
             sweep._floors.now, parts, runs.place, runs.pool, runs.free, runs.end, *old, calendar.due, calendar.block,
             sweep._taken, self._n_taken, sweep._said, self._n_said, self._visited, dead,
-            np.empty(sweep._added, np.int64),
+            np.empty(sweep._added, np.int64), self._arrays(longest),
         )  # fmt: skip
         if parts & 2:
             self._visited += len(keys)

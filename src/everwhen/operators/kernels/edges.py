@@ -55,6 +55,19 @@ def summed(rows, words, weight, columns, out, bounds):
     return nulls == 0
 
 
+@loop
+def recorded(lo, hi, weight, rows, columns, words, out):
+    """Segments as records of live rows (`kernels.live`) with the codes of some columns, where no row has a null."""
+    for i in range(len(rows)):
+        out[i, 0] = lo[i]
+        out[i, 1] = hi[i]
+        out[i, 2] = weight[i]
+        for j in range(words):
+            out[i, 3 + j] = 0
+        for j in range(len(columns)):
+            out[i, 3 + words + j] = rows[i, columns[j]]
+
+
 @njit(cache=True)
 def group_keys(kid, slot):
     """Number the keys: the number of each segment's, and the keys.

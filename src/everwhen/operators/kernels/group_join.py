@@ -31,7 +31,7 @@ from everwhen.operators.kernels.lifetimes import (
     other,
     settle,
 )
-from everwhen.operators.kernels.live import _order_code
+from everwhen.operators.kernels.extremes import order_code
 
 ROWS: Final = 0
 VALID: Final = 1
@@ -52,7 +52,7 @@ def _value(rows, i, first, words, how, at):
     if (rows[i, first + at // BITS] >> (at % BITS)) & 1:
         return False, np.int64(0)
     code = rows[i, first + words + at]
-    return True, _order_code(code, how - EXTREME_KIND_0) if how >= EXTREME else code
+    return True, order_code(code, how - EXTREME_KIND_0) if how >= EXTREME else code
 
 
 @njit(cache=True, inline="always")

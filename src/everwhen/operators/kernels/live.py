@@ -16,6 +16,7 @@ from numba import njit
 
 from everwhen.model.loops import loop
 from everwhen.model.time import INF
+from everwhen.operators.kernels.calendar import BLOCK
 from everwhen.operators.kernels.runs import LENGTH, START, copy_row, growth, make_room
 
 _INF: Final = np.int64(INF)
@@ -82,7 +83,7 @@ def ending_after(pool, s, n, t):
 def apply(first, keys, offsets, order, batch, place, pool, free, end, tail):
     """Add signed records to the runs of keys, from the `first`th key on; `tail` is scratch.
 
-    Stops before a key for which there is not room enough.  Returns the key reached, the end of the pool, how much room
+    What a key is done with is left out of its `offsets`, and it stops where there is not room enough.  Returns the key reached, the end of the pool, how much room
     that key needs in `tail` and in the pool (0: there is enough), and the position of a negative segment that nothing
     covers (-1: none).
     """
@@ -91,16 +92,15 @@ def apply(first, keys, offsets, order, batch, place, pool, free, end, tail):
     for g in range(first, len(keys)):
         k = keys[g]
         n = place[k, LENGTH]
-        if offsets[g + 1] - offsets[g] <= _FEW and _only_added(offsets[g], offsets[g + 1], order, batch):
+        if offsets[g + 1] - offsets[g] <= _FEW:
             more = offsets[g + 1] - offsets[g]
             if end + growth(place, k, more) > len(pool):
                 return g, end, 0, growth(place, k, more), none
             end = make_room(place, pool, free, end, k, more)
-            for x in range(offsets[g], offsets[g + 1]):
-                _insert(pool, place[k, START], place[k, START] + n, batch, order[x], width)
-                n += 1
-            place[k, LENGTH] = n
-            continue
+            offsets[g] = _one_by_one(k, offsets[g], offsets[g + 1], order, batch, place, pool, width)
+            if offsets[g] == offsets[g + 1]:
+                continue
+            n = place[k, LENGTH]
         since = _INF
         for x in range(offsets[g], offsets[g + 1]):
             since = min(since, batch[order[x], LO])
@@ -133,11 +133,41 @@ def apply(first, keys, offsets, order, batch, place, pool, free, end, tail):
 
 
 @njit(cache=True, inline="always")
-def _only_added(first, stop, order, batch):
+def _one_by_one(k, first, stop, order, batch, place, pool, width):
+    """Put records where they belong in a run, which has room behind it, and take out those that are taken back whole.
+    Returns where in `order` those begin that are to be cut out of others."""
+    s = place[k, START]
+    n = place[k, LENGTH]
     for x in range(first, stop):
+        if batch[order[x], WEIGHT] > 0:
+            _insert(pool, s, s + n, batch, order[x], width)
+            n += 1
+    left = stop
+    for x in range(stop - 1, first - 1, -1):
         if batch[order[x], WEIGHT] < 0:
-            return False
-    return True
+            at = _found(pool, s, n, batch, order[x], width)
+            if at < 0:
+                left -= 1
+                order[left] = order[x]
+            elif pool[at, WEIGHT] + batch[order[x], WEIGHT] > 0:
+                pool[at, WEIGHT] += batch[order[x], WEIGHT]
+            else:
+                n -= 1
+                for y in range(at, s + n):
+                    copy_row(pool, y, pool, y + 1, width)
+    place[k, LENGTH] = n
+    return left
+
+
+@njit(cache=True, inline="always")
+def _found(pool, s, n, batch, i, width):
+    """The position of a record in a run that is what a negative one takes back, or more of the same (-1: none)."""
+    at = ending_after(pool, s, n, batch[i, HI] - 1)
+    while at < s + n and pool[at, HI] == batch[i, HI]:
+        if pool[at, LO] == batch[i, LO] and pool[at, WEIGHT] + batch[i, WEIGHT] >= 0 and _same(pool, at, batch, i, width):
+            return at
+        at += 1
+    return np.int64(-1)
 
 
 @njit(cache=True, inline="always")
@@ -224,124 +254,39 @@ def _by_end(tail, count, width):
 
 
 @loop
-def drop_ended(keys, until, place, pool, soonest):
-    """Drop records that end by a time, per key; per key the soonest end left (INF: none).  Returns how many went."""
+def drop_ended(keys, cti, until, place, pool, due, block, empty):
+    """Drop records that end by `cti`, or by a time of their key's own (`until`, if there are any), and note the soonest
+    end that is left in a calendar.  Returns how many went, and how many keys have none left: these stand in `empty`."""
     dropped = 0
+    n_empty = 0
     for g in range(len(keys)):
         k = keys[g]
         s = place[k, START]
         n = place[k, LENGTH]
         gone = 0
-        while gone < n and pool[s + gone, HI] <= until[g]:
+        over = max(cti, until[g]) if len(until) else cti
+        while gone < n and pool[s + gone, HI] <= over:
             gone += 1
         place[k, START] = s + gone
         place[k, LENGTH] = n - gone
         dropped += gone
-        soonest[g] = pool[s + gone, HI] if gone < n else _INF
-    return dropped
+        soonest = pool[s + gone, HI] if gone < n else _INF
+        due[k, 0] = soonest
+        block[k // BLOCK, 0] = min(block[k // BLOCK, 0], soonest)
+        empty[n_empty] = k
+        n_empty += gone == n
+    return dropped, n_empty
 
 
-@njit(cache=True, inline="always")
-def _order_code(code, kind):
-    """Codes so that their integer order is the values' order: kind 1 floats, 2 unsigned, 0 as they are; negative:
-    reversed."""
-    k = kind if kind >= 0 else ~kind
-    if k == 1 and code < 0:
-        code ^= np.int64(0x7FFFFFFFFFFFFFFF)
-    elif k == 2:
-        code ^= np.int64(-0x8000000000000000)
-    return code if kind >= 0 else ~code
-
-
-@njit(cache=True)
-def extremes(keys, times, place, pool, columns, kinds, words, bits):
-    """Per request (grouped by key, ascending times) and column the largest order code alive (smallest possible:
-    none)."""
-    n = len(keys)
-    nc = len(columns)
-    none = np.int64(-0x8000000000000000)
-    out = np.full((nc, n), none, np.int64)
-    i = 0
-    while i < n:
-        k = keys[i]
-        j = i
-        while j < n and keys[j] == k:
-            j += 1
-        s = ending_after(pool, place[k, START], place[k, LENGTH], times[i])
-        m = place[k, START] + place[k, LENGTH] - s
-        if (j - i) * m <= 64 * (j - i + m):
-            for at in range(s, s + m):
-                a = _not_before(times, i, j, pool[at, LO])
-                b = j if times[j - 1] < pool[at, HI] else _not_before(times, a, j, pool[at, HI])
-                for c in range(nc):
-                    if (pool[at, words[c]] >> bits[c]) & 1 == 0:
-                        v = _order_code(pool[at, columns[c]], kinds[c])
-                        for r in range(a, b):
-                            out[c, r] = max(out[c, r], v)
-        else:
-            order = np.argsort(pool[s : s + m, LO])
-            for c in range(nc):
-                _heap_sweep(i, j, times, s, order, pool, columns[c], kinds[c], words[c], bits[c], out, c)
-        i = j
-    return out.T
-
-
-@njit(cache=True, inline="always")
-def _not_before(times, a, b, t):
-    """The first of the ascending times from `a` to `b` that is not before `t`."""
-    while a < b:
-        mid = (a + b) >> 1
-        if times[mid] < t:
-            a = mid + 1
-        else:
-            b = mid
-    return a
-
-
-@njit(cache=True)
-def _heap_sweep(i, j, times, s, order, pool, column, kind, word, bit, out, c):
-    """One pass over records by start, with a heap of (order code, end) from which the ended fall lazily."""
-    heap_v = np.empty(len(order), np.int64)
-    heap_e = np.empty(len(order), np.int64)
-    size = 0
-    x = 0
-    for r in range(i, j):
-        t = times[r]
-        while x < len(order) and pool[s + order[x], LO] <= t:
-            at = s + order[x]
-            x += 1
-            if (pool[at, word] >> bit) & 1 != 0 or pool[at, HI] <= t:
-                continue
-            v = _order_code(pool[at, column], kind)
-            e = pool[at, HI]
-            p = size
-            size += 1
-            while p > 0 and heap_v[(p - 1) >> 1] < v:
-                heap_v[p] = heap_v[(p - 1) >> 1]
-                heap_e[p] = heap_e[(p - 1) >> 1]
-                p = (p - 1) >> 1
-            heap_v[p] = v
-            heap_e[p] = e
-        while size > 0 and heap_e[0] <= t:
-            size -= 1
-            v = heap_v[size]
-            e = heap_e[size]
-            p = 0
-            while True:
-                q = 2 * p + 1
-                if q >= size:
-                    break
-                if q + 1 < size and heap_v[q + 1] > heap_v[q]:
-                    q += 1
-                if heap_v[q] <= v:
-                    break
-                heap_v[p] = heap_v[q]
-                heap_e[p] = heap_e[q]
-                p = q
-            heap_v[p] = v
-            heap_e[p] = e
-        if size > 0:
-            out[c, r] = heap_v[0]
+@loop
+def lengths(keys, place):
+    """How many records keys have, in all and at most."""
+    total = np.int64(0)
+    longest = np.int64(0)
+    for g in range(len(keys)):
+        total += place[keys[g], LENGTH]
+        longest = max(longest, place[keys[g], LENGTH])
+    return total, longest
 
 
 @njit(cache=True)

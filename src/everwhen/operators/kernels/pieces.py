@@ -9,6 +9,7 @@ from everwhen.model.loops import loop
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF
 from everwhen.operators.kernels.clip import INFINITE, after, alive, frontier_of, raised
+from everwhen.operators.kernels.extremes import plain_code
 from everwhen.operators.kernels.runs import LENGTH, START
 
 _INF = np.int64(INF)
@@ -80,20 +81,22 @@ def pending(keys, since, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
 
 
 @njit(cache=True)
-def aggregate_rows(visited, taken, said, keys, key_words, words, key_columns, value_lane, valid_lane):
+def aggregate_rows(visited, taken, said, keys, key_words, words, key_columns, value_lane, valid_lane, kinds):
     """What is taken back, then what is said, with coded rows, for aggregates that are a lane each (null where the valid
-    lane is zero).  Returns keys, starts, ends, weights and rows."""
+    lane is zero); extremes are order codes of a kind, others have the kind 0.  Returns keys, starts, ends, weights and rows."""
     n = len(taken) + len(said)
     out = np.empty((4, n), np.int64)
     rows = np.empty((n, words + key_columns + len(value_lane)), np.int64)
-    _fill_rows(visited, taken, -1, 0, keys, key_words, words, key_columns, value_lane, valid_lane, out, rows)
-    _fill_rows(visited, said, 1, len(taken), keys, key_words, words, key_columns, value_lane, valid_lane, out, rows)
+    lanes = value_lane, valid_lane, kinds
+    _fill_rows(visited, taken, -1, 0, keys, key_words, words, key_columns, lanes, out, rows)
+    _fill_rows(visited, said, 1, len(taken), keys, key_words, words, key_columns, lanes, out, rows)
     return out[0], out[1], out[2], out[3], rows
 
 
 @loop
-def _fill_rows(visited, source, weight, first, keys, key_words, words, key_columns, value_lane, valid_lane, out, rows):
+def _fill_rows(visited, source, weight, first, keys, key_words, words, key_columns, lanes, out, rows):
     """Pieces as `aggregate_rows` gives them, from the row `first` on."""
+    value_lane, valid_lane, kinds = lanes
     n_values = len(value_lane)
     for at in range(len(source)):
         i = first + at
@@ -115,7 +118,7 @@ def _fill_rows(visited, source, weight, first, keys, key_words, words, key_colum
         for c in range(n_values):
             to = words + key_columns + c
             if valid_lane[c] < 0 or source[at, 3 + valid_lane[c]] > 0:
-                rows[i, to] = source[at, 3 + value_lane[c]]
+                rows[i, to] = plain_code(source[at, 3 + value_lane[c]], kinds[c])
             else:
                 rows[i, to] = 0
                 column = key_columns + c

@@ -28,7 +28,7 @@ _FEW: Final = 1 << 15
 
 @njit(cache=True, inline="always")
 def copy_row(to, i, source, j, width):
-    """Copy a record.  Records are short, and a loop over a few words costs more than the words: so no loop for most."""
+    """Copy a record of two words or more.  Most are short, and a loop over a few words costs more than the words."""
     if width == 2:
         to[i, 0] = source[j, 0]
         to[i, 1] = source[j, 1]
@@ -36,13 +36,12 @@ def copy_row(to, i, source, j, width):
         to[i, 0] = source[j, 0]
         to[i, 1] = source[j, 1]
         to[i, 2] = source[j, 2]
-    elif width == 4:
+    else:
         to[i, 0] = source[j, 0]
         to[i, 1] = source[j, 1]
         to[i, 2] = source[j, 2]
         to[i, 3] = source[j, 3]
-    else:
-        for c in range(width):
+        for c in range(4, width):
             to[i, c] = source[j, c]
 
 
@@ -125,8 +124,8 @@ def make_room(place, pool, free, end, k, more):
 
 @loop
 def needed(place, keys, offsets):
-    """What `make_room` may need for so many more records of each key; and how many records the keys have, in all and at
-    most."""
+    """What `make_room` may need for so many more records of each key; how many records the keys have in all, and how many
+    one may come to have at most."""
     room = 0
     total = 0
     longest = 0
@@ -138,7 +137,7 @@ def needed(place, keys, offsets):
         n = place[k, LENGTH]
         room += growth(place, k, more)
         total += n
-        longest = max(longest, n)
+        longest = max(longest, n + more)
     return room, total, longest
 
 

@@ -37,6 +37,7 @@ from everwhen.operators.kernels.clip import (
     frontier_of,
     raised,
 )
+from everwhen.operators.kernels.extremes import fill
 from everwhen.operators.kernels.merge import merge, merge_two
 from everwhen.operators.kernels.present import enter, one_lifetime, say_now
 from everwhen.operators.kernels.runs import LENGTH, START, copy_row, fits, make_room
@@ -219,7 +220,7 @@ def _settle(k, place, pool, at, F, mode, tau, m, ni, due, block):
 @loop
 def visit(
     keys, offsets, et, ed, er, first, last, ni, na, tests, prune, mode, tau_0, m_0, tau_1, m_1, floor0, floor1, parts,
-    place, pool, free, end, old, old_at, F0, due, block, taken, nt, said, ns, visited, dead, delta,
+    place, pool, free, end, old, old_at, F0, due, block, taken, nt, said, ns, visited, dead, delta, extremes,
 ):  # fmt: skip
     """Visit keys: merge edges into their runs (`parts` & 1) and say what changes by it (`parts` & 2).
 
@@ -227,8 +228,9 @@ def visit(
     visited because they are due; `offsets` is empty then.  If both parts come at once, `old` is scratch; otherwise it
     keeps what `_say` needs until then, with `old_at` and `F0`.  Pieces are numbered from `visited` by their key's place
     in `keys`.  Of the first `tests` lanes the answer reads only whether they are positive.  All arrays have room
-    enough; `delta` is scratch, as long as there are added lanes.  `dead` gets which keys are empty.  Returns the end of
-    the pool and the numbers of pieces.
+    enough; `delta` is scratch, as long as there are added lanes.  `extremes` are live rows from which evaluated lanes are
+    filled in between the two parts, if both come at once (`kernels.extremes`); else somebody else does it.  `dead` gets
+    which keys are empty.  Returns the end of the pool and the numbers of pieces.
     """
     width = pool.shape[1]
     lanes = width - 1 if width == 1 + na else width - 2
@@ -308,6 +310,8 @@ def visit(
             s = place[k, START]
             n = place[k, LENGTH]
             F1 = frontier_of(pool, s, n, mode, tau1, m1)
+            if parts == 3 and width > 1 + na:
+                fill(k, pool, x, s + n, F1, L1, m0, na, extremes)
             if parts == 2:
                 x = after(pool, s, n, min(min(start - 1, min(frontier, L0)), F1)) - 1
             nt, ns = _say(
@@ -322,9 +326,12 @@ def visit(
 @loop
 def pass_by(
     keys, ni, na, tests, mode, tau_0, m_0, tau_1, m_1, floor0, floor1, place, pool, due, block, taken, nt, said, ns,
-    visited, dead,
+    visited, dead, extremes,
 ):  # fmt: skip
-    """Visit keys of which nothing has changed but the clip: the run is its own past.  `dead` gets which are empty."""
+    """Visit keys of which nothing has changed but the clip: the run is its own past.  `dead` gets which are empty.
+
+    Lanes that are filled in from `extremes` have not been said, so they are not part of that past.
+    """
     width = pool.shape[1]
     lanes = width - 1 if width == 1 + na else width - 2
     two = ni == 2 and width == 3
@@ -348,6 +355,8 @@ def pass_by(
         F1 = frontier_of(pool, s, n, mode, tau1, m1)
         L0, L1 = (tau0, tau1) if mode == INFINITE else (_INF, _INF)
         x = after(pool, s, n, min(F0, L0)) - 1
+        if width > 1 + na:
+            fill(k, pool, x, s + n, F1, L1, m0, na, extremes)
         nt, ns = _say(
             v + visited, pool, x, s + n, F0, L0, pool, x, s + n, F1, L1, _INF, _NEVER, mode, ni, tests, lanes,
             taken, nt, said, ns,
