@@ -40,8 +40,10 @@ def _hash(data, a, b, w0, w1):
 
 
 @loop
-def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes, hashes):
-    """Codes of rows `first`…; new strings are appended.  `starts` has one entry more than there are strings.
+def _encode(offsets, first, done, n, data, slots, entries, starts, arena, count, codes, hashes):
+    """Codes of `n` rows, the first of which is the row `first`, where so many are `done`; new strings are appended.
+    `starts` has one entry more than there are strings.  Stops before a string for which there is not room enough, and
+    returns how many rows are done then, and how many strings there are.
 
     An entry is the first two words, the length and the hash: strings of up to 16 bytes are compared without the arena.
     `hashes` has room for all hashes if memory is to be asked for ahead, else none.
@@ -49,14 +51,14 @@ def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes
     mask = np.uint64(len(slots) - 1)
     used = starts[count]
     ahead = len(hashes) > 0
-    for i in range(len(hashes)):
+    for i in range(done, len(hashes)):
         a = np.int64(offsets[first + i])
         b = np.int64(offsets[first + i + 1])
         hashes[i] = _hash(data, a, b, word_at(data, a, b), word_at(data, a + 8, b) if b - a > 8 else np.uint64(0))
-    for i in range(n):
+    for i in range(done, n):
         if ahead and i + 24 < n:
             prefetch(slots, np.int64(hashes[i + 24] & mask))
-            prefetch(entries, slots[hashes[i + 12] & mask])
+            prefetch(entries, np.int64(slots[hashes[i + 12] & mask]))
         a = np.int64(offsets[first + i])
         b = np.int64(offsets[first + i + 1])
         size = np.uint64(b - a)
@@ -65,8 +67,10 @@ def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes
         h = hashes[i] if ahead else _hash(data, a, b, w0, w1)
         at = h & mask
         while True:
-            code = slots[at]
+            code = np.int64(slots[at])
             if code < 0:
+                if 2 * count >= len(slots) or count == len(entries) or used + b - a > len(arena):
+                    return i, count
                 slots[at] = count
                 entries[count, 0] = w0
                 entries[count, 1] = w1
@@ -94,7 +98,7 @@ def _encode(offsets, first, n, data, slots, entries, starts, arena, count, codes
                     break
             at = (at + np.uint64(1)) & mask
         codes[i] = code
-    return count
+    return n, count
 
 
 @loop
@@ -149,7 +153,7 @@ class BytesTable:
 
     def __init__(self) -> None:
         self.count = 0
-        self._slots = np.full(256, -1, np.int64)
+        self._slots = np.full(256, -1, np.int32)
         self._entries = np.zeros((64, 4), np.uint64)
         self._starts = np.zeros(65, np.int64)
         self._arena = np.zeros(1024, np.uint8)
@@ -157,14 +161,17 @@ class BytesTable:
 
     def encode(self, offsets: np.ndarray, first: int, n: int, data: np.ndarray) -> np.ndarray:
         """Codes of `n` strings that stand in `data` between offsets."""
-        size = int(offsets[first + n]) - int(offsets[first]) if n else 0
-        self._reserve(self.count + n, int(self._starts[self.count]) + size)
-        codes = np.empty(n, np.int64)
-        hashes = np.empty(n if len(self._slots) > _NEAR else 0, np.uint64)
-        known = self.count
-        self.count = _encode(
-            offsets, first, n, data, self._slots, self._entries, self._starts, self._arena, known, codes, hashes
-        )
+        codes, done, known = np.empty(n, np.int64), 0, self.count
+        while done < n:
+            # room is made as strings come: a table for as many as might come would be far from the processor
+            hashes = np.empty(n if len(self._slots) > _NEAR else 0, np.uint64)
+            done, self.count = _encode(
+                offsets, first, done, n, data, self._slots, self._entries, self._starts, self._arena, self.count,
+                codes, hashes,
+            )  # fmt: skip
+            if done < n:
+                size = int(offsets[first + done + 1]) - int(offsets[first + done])
+                self._reserve(self.count + 1, int(self._starts[self.count]) + size)
         if self.count > known:
             self._longest = max(self._longest, int(self._entries[known : self.count, 2].max()))
         return codes
@@ -215,5 +222,5 @@ class BytesTable:
             slots = len(self._slots)
             while slots < 4 * strings:
                 slots *= 2
-            self._slots = np.full(slots, -1, np.int64)
+            self._slots = np.full(slots, -1, np.int32)
             _rehash(self._slots, self._entries, self.count)

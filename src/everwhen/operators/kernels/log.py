@@ -215,6 +215,32 @@ def compact(cti, heads, log, oldest, count, out):
     return n
 
 
+@njit(cache=True, inline="always")
+def _wrong(o, a, b, new, cti, lowest, highest, inf):
+    """Whether an insert or adjust is wrong, and its sync time.  Without branches: which elements are adjusts can't be
+    foretold, and a loop that only counts can look at several at once."""
+    c = new if o == 1 else b
+    sync = min(b, c) if o == 1 else a
+    bad = np.int64(sync < cti) | np.int64(a >= b) | np.int64(a < lowest) | np.int64(a > highest) | np.int64(c < a)
+    far = np.int64(b > highest) & np.int64(b != inf) | np.int64(c > highest) & np.int64(c != inf)
+    return bad | far, sync
+
+
+@njit(cache=True, inline="always")
+def _survey(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
+    """How many of inserts and adjusts are wrong, how many are adjusts, and the largest start of an insert, or τ."""
+    wrong = np.int64(0)
+    adjusts = np.int64(0)
+    for x in range(len(op)):
+        a = vs[x]
+        o = np.int64(op[x])
+        bad, _ = _wrong(o, a, ve[x], vnew[x], cti, lowest, highest, inf)
+        wrong += bad
+        adjusts += o
+        tau = max(tau, a if o == 0 else _GONE)
+    return wrong, adjusts, tau
+
+
 @loop
 def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
     """Times in range, lifetimes not empty, nothing behind a CTI: the first element that is wrong (-1: none).
@@ -224,29 +250,29 @@ def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
     """
     data = 0
     leading = 0
-    adjusts = 0
-    for i in range(len(op)):
-        o = op[i]
-        if o <= 1:
-            # without branches: which elements are adjusts can't be foretold, and hardly any is wrong
-            a = vs[i]
-            b = ve[i]
-            c = vnew[i] if o == 1 else b
-            sync = min(b, c) if o == 1 else a
-            bad = (sync < cti) | (a >= b) | (a < lowest) | (a > highest) | (c < a)
-            bad |= ((b > highest) & (b != inf)) | ((c > highest) & (c != inf))
-            adjusts += o
-            tau = max(tau, a) if o == 0 else tau
+    adjusts = np.int64(0)
+    i = 0
+    while i < len(op):
+        first = i
+        while i < len(op) and op[i] <= 1:
+            i += 1
+        wrong, changed, tau = _survey(op[first:i], vs[first:i], ve[first:i], vnew[first:i], cti, tau, lowest, highest, inf)
+        adjusts += changed
+        for x in range(first, i if wrong else first):
+            bad, sync = _wrong(op[x], vs[x], ve[x], vnew[x], cti, lowest, highest, inf)
             if bad:
-                return i, sync, cti, tau, data, leading, adjusts
-            leading += (leading == data) & (data == i)
-            data += 1
-        elif o == 2:
-            if vs[i] != inf and (vs[i] < lowest or vs[i] > highest):
-                return i, vs[i], cti, tau, data, leading, adjusts
-            cti = max(cti, vs[i])
-        elif o > 4:
-            return i, np.int64(0), cti, tau, data, leading, adjusts
+                return x, sync, cti, tau, data, leading, adjusts
+        data += i - first
+        if first == 0:
+            leading = i
+        while i < len(op) and op[i] > 1:
+            if op[i] == 2:
+                if vs[i] != inf and (vs[i] < lowest or vs[i] > highest):
+                    return i, vs[i], cti, tau, data, leading, adjusts
+                cti = max(cti, vs[i])
+            elif op[i] > 4:
+                return i, np.int64(0), cti, tau, data, leading, adjusts
+            i += 1
     return np.int64(-1), np.int64(0), cti, tau, data, leading, adjusts
 
 
