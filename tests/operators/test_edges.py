@@ -93,17 +93,21 @@ def test_the_way_is_chosen_by_the_number_of_lifetimes() -> None:
 @given(
     times=st.lists(st.tuples(st.integers(-50, 50), st.integers(1, 9) | st.just(INF)), min_size=1, max_size=30),
     size=st.integers(1, 9) | st.just(INF),
-    slide=st.integers(1, 9),
+    slide=st.integers(1, 40),
 )
 def test_windows_round_each_end_by_itself(times: list[tuple[int, int]], size: int, slide: int) -> None:
-    """What the kernel remembers of the last rounding does not show."""
+    """Neither what the kernel remembers of the last rounding shows, nor whether few or many instants are rounded to."""
     lo = np.array([t for t, _ in times], np.int64)
     hi = np.array([INF if n == INF else t + n for t, n in times], np.int64)
-    starts, ends, *_ = windowed(lo, hi, size, slide, INF)
-    for i, (a, b) in enumerate(zip(lo.tolist(), hi.tolist(), strict=True)):
-        long = INF if INF in (b, size) else b + size - 1
+    starts, ends = np.empty((2, len(lo)), np.int64)
+    left, longest, last = windowed(lo, hi, size, slide, starts, ends)
+    long = [INF if INF in (b, size) else b + size - 1 for b in hi.tolist()]
+    assert left == (starts < ends).sum() and longest == max(n for _, n in times)
+    assert last == max(0, *(b for b in long if b != INF), 0)
+    for i, a in enumerate(lo.tolist()):
         assert starts[i] == next(t for t in range(a, a + slide) if (t + 1) % slide == 0)
-        assert ends[i] == (INF if long == INF else next(t for t in range(long, long + slide) if (t + 1) % slide == 0))
+        up = next(t for t in range(long[i], long[i] + slide) if (t + 1) % slide == 0) if long[i] != INF else INF
+        assert ends[i] == up
 
 
 WINDOWED: tuple[Plan, ...] = (

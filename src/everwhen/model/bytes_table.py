@@ -40,10 +40,11 @@ def _hash(data, a, b, w0, w1):
 
 
 @loop
-def _encode(offsets, first, done, n, data, slots, entries, starts, arena, count, codes, hashes):
-    """Codes of `n` rows, the first of which is the row `first`, where so many are `done`; new strings are appended.
-    `starts` has one entry more than there are strings.  Stops before a string for which there is not room enough, and
-    returns how many rows are done then, and how many strings there are.
+def _encode(offsets, first, done, n, data, slots, entries, starts, arena, count, codes, column, hashes):
+    """Codes of `n` rows, the first of which is the row `first`, where so many are `done`, into a column of a matrix.
+
+    New strings are appended; `starts` has one entry more than there are strings.  Stops before a string for which there
+    is not room enough.  Returns how many rows are done then, and how many strings there are.
 
     An entry is the first two words, the length and the hash: strings of up to 16 bytes are compared without the arena.
     `hashes` has room for all hashes if memory is to be asked for ahead, else none.
@@ -97,7 +98,7 @@ def _encode(offsets, first, done, n, data, slots, entries, starts, arena, count,
                 if same:
                     break
             at = (at + np.uint64(1)) & mask
-        codes[i] = code
+        codes[i, column] = code
     return n, count
 
 
@@ -161,20 +162,27 @@ class BytesTable:
 
     def encode(self, offsets: np.ndarray, first: int, n: int, data: np.ndarray) -> np.ndarray:
         """Codes of `n` strings that stand in `data` between offsets."""
-        codes, done, known = np.empty(n, np.int64), 0, self.count
+        codes = np.empty((n, 1), np.int64)
+        self.encode_into(codes, 0, offsets, first, n, data)
+        return codes[:, 0]
+
+    def encode_into(
+        self, codes: np.ndarray, column: int, offsets: np.ndarray, first: int, n: int, data: np.ndarray
+    ) -> None:
+        """The same, into a column of a matrix."""
+        done, known = 0, self.count
         while done < n:
             # room is made as strings come: a table for as many as might come would be far from the processor
             hashes = np.empty(n if len(self._slots) > _NEAR else 0, np.uint64)
             done, self.count = _encode(
                 offsets, first, done, n, data, self._slots, self._entries, self._starts, self._arena, self.count,
-                codes, hashes,
+                codes, column, hashes,
             )  # fmt: skip
             if done < n:
                 size = int(offsets[first + done + 1]) - int(offsets[first + done])
                 self._reserve(self.count + 1, int(self._starts[self.count]) + size)
         if self.count > known:
             self._longest = max(self._longest, int(self._entries[known : self.count, 2].max()))
-        return codes
 
     def decode(self, codes: np.ndarray, type_: pa.DataType, validity: pa.Buffer | None, more: int = 0) -> pa.Array:
         """Strings of codes as an Arrow array of a string or binary type with 32-bit offsets, then `more` empty ones."""

@@ -93,6 +93,10 @@ class Dictionary:
             codes[unknown] = [0 if values[i] is None else self._code(values[i]) for i in unknown.tolist()]
         return codes[indices.to_numpy(zero_copy_only=False)]
 
+    def encode_into(self, rows: np.ndarray, at: int, array: pa.Array) -> None:
+        """Write the codes into a column of a matrix."""
+        rows[:, at] = self.encode(array)
+
     def _code(self, value: Any) -> int:
         key = freeze(value) if self.nested else value
         code = self._codes.get(key)
@@ -180,13 +184,18 @@ class TextDictionary(Dictionary):
             codes = self.encode(array.dictionary.cast(self.type))
             indices = array.indices.fill_null(0) if array.indices.null_count else array.indices
             return codes[indices.to_numpy(zero_copy_only=False)]
-        _, offsets, data = array.buffers()
-        if not len(array):
-            return np.empty(0, np.int64)
-        bounds = np.frombuffer(offsets, np.int32, array.offset + len(array) + 1)
-        return self._table.encode(
-            bounds, array.offset, len(array), _EMPTY if data is None else np.frombuffer(data, np.uint8)
-        )
+        codes = np.empty((len(array), 1), np.int64)
+        self.encode_into(codes, 0, array)
+        return codes[:, 0]
+
+    def encode_into(self, rows: np.ndarray, at: int, array: pa.Array) -> None:
+        if isinstance(array, pa.DictionaryArray):
+            rows[:, at] = self.encode(array)
+        elif len(array):
+            _, offsets, data = array.buffers()
+            bounds = np.frombuffer(offsets, np.int32, array.offset + len(array) + 1)
+            text = _EMPTY if data is None else np.frombuffer(data, np.uint8)
+            self._table.encode_into(rows, at, bounds, array.offset, len(array), text)
 
     def value(self, code: int) -> Any:
         raw = self._table.value(code)

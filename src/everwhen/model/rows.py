@@ -45,6 +45,12 @@ class RowCodec:
         for j, column in enumerate(columns):
             type_ = self._types[j]
             dictionary = self._dictionaries.get(j)
+            if gaps is None and not column.null_count:
+                if dictionary is None:
+                    rows[:, self.words + j] = encode_plain(column, type_, copy=False)
+                else:
+                    dictionary.encode_into(rows, self.words + j, column)
+                continue
             codes = encode_plain(column, type_) if dictionary is None else dictionary.encode(column)
             if column.null_count and not (gaps is not None and only_gaps(column, gaps)):
                 missing = column.is_null().to_numpy(zero_copy_only=False)
@@ -105,8 +111,8 @@ def encode_column(column: pa.Array, type_: pa.DataType, pool: Pool) -> np.ndarra
     return pool.dictionary(type_).encode(column) if is_pooled(type_) else encode_plain(column, type_)
 
 
-def encode_plain(column: pa.Array, type_: pa.DataType) -> np.ndarray:
-    """The codes of values that are their own code."""
+def encode_plain(column: pa.Array, type_: pa.DataType, copy: bool = True) -> np.ndarray:
+    """The codes of values that are their own code; without a copy they may be the column's own memory."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     if pa.types.is_null(type_):
@@ -118,7 +124,7 @@ def encode_plain(column: pa.Array, type_: pa.DataType) -> np.ndarray:
     data = _buffer(column, type_)
     if pa.types.is_floating(type_):
         return float_codes(data.astype(np.float64))
-    return data.view(np.int64).copy() if data.dtype == np.uint64 else data.astype(np.int64)
+    return (data.view(np.int64) if data.dtype == np.uint64 else data).astype(np.int64, copy=copy)
 
 
 def float_codes(values: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from everwhen.model.time import INF
 from everwhen.operators import holistic
 from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.kernels import live as live_kernel
-from everwhen.operators.kernels.edges import recorded, summed
+from everwhen.operators.kernels.edges import summed
 from everwhen.operators.kernels.extremes import Extremes, largest
 from everwhen.operators.kernels.live import VALUES
 from everwhen.operators.kernels.pieces import aggregate_rows
@@ -90,7 +90,6 @@ class AggregateOperator(Operator):
             frontier = settled(frontier.time, self._promises.take(frontier.promises))
         promise = frontier.time
         sweep, live = self._sweep, self._live
-        self._most += int(np.abs(batch.weight).sum())
         values, complete = self._sums(batch)
         if complete and len(self._key_at) == 1:
             ids = sweep.intern_column(batch.rows, self._source.words + self._key_at[0])
@@ -124,10 +123,13 @@ class AggregateOperator(Operator):
         """The added lanes, if a loop over the rows can tell, and whether no row has a null."""
         rows, words = batch.rows, self._source.words
         if self._summed is None or not len(rows):
+            self._most += int(np.abs(batch.weight).sum())
             return None, not rows[:, :words].any()
         columns = np.array([words + self._argument_at[c] for c in self._summed], np.int64)
         values, bounds = np.empty((len(rows), 1 + len(columns)), np.int64), np.empty((len(columns), 2), np.int64)
-        if not summed(rows, words, batch.weight, columns, values, bounds):
+        complete, most = summed(rows, words, batch.weight, columns, values, bounds)
+        self._most += most
+        if not complete:
             return None, False
         for column, (low, high) in zip(self._summed, bounds.tolist(), strict=True):
             self._plan.measured(column, low, high)
@@ -139,7 +141,7 @@ class AggregateOperator(Operator):
         if arguments is None:
             words = self._source.words
             columns = np.array([words + c for c in self._argument_at], np.int64)
-            recorded(batch.lo, batch.hi, batch.weight, batch.rows, columns, self._arguments.words, records)
+            live_kernel.recorded(batch.lo, batch.hi, batch.weight, batch.rows, columns, self._arguments.words, records)
         else:
             records[:, 0], records[:, 1], records[:, 2] = batch.lo, batch.hi, batch.weight
             records[:, VALUES:] = arguments
@@ -199,7 +201,7 @@ class AggregateOperator(Operator):
     def _extremes(self) -> Extremes:
         assert self._live is not None
         runs = self._live.runs
-        return Extremes(runs.place, runs.pool, *self._extreme_at, self._live.longest)
+        return Extremes(runs.place, runs.pool, self._extreme_at, self._live.longest)
 
     def _evaluates(self) -> Evaluate | None:
         return None if self._live is None else self._evaluate

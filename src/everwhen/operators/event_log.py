@@ -41,7 +41,8 @@ class _Ring:
 
     def forget(self, cti: int) -> None:
         """Forget from the oldest on what ended before `cti`: all of it, if nothing may be named any more."""
-        self.oldest = self.count if cti == INF else int(kernel.forget(cti, self.log, self.oldest, self.count))
+        if self.oldest < self.count:
+            self.oldest = self.count if cti == INF else int(kernel.forget(cti, self.log, self.oldest, self.count))
 
     def alive(self, cti: int) -> int:
         return int(kernel.alive(cti, self.log, self.oldest, self.count))

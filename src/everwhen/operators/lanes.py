@@ -120,16 +120,16 @@ class LanePlan:
             return None
         return [sums[at] for at in sorted(sums)]
 
-    def plain(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """If every aggregation is just a lane: the value lanes, the lanes that must not be zero (-1: none), and the kinds
-        of the order codes that extremes are (0: they are plain codes)."""
+    def plain(self) -> np.ndarray | None:
+        """If every aggregation is just a lane: the value lanes, the lanes that must not be zero (-1: none), and of
+        extremes the kinds of order code (else 0)."""
         if len(self._lane_of) < len(self._results) or None in self._lane_of:
             return None
-        found = [pair for pair in self._lane_of if pair is not None]
-        values = [self.added + at if what == "extreme" else self.int_at[what, at] for (what, at), _ in found]
-        valid = [-1 if needed is None else self.int_at[needed] for _, needed in found]
-        kinds = [self.extremes[at][1] if what == "extreme" else 0 for (what, at), _ in found]
-        return np.array(values, np.int64), np.array(valid, np.int64), np.array(kinds, np.int64)
+        found = []
+        for (what, at), needed in (pair for pair in self._lane_of if pair is not None):
+            lane, kind = (self.added + at, self.extremes[at][1]) if what == "extreme" else (self.int_at[what, at], 0)
+            found.append((lane, -1 if needed is None else self.int_at[needed], kind))
+        return np.array(found, np.int64).T.copy()
 
     @property
     def evaluated(self) -> int:
@@ -329,13 +329,8 @@ class LanePlan:
     def _extreme(self, column: int, type_: pa.DataType, function: str) -> Result | None:
         if is_pooled(type_) or pa.types.is_null(type_):
             return None
-        kind = (
-            1
-            if pa.types.is_floating(type_)
-            else 2
-            if pa.types.is_unsigned_integer(type_) and type_.bit_width == 64
-            else 0
-        )
+        unsigned = pa.types.is_unsigned_integer(type_) and type_.bit_width == 64
+        kind = 1 if pa.types.is_floating(type_) else 2 if unsigned else 0
         if function == "min":
             kind = ~kind
         if (column, kind) not in self.extremes:

@@ -160,10 +160,12 @@ class TimeWindowOperator(Operator):
 
     def _windowed(self, batch: Changes) -> Changes:
         w = self._size
-        lo, hi, n, longest, last = kernel.windowed(batch.lo, batch.hi, w, self._slide, INF)
+        lo, hi = np.empty((2, len(batch)), np.int64)
+        n, longest, last = kernel.windowed(batch.lo, batch.hi, w, self._slide, lo, hi)
         if longest > 1 and w > 1:
             batch = self._levels(batch)
-            lo, hi, n, _, last = kernel.windowed(batch.lo, batch.hi, w, self._slide, INF)
+            lo, hi = np.empty((2, len(batch)), np.int64)
+            n, _, last = kernel.windowed(batch.lo, batch.hi, w, self._slide, lo, hi)
         if last > MAX_TIME:
             raise TimeRangeError(f"a window of {w} ticks moves an end beyond the largest time, {MAX_TIME}")
         if n < len(lo):

@@ -34,14 +34,16 @@ def summed(rows, words, weight, columns, out, bounds):
     """The lanes of rows that are counted and whose columns are added up as integers, into `out`.
 
     `bounds` gets the least and the greatest value of each column.  Returns whether no row has a null: else a value may
-    be missing.
+    be missing; and how many rows come or go.
     """
+    most = np.int64(0)
     nulls = np.int64(0)
     for j in range(words):
         for i in range(len(rows)):
             nulls |= rows[i, j]
     for i in range(len(rows)):
         out[i, 0] = weight[i]
+        most += abs(weight[i])
     for j in range(len(columns)):
         c = columns[j]
         low = high = rows[0, c]
@@ -52,20 +54,7 @@ def summed(rows, words, weight, columns, out, bounds):
             out[i, 1 + j] = value * weight[i]
         bounds[j, 0] = low
         bounds[j, 1] = high
-    return nulls == 0
-
-
-@loop
-def recorded(lo, hi, weight, rows, columns, words, out):
-    """Segments as records of live rows (`kernels.live`) with the codes of some columns, where no row has a null."""
-    for i in range(len(rows)):
-        out[i, 0] = lo[i]
-        out[i, 1] = hi[i]
-        out[i, 2] = weight[i]
-        for j in range(words):
-            out[i, 3 + j] = 0
-        for j in range(len(columns)):
-            out[i, 3 + words + j] = rows[i, columns[j]]
+    return nulls == 0, most
 
 
 @njit(cache=True)

@@ -26,23 +26,21 @@ _MANY: Final = 64
 class Extremes:
     """Live rows as a sweep needs them to fill in its evaluated lanes, where these are extremes and nothing else.
 
-    Per lane: the column of its values in a record, the kind of order code, the word and the bit of its nulls.
-    `longest`: no key has more records.
+    `at` has, for all lanes, the columns of their values in a record, the kinds of order code, the words and the bits of
+    their nulls.  `longest`: no key has more records.
     """
 
     place: np.ndarray
     pool: np.ndarray
-    columns: np.ndarray
-    kinds: np.ndarray
-    words: np.ndarray
-    bits: np.ndarray
+    at: np.ndarray
     longest: int
 
     def arrays(self, edges: int) -> tuple[Any, ...]:
         """What the loops get, with scratch for runs of so many edges."""
-        at, best = np.empty((2, edges), np.int64), np.empty((len(self.columns), edges), np.int64)
+        columns, kinds, words, bits = self.at
+        at, best = np.empty((2, edges), np.int64), np.empty((len(columns), edges), np.int64)
         heap = np.empty((2, self.longest), np.int64)
-        return self.place, self.pool, self.columns, self.kinds, self.words, self.bits, at, best, heap
+        return self.place, self.pool, columns, kinds, words, bits, at, best, heap
 
 
 _NO_INTS: Final = np.empty(0, np.int64)

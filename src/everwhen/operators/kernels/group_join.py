@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from everwhen.model.prefetch import prefetch
+from everwhen.operators.kernels.extremes import order_code
 from everwhen.operators.kernels.lifetimes import (
     DEPTH,
     END,
@@ -31,7 +32,6 @@ from everwhen.operators.kernels.lifetimes import (
     other,
     settle,
 )
-from everwhen.operators.kernels.extremes import order_code
 
 ROWS: Final = 0
 VALID: Final = 1

@@ -28,6 +28,19 @@ _FEW: Final = 32
 """So many records of a key are put where they belong one by one; more are sorted."""
 
 
+@loop
+def recorded(lo, hi, weight, rows, columns, words, out):
+    """Segments as records with the codes of some columns behind so many words of null bits, where nothing is null."""
+    for i in range(len(rows)):
+        out[i, LO] = lo[i]
+        out[i, HI] = hi[i]
+        out[i, WEIGHT] = weight[i]
+        for j in range(words):
+            out[i, VALUES + j] = 0
+        for j in range(len(columns)):
+            out[i, VALUES + words + j] = rows[i, columns[j]]
+
+
 @njit(cache=True)
 def group_rows(kid, slot):
     """Positions of a batch grouped by key, in batch order: keys, offsets, positions.  `slot` is scratch (-1)."""
@@ -83,9 +96,9 @@ def ending_after(pool, s, n, t):
 def apply(first, keys, offsets, order, batch, place, pool, free, end, tail):
     """Add signed records to the runs of keys, from the `first`th key on; `tail` is scratch.
 
-    What a key is done with is left out of its `offsets`, and it stops where there is not room enough.  Returns the key reached, the end of the pool, how much room
-    that key needs in `tail` and in the pool (0: there is enough), and the position of a negative segment that nothing
-    covers (-1: none).
+    Stops where there is not room enough; what that key is done with is left out of its `offsets`.  Returns the key
+    reached, the end of the pool, how much room that key needs in `tail` and in the pool (0: there is enough), and the
+    position of a negative segment that nothing covers (-1: none).
     """
     width = pool.shape[1]
     none = np.int64(-1)
@@ -164,7 +177,8 @@ def _found(pool, s, n, batch, i, width):
     """The position of a record in a run that is what a negative one takes back, or more of the same (-1: none)."""
     at = ending_after(pool, s, n, batch[i, HI] - 1)
     while at < s + n and pool[at, HI] == batch[i, HI]:
-        if pool[at, LO] == batch[i, LO] and pool[at, WEIGHT] + batch[i, WEIGHT] >= 0 and _same(pool, at, batch, i, width):
+        enough = pool[at, LO] == batch[i, LO] and pool[at, WEIGHT] + batch[i, WEIGHT] >= 0
+        if enough and _same(pool, at, batch, i, width):
             return at
         at += 1
     return np.int64(-1)

@@ -21,6 +21,10 @@ from everwhen.model.time import INF, NEVER
 
 _GONE: Final = np.int64(NEVER)
 _INF: Final = np.int64(INF)
+_C: Final = np.uint64(0x9E3779B97F4A7C15)
+_C_END: Final = np.uint64(0xC2B2AE3D27D4EB4F)
+_C_MORE: Final = np.uint64(0x61C8864680B583EA)
+_C_LAST: Final = np.uint64(0xBF58476D1CE4E5B9)
 BEFORE: Final = 0
 VS: Final = 1
 VE: Final = 2
@@ -30,13 +34,28 @@ ROW: Final = 3
 @njit(cache=True, inline="always")
 def _hash(vs, ve, row):
     """The products do not wait for each other; what they say stands in the high bits, so these are mixed in."""
-    c = np.uint64(0x9E3779B97F4A7C15)
-    h = np.uint64(vs) * c + np.uint64(ve) * np.uint64(0xC2B2AE3D27D4EB4F)
+    c = np.uint64(_C)
+    h = np.uint64(vs) * c + np.uint64(ve) * _C_END
     for j in range(len(row)):
-        c += np.uint64(0x61C8864680B583EA)
+        c += _C_MORE
         h += np.uint64(row[j]) * c
-    h = (h ^ (h >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
+    h = (h ^ (h >> np.uint64(32))) * _C_LAST
     return h ^ (h >> np.uint64(32))
+
+
+@njit(cache=True, inline="always")
+def _hash_all(vs, ve, rows, hashes):
+    """The hashes of many events, word by word: so several are made at once."""
+    c = np.uint64(_C)
+    for i in range(len(vs)):
+        hashes[i] = np.uint64(vs[i]) * c + np.uint64(ve[i]) * _C_END
+    for j in range(rows.shape[1]):
+        c += _C_MORE
+        for i in range(len(vs)):
+            hashes[i] += np.uint64(rows[i, j]) * c
+    for i in range(len(vs)):
+        h = (hashes[i] ^ (hashes[i] >> np.uint64(32))) * _C_LAST
+        hashes[i] = h ^ (h >> np.uint64(32))
 
 
 @njit(cache=True, inline="always")
@@ -112,17 +131,19 @@ def named(op, vs, ve, vnew, rows, until, marks, todo, hashes):
     """
     n = len(op)
     mark = np.uint64(len(marks) - 1)
+    _hash_all(vs, ve, rows, hashes)
+    lasting = np.int64(0)
+    for i in range(n):
+        lasting += np.int64((vnew[i] if op[i] != 0 else ve[i]) == _INF)
     for i in range(n):
         if op[i] != 0:
-            marks[_hash(vs[i], ve[i], rows[i]) & mark] = 1
+            marks[hashes[i] & mark] = 1
     count = 0
-    lasting = 0
     for i in range(n):
-        h = _hash(vs[i], ve[i], rows[i])
+        h = hashes[i]
         todo[count] = i
         hashes[count] = h
         count += (op[i] != 0) | (ve[i] >= until) | (marks[h & mark] != 0)
-        lasting += (vnew[i] if op[i] != 0 else ve[i]) == _INF
     return count, lasting
 
 
@@ -256,7 +277,9 @@ def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
         first = i
         while i < len(op) and op[i] <= 1:
             i += 1
-        wrong, changed, tau = _survey(op[first:i], vs[first:i], ve[first:i], vnew[first:i], cti, tau, lowest, highest, inf)
+        wrong, changed, tau = _survey(
+            op[first:i], vs[first:i], ve[first:i], vnew[first:i], cti, tau, lowest, highest, inf
+        )
         adjusts += changed
         for x in range(first, i if wrong else first):
             bad, sync = _wrong(op[x], vs[x], ve[x], vnew[x], cti, lowest, highest, inf)

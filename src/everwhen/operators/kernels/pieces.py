@@ -83,7 +83,8 @@ def pending(keys, since, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
 @njit(cache=True)
 def aggregate_rows(visited, taken, said, keys, key_words, words, key_columns, value_lane, valid_lane, kinds):
     """What is taken back, then what is said, with coded rows, for aggregates that are a lane each (null where the valid
-    lane is zero); extremes are order codes of a kind, others have the kind 0.  Returns keys, starts, ends, weights and rows."""
+    lane is zero): an extreme is an order code of a kind, others have the kind 0.  Returns keys, starts, ends, weights
+    and rows."""
     n = len(taken) + len(said)
     out = np.empty((4, n), np.int64)
     rows = np.empty((n, words + key_columns + len(value_lane)), np.int64)

@@ -124,8 +124,8 @@ def make_room(place, pool, free, end, k, more):
 
 @loop
 def needed(place, keys, offsets):
-    """What `make_room` may need for so many more records of each key; how many records the keys have in all, and how many
-    one may come to have at most."""
+    """What `make_room` may need for so many more records of each key; how many records the keys have in all, and how
+    many one of them may come to have."""
     room = 0
     total = 0
     longest = 0

@@ -228,9 +228,9 @@ def visit(
     visited because they are due; `offsets` is empty then.  If both parts come at once, `old` is scratch; otherwise it
     keeps what `_say` needs until then, with `old_at` and `F0`.  Pieces are numbered from `visited` by their key's place
     in `keys`.  Of the first `tests` lanes the answer reads only whether they are positive.  All arrays have room
-    enough; `delta` is scratch, as long as there are added lanes.  `extremes` are live rows from which evaluated lanes are
-    filled in between the two parts, if both come at once (`kernels.extremes`); else somebody else does it.  `dead` gets
-    which keys are empty.  Returns the end of the pool and the numbers of pieces.
+    enough; `delta` is scratch, as long as there are added lanes.  If both parts come at once, evaluated lanes are
+    filled in between them, from the live rows in `extremes`; else somebody else does it.  `dead` gets which keys are
+    empty.  Returns the end of the pool and the numbers of pieces.
     """
     width = pool.shape[1]
     lanes = width - 1 if width == 1 + na else width - 2

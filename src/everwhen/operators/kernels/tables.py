@@ -88,6 +88,17 @@ def _intern_direct(direct, codes, free, n_free, top, batch, ids):
 
 
 @loop
+def _remove_direct(direct, codes, free, n_free, ids):
+    """Forget such rows."""
+    for i in range(len(ids)):
+        at = codes[ids[i], 1] if codes[ids[i], 0] == 0 else len(direct) - 1
+        direct[at] = -1
+        free[n_free] = ids[i]
+        n_free += 1
+    return n_free
+
+
+@loop
 def _intern_column(direct, codes, free, n_free, top, rows, column, ids, first):
     """The same where the code stands in a column of other rows, from the row `first` on, and is never null.  Stops
     before a code that is too large for `direct`, and returns also that row."""
@@ -244,10 +255,7 @@ class KeyTable:
     def remove(self, ids: np.ndarray) -> None:
         """Forget rows; their ids may be given out again."""
         if len(ids) and self._direct is not None:
-            rows = self.codes[ids]
-            self._direct[np.where(rows[:, 0] == 0, rows[:, 1], len(self._direct) - 1)] = -1
-            self._free[self._n_free : self._n_free + len(ids)] = ids
-            self._n_free += len(ids)
+            self._n_free = _remove_direct(self._direct, self.codes, self._free, self._n_free, ids)
         elif len(ids):
             free = _remove(self._slots, self._hashes, self._free, self._n_free, ids)
             assert free >= 0, "a row was removed twice"

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numba import njit
+
+from everwhen.model.loops import loop
+from everwhen.model.time import INF
+
+_INF: Final = np.int64(INF)
+_SHORT: Final = 1 << 40
+"""Slides up to this can be added to any time a few times."""
 
 
 @njit(cache=True, inline="always")
@@ -12,40 +21,54 @@ def _rounded_up(t, slide):
     return -((-1 - t) // slide) * slide - 1
 
 
-@njit(cache=True)
-def windowed(lo, hi, size, slide, inf):
+@loop
+def windowed(lo, hi, size, slide, starts, ends):
     """Each lifetime `size - 1` longer, then both ends rounded up to the next instant that is one before a multiple of
-    the slide.
+    the slide: into `starts` and `ends`.
 
-    Returns the starts and ends, how many are not empty, the longest lifetime given, and the largest finite end before
-    rounding.
+    Returns how many are not empty, the longest lifetime given, and the largest finite end before rounding.
     """
-    n = len(lo)
-    starts = np.empty(n, np.int64)
-    ends = np.empty(n, np.int64)
-    left = 0
     longest = np.int64(0)
     last = np.int64(0)
-    # the last rounded start and end: most lifetimes are rounded to the same ones, and a division is dear
-    up_a = _rounded_up(lo[0], slide) if n > 0 else np.int64(0)
-    up_b = up_a
-    for i in range(n):
+    more = _INF if size == _INF else np.int64(size - 1)
+    for i in range(len(lo)):
         a = lo[i]
         b = hi[i]
-        longest = max(longest, b - a if b != inf else inf)
-        if b != inf:
-            b = b + (size - 1) if size != inf else inf
-        if b != inf:
-            last = max(last, b)
-        if slide > 1:
-            if a > up_a or a <= up_a - slide:
-                up_a = _rounded_up(a, slide)
-            a = up_a
-            if b != inf:
-                if b > up_b or b <= up_b - slide:
-                    up_b = _rounded_up(b, slide)
-                b = up_b
+        longest = max(longest, _INF if b == _INF else b - a)
+        b = _INF if b == _INF or more == _INF else b + more
+        last = max(last, 0 if b == _INF else b)
         starts[i] = a
         ends[i] = b
-        left += a < b
-    return starts, ends, left, longest, last
+    if slide > 1:
+        _round_up(starts, slide)
+        _round_up(ends, slide)
+    left = np.int64(0)
+    for i in range(len(lo)):
+        left += np.int64(starts[i] < ends[i])
+    return left, longest, last
+
+
+@njit(cache=True, inline="always")
+def _round_up(times, slide):
+    """Round finite times up in place.  A division is dear: if the times of a batch are rounded to a few instants, the
+    borders that each has passed are counted, else it is seen whether it is rounded as the one before."""
+    least = _INF
+    most = -_INF
+    for i in range(len(times)):
+        t = times[i]
+        least = min(least, t)
+        most = max(most, -_INF if t == _INF else t)
+    up = _rounded_up(least, slide) if least < _INF else _INF
+    if slide <= _SHORT and most <= up + 4 * slide:
+        for i in range(len(times)):
+            t = times[i]
+            passed = np.int64(t > up) + np.int64(t > up + slide)
+            passed += np.int64(t > up + 2 * slide) + np.int64(t > up + 3 * slide)
+            times[i] = _INF if t == _INF else up + slide * passed
+        return
+    for i in range(len(times)):
+        t = times[i]
+        if t != _INF:
+            if t > up or t <= up - slide:
+                up = _rounded_up(t, slide)
+            times[i] = up
