@@ -215,17 +215,43 @@ def compact(cti, heads, log, oldest, count, out):
     return n
 
 
+@njit(cache=True, inline="always")
+def _first_inserts(op, vs, ve, cti, lowest, highest, inf):
+    """How many inserts come first, if none of them is wrong (else 0); how many start before the one before them; and
+    the largest start.  Each loop does one thing to all, so that the processor does it to several at once."""
+    n = 0
+    while n < len(op) and op[n] == 0:
+        n += 1
+    wrong = 0
+    falls = 0
+    tau = lowest
+    for i in range(n):
+        a = vs[i]
+        b = ve[i]
+        wrong |= (a < cti) | (a >= b) | (a < lowest) | (a > highest) | ((b > highest) & (b != inf))
+        tau = max(tau, a)
+    for i in range(1, n):
+        falls += vs[i] < vs[i - 1]
+    return (0, 0, lowest) if wrong else (n, falls, tau)
+
+
 @loop
 def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
     """Times in range, lifetimes not empty, nothing behind a CTI: the first element that is wrong (-1: none).
 
     Also its sync time and the CTI in force; else the CTI and the largest start after the batch, how many elements carry
-    data, how many of these come before the first that does not, and how many are adjusts.
+    data, how many of these come before the first that does not, how many are adjusts, and how many start before the one
+    before them.
     """
-    data = 0
-    leading = 0
+    first, falls, largest = _first_inserts(op, vs, ve, cti, lowest, highest, inf)
+    data = first
+    leading = first
     adjusts = 0
-    for i in range(len(op)):
+    last = lowest
+    if first > 0:
+        tau = max(tau, largest)
+        last = vs[first - 1]
+    for i in range(first, len(op)):
         o = op[i]
         if o <= 1:
             # without branches: which elements are adjusts can't be foretold, and hardly any is wrong
@@ -237,17 +263,19 @@ def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
             bad |= ((b > highest) & (b != inf)) | ((c > highest) & (c != inf))
             adjusts += o
             tau = max(tau, a) if o == 0 else tau
+            falls += a < last
+            last = a
             if bad:
-                return i, sync, cti, tau, data, leading, adjusts
+                return i, sync, cti, tau, data, leading, adjusts, falls
             leading += (leading == data) & (data == i)
             data += 1
         elif o == 2:
             if vs[i] != inf and (vs[i] < lowest or vs[i] > highest):
-                return i, vs[i], cti, tau, data, leading, adjusts
+                return i, vs[i], cti, tau, data, leading, adjusts, falls
             cti = max(cti, vs[i])
         elif o > 4:
-            return i, np.int64(0), cti, tau, data, leading, adjusts
-    return np.int64(-1), np.int64(0), cti, tau, data, leading, adjusts
+            return i, np.int64(0), cti, tau, data, leading, adjusts, falls
+    return np.int64(-1), np.int64(0), cti, tau, data, leading, adjusts, falls
 
 
 @njit(cache=True)
