@@ -1,8 +1,8 @@
 """Inserts that wait in the order of their starts: what Align keeps as long as nothing else has come.
 
 They stand in pieces, as they came, so that to wait costs nothing and to go on one copy at most, whatever waits behind.
-A piece that is cut stays where it is until more than half of it has gone, then the rest is written anew: memory is at
-most twice what waits.
+A piece that is cut stays where it is; if it is cut again and less than half is left, the rest is written anew.  So
+memory is that of what waits, twice at most, and of one batch.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Piece:
     def after(self, n: int) -> Piece:
         """What is left when the first `n` have gone."""
         vs, ve, rows, left = self.vs[n:], self.ve[n:], self.rows[n:], len(self.vs) - n
-        if 2 * left >= self.held:
+        if len(self.vs) == self.held or 2 * left >= self.held:
             return Piece(vs, ve, rows, self.held)
         return Piece(vs.copy(), ve.copy(), rows.copy(), left)
 
@@ -60,10 +60,8 @@ class Piece:
         return Piece(vs, ve, rows, n)
 
     def guarded(self, codec: RowCodec) -> Guarded:
-        n = len(self.vs)
-        return Guarded(
-            codec, np.zeros(n, np.uint8), self.vs, self.ve, np.zeros(n, np.int64), self.rows, 0, ordered=True
-        )  # fmt: skip
+        vnew = self.vs  # which says nothing without adjusts
+        return Guarded(codec, np.zeros(len(vnew), np.uint8), self.vs, self.ve, vnew, self.rows, 0, ordered=True)
 
 
 class Line:
@@ -104,14 +102,14 @@ class Line:
         for piece in reversed(self._pieces):
             if piece.vs[-1] <= start or n > most:
                 break
-            at = int(np.searchsorted(piece.vs, start, side="right"))
+            at = int(piece.vs.searchsorted(start, "right"))
             n += len(piece) - at
             whole += 1
         if n > most:
             return None
         found = [self._pieces.pop() for _ in range(whole)][::-1]
         if found:
-            at = int(np.searchsorted(found[0].vs, start, side="right"))
+            at = int(found[0].vs.searchsorted(start, "right"))
             if at:
                 self._pieces.append(found[0].before(at))
                 found[0] = found[0].after(at)
@@ -124,7 +122,7 @@ class Line:
             going.append(self._pieces.popleft())
         if self._pieces:
             first = self._pieces[0]
-            n = int(np.searchsorted(first.vs, limit, side="right"))
+            n = int(first.vs.searchsorted(limit, "right"))
             if n:
                 going.append(first.before(n))
                 self._pieces[0] = first.after(n)
