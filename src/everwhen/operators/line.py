@@ -22,6 +22,8 @@ from everwhen.operators.kernels.by_time import by_time, pick
 
 _SMALL: Final = 64
 """So few are sorted anew, however few have come."""
+_PIECE: Final = 512
+"""Pieces are put together up to about this size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,15 @@ class Line:
             return False
         piece = Piece.joined([*behind, piece])
         self._pieces.append(piece if arrived.ordered and not behind else piece.sorted())
+        self._put_together()
         return True
+
+    def _put_together(self) -> None:
+        """Small pieces become larger ones, each element a few times, so that single elements are not dear to keep."""
+        pieces = self._pieces
+        while len(pieces) > 1 and len(pieces[-2]) < 2 * len(pieces[-1]) <= _PIECE:
+            last = pieces.pop()
+            pieces[-1] = Piece.joined([pieces[-1], last])
 
     def _behind(self, start: int, most: int) -> list[Piece] | None:
         """Take out what starts after `start`; None, and nothing is changed, if that is more than `most`."""
