@@ -94,6 +94,37 @@ def test_to_block_for_the_disorder_is_to_be_ordered(history: History, rng: rando
     assert_same_history(History.of(said, SCHEMA), history)
 
 
+@pytest.mark.parametrize("late", [0, 3, 40, 400])
+@pytest.mark.parametrize("seed", range(6))
+def test_many_that_wait_are_the_definition(late: int, seed: int) -> None:
+    """Long lines, cut and mended, and what is left for them when so many wait that few may not move them."""
+    rng, now, epochs = random.Random(seed), 0, list[list[Element]]()
+    for _ in range(30):
+        epoch: list[Element] = []
+        for _ in range(rng.choice([0, 1, 5, 60])):
+            now += rng.choice([0, 0, 1, 2])
+            start = now - (rng.randint(0, late) if rng.random() < 0.3 else 0)
+            epoch.append(Insert(start, start + rng.randint(1, 5), {"k": "a", "x": len(epoch)}))
+        epochs.append(epoch)
+    epochs[20].append(Cti(now + 1))
+    epochs = epochs[:21] + [
+        [Insert(e.vs + now + late + 1, e.ve + now + late + 1, e.row) for e in epoch if isinstance(e, Insert)]
+        for epoch in epochs[:9]
+    ]
+    block = rng.choice([5, 30, 200])
+    desk, restored = Desk(block, insert_only=True), Desk(block, insert_only=True)
+    for epoch, expected in zip(epochs, aligned(epochs, block), strict=True):
+        found = desk.take(epoch)
+        assert sorted(map(str, found)) == sorted(map(str, expected))
+        starts = [element.vs for element in found if isinstance(element, Insert)]
+        assert starts == sorted(starts)
+        assert list(map(str, restored.take(epoch))) == list(map(str, found))
+        if rng.random() < 0.3:
+            restored = Desk(block, insert_only=True)
+            restored.intake.restore(desk.intake.snapshot())
+            desk.intake.codec.pool.collect(force=True)
+
+
 def test_what_waits_is_merged() -> None:
     desk = Desk(5)
     assert desk.all(Insert(3, 20, A), Insert(1, 9, B)) == []

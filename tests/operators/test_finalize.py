@@ -274,7 +274,7 @@ def test_room_is_used_again_when_events_are_promised() -> None:
     for x in range(60):
         desk.all(*(Insert(t, INF, {"k": "a", "x": x}) for t in range(100)), Punct(Promise.constants({"x": x})))
         sizes.append(desk.finalize.state_size().bytes if x % 20 == 19 else 0)  # which drops them, too
-    assert sizes[59] <= 1.5 * sizes[19]
+    assert sizes[59] - sizes[19] <= 8 * 40 * 100  # the sync times, which no CTI has passed
 
 
 def test_the_far_past_and_future() -> None:

@@ -28,6 +28,8 @@ from everwhen.operators.base import StateSize
 from everwhen.operators.guard import Guarded
 from everwhen.operators.hashed_entries import HashedEntries
 from everwhen.operators.kernels import align as kernel
+from everwhen.operators.kernels.by_time import by_time
+from everwhen.operators.line import Line
 from everwhen.operators.promised import promised
 
 
@@ -41,8 +43,8 @@ class Align:
         self.insert_only = insert_only
         self.lowest = INF
         """The smallest sync time that waits; infinity if nothing does."""
-        self._line: Guarded | None = None  # inserts that wait in order, as long as there is nothing else
-        self._entries = HashedEntries(codec, column=0)
+        self._line = Line(codec)  # what waits, as long as that is inserts which are not far out of order
+        self._entries = HashedEntries(codec, column=0)  # else
         self._heap = np.empty((256, 2), np.int64)
         self._queue = np.empty((256, 2), np.int64)
         self._sizes = np.zeros(3, np.int64)
@@ -53,41 +55,22 @@ class Align:
         `promised`."""
         limit = INF if promised == INF else max(horizon, promised - 1 if promised > NEVER else NEVER)
         if self._sizes[0] == 0 and self._sizes[1] == self._sizes[2]:
-            waiting = self._lined_up(arrived)
-            if waiting is not None:
-                return self._pass(waiting, limit)
-        self._leave_line()
+            if arrived is None or (not arrived.adjusts and self._line.take(arrived)):
+                due = self._line.due(limit)
+                self.lowest = self._line.lowest
+                return due
+            self._leave_line()
         passing = None
         if arrived is not None:
             passing = self._wait(arrived, limit)
         released = self._release(limit)
         return released if passing is None else _in_order(released, passing)
 
-    def _lined_up(self, arrived: Guarded | None) -> Guarded | None:
-        """What waits and what arrived, if that is inserts in order, as in most streams: no need to look at each."""
-        line = self._line
-        if arrived is None or not len(arrived.op):
-            return line
-        if arrived.adjusts or (len(arrived.vs) > 1 and not (arrived.vs[1:] >= arrived.vs[:-1]).all()):
-            return None
-        if line is None:
-            return arrived
-        return None if line.vs[-1] > arrived.vs[0] else _joined(line, arrived)
-
-    def _pass(self, waiting: Guarded, limit: int) -> Guarded:
-        """What is due of inserts in order; the rest waits."""
-        n = int(np.searchsorted(waiting.vs, limit, side="right"))
-        if n == len(waiting.vs):
-            self._line, self.lowest = None, INF
-            return waiting
-        self._line, self.lowest = _part(waiting, slice(n, None), copied=True), int(waiting.vs[n])
-        return _part(waiting, slice(0, n))
-
     def _leave_line(self) -> None:
-        """Something else has come, or somebody wants to look: what waits in order waits as all the rest does."""
-        line, self._line = self._line, None
-        if line is not None:
-            self._wait(line, NEVER)
+        """Something else has come: what waits in line waits as all the rest does."""
+        line = self._line.all()
+        self._line.clear()
+        self._wait(line, NEVER)
 
     def _wait(self, arrived: Guarded, limit: int) -> Guarded | None:
         """Let elements wait; inserts that would go on at once, and that nothing follows yet, do not."""
@@ -138,7 +121,8 @@ class Align:
 
     def waiting(self) -> Guarded:
         """The elements that wait, as they are merged by now."""
-        self._leave_line()
+        if len(self._line):
+            return self._line.all()
         alive = self._entries.alive()
         fields, rows = self._entries.fields[: len(alive)][alive], self._entries.rows[: len(alive)][alive]
         adjust = fields[:, 2] != NEVER
@@ -148,38 +132,36 @@ class Align:
 
     def holds(self, promise: Promise) -> bool:
         """Whether an element waits that a promise matches and that changes an instant before its time."""
-        self._leave_line()
-        alive = np.flatnonzero(self._entries.alive())
-        if not len(alive):
+        if self.lowest >= promise.t:
             return False
-        waiting = self._entries.fields[alive, 3] < promised([promise], self.codec, self._entries.rows[alive])
-        return bool(waiting.any())
+        waiting = self.waiting()
+        return bool((waiting.sync < promised([promise], self.codec, waiting.rows)).any())
 
     def state_size(self) -> StateSize:
-        line = 0 if self._line is None else len(self._line.op)
-        held = self._entries.nbytes + self._heap.nbytes + 8 * line * (4 + self.codec.width)
-        return StateSize(int(self._entries.alive().sum()) + line, held)
+        held = self._entries.nbytes + self._heap.nbytes + self._line.nbytes
+        return StateSize(int(self._entries.alive().sum()) + len(self._line), held)
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
-        return [] if self._line is None else [(self._line.rows, self.codec.pooled)]
+        return self._line.coded()
 
     def recoded(self) -> None:
         """Nothing is looked up by its codes."""
 
     def snapshot(self) -> dict[str, Any]:
-        self._leave_line()
-        return self._entries.snapshot()
+        return self._line.snapshot() if len(self._line) else self._entries.snapshot()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._line = None
-        self._entries.restore(dict(state))
-        self._order()
+        if (state["fields"][:, 2] == NEVER).all():
+            self._line.restore(state)
+            self.lowest = self._line.lowest
+        else:
+            self._entries.restore(dict(state))
+            self._order()
 
 
-def _part(some: Guarded, which: slice | np.ndarray, copied: bool = False) -> Guarded:
-    """Some of these inserts; with a slice they are not copied, unless they have to stay when the others go."""
-    arrays = (each[which] for each in (some.op, some.vs, some.ve, some.vnew, some.rows))
-    op, vs, ve, vnew, rows = (each.copy() for each in arrays) if copied else arrays
+def _part(some: Guarded, which: slice | np.ndarray) -> Guarded:
+    """Some of these inserts; with a slice they are not copied."""
+    op, vs, ve, vnew, rows = (each[which] for each in (some.op, some.vs, some.ve, some.vnew, some.rows))
     return Guarded(some.codec, op, vs, ve, vnew, rows, 0)
 
 
@@ -194,12 +176,9 @@ def _in_order(first: Guarded, second: Guarded) -> Guarded:
     """Both, by sync time; the second has inserts only."""
     if not len(first.op) and (len(second.vs) < 2 or bool((second.vs[1:] >= second.vs[:-1]).all())):
         return second
-    sync = first.vs
-    if first.adjusts:
-        sync = np.where(first.op == ADJUST, np.minimum(first.ve, first.vnew), first.vs)
-    sync, both = np.concatenate([sync, second.vs]), _joined(first, second)
+    sync, both = np.concatenate([first.sync, second.vs]), _joined(first, second)
     if (sync[1:] >= sync[:-1]).all():
         return both
-    order = np.argsort(sync, kind="stable")
+    order = by_time(sync)
     op, vs, ve, vnew, rows = (each[order] for each in (both.op, both.vs, both.ve, both.vnew, both.rows))
     return Guarded(first.codec, op, vs, ve, vnew, rows, first.adjusts)

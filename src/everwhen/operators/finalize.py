@@ -18,7 +18,7 @@ Elements are taken one by one, also inside a batch, so batching changes nothing.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -34,7 +34,7 @@ from everwhen.model.elements import ADJUST, EXTERNAL_CTI, ElementBatch
 from everwhen.model.promise_set import PromiseSet
 from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
-from everwhen.model.time import INF, NEVER, show
+from everwhen.model.time import INF, MIN_TIME, NEVER, show
 from everwhen.operators.base import StateSize
 from everwhen.operators.guard import Guarded
 from everwhen.operators.hashed_entries import HashedEntries
@@ -112,6 +112,7 @@ class Finalize:
         self._announced = np.empty((0, 3), np.int64)
         self._syncs = np.empty(64, np.int64)
         self._n_syncs = 0
+        self._ordered: deque[np.ndarray] = deque()  # sync times of batches in order
         self._source = name
 
     @property
@@ -135,6 +136,8 @@ class Finalize:
 
     def check(self, batch: ElementBatch) -> None:
         """Announced intervals begin at 0 or later and do not overlap; on an error nothing has been taken."""
+        if not batch.promises:
+            return
         known = [(int(start), int(end)) for start, end, _ in self._pending() if end > self.cti]
         for at, each in sorted(batch.promises.items()):
             if not isinstance(each, ExternalCti) or batch.op[at] != EXTERNAL_CTI:
@@ -180,19 +183,20 @@ class Finalize:
             self._events.drop_promised(self._over)
             self._over = PromiseSet(self.codec.schema)
 
-    def step(self, batch: ElementBatch, checked: Guarded) -> Admitted:
-        """Take a batch, with what the guard made of it: its inserts and adjusts, in their order."""
+    def step(self, batch: ElementBatch, checked: Guarded, cti: int) -> Admitted:
+        """Take a batch, with what the guard made of it: its inserts and adjusts, in their order, and its last CTI."""
         n, rows = len(batch), checked.rows
-        if not self._events.has_room(n):
+        if not (self.insert_only or self._events.has_room(n)):
             self._drop_promised()
         self._source = batch.source or self._source
         external = np.flatnonzero(batch.op == EXTERNAL_CTI).tolist() if batch.promises else []
         plain = not checked.adjusts and not external and not self._progress[kernel.WAITING_AT]
-        if plain and not len(self._pending()) and kernel.glance(batch.op, batch.vs, self.remember, self._progress):
+        if plain and not len(self._pending()) and self._none_late(batch, checked, cti):
+            forgotten = self._forget()
             if not self.insert_only:
                 self._events.note(checked.vs, checked.ve, rows)
-            self._note(checked.vs)
-            return Admitted(checked, self._forget())
+            self._note(checked.vs, checked.ordered)
+            return Admitted(checked, forgotten)
         self._events.make_room(n)
         self._broken.make_room(n)
         self._progress[kernel.EVENTS_AT], self._progress[kernel.BROKEN_AT] = self._events.count, self._broken.count
@@ -230,6 +234,23 @@ class Finalize:
         vs, ve, vnew = (np.ascontiguousarray(out[:, j]) for j in (1, 2, 3))
         return Admitted(Guarded(self.codec, kinds, vs, ve, vnew, chosen, int((kinds == ADJUST).sum())), given_up)
 
+    def _none_late(self, batch: ElementBatch, checked: Guarded, cti: int) -> bool:
+        """Whether no insert of a batch without adjusts is late; then progress has moved on, else nothing has changed.
+
+        In order none can be behind what one before it has forced, and none is behind a CTI, so the first one tells.
+        """
+        if not checked.ordered:
+            return bool(kernel.glance(batch.op, batch.vs, self.remember, self._progress))
+        reached, tau = self.cti, self.tau
+        if len(checked.vs):
+            if checked.vs[0] < reached:
+                return False
+            tau = max(tau, int(checked.vs[-1]))
+            forced = tau - self.remember if self.remember != INF else NEVER
+            reached = max(reached, forced) if forced >= MIN_TIME else reached
+        self._progress[kernel.CTI_AT], self._progress[kernel.TAU_AT] = max(reached, cti), tau
+        return True
+
     def force(self, cti: int = NEVER) -> tuple[GivenUp, ...]:
         """Progress without an element: to `cti`, or as M says after it was changed."""
         if self.remember != INF and self.tau != NEVER:
@@ -241,8 +262,8 @@ class Finalize:
     def _announce(self, external: ExternalCti) -> None:
         if external.ve <= self.cti:
             return  # progress has passed it
-        syncs = self._syncs[: self._n_syncs]
-        inside = (syncs >= max(external.vs, self.cti)) & (syncs < external.ve)
+        syncs = self._noted()
+        inside = (syncs >= external.vs) & (syncs < external.ve)
         line = np.array([[external.vs, external.ve, external.count - int(inside.sum())]], np.int64)
         pending = np.concatenate([self._pending(), line])
         self._announced = np.ascontiguousarray(pending[np.argsort(pending[:, 0], kind="stable")])
@@ -252,8 +273,14 @@ class Finalize:
     def _pending(self) -> np.ndarray:
         return self._announced[int(self._progress[kernel.NEXT_AT]) :]
 
-    def _note(self, sync: np.ndarray) -> None:
-        """Remember sync times, for intervals that are announced later."""
+    def _note(self, sync: np.ndarray, ordered: bool = False) -> None:
+        """Remember sync times, for intervals that are announced later; those in order stay as they came."""
+        while self._ordered and self._ordered[0][-1] < self.cti:
+            self._ordered.popleft()
+        if ordered:
+            if len(sync):
+                self._ordered.append(sync)
+            return
         if self._n_syncs + len(sync) > len(self._syncs):
             kept = self._syncs[: self._n_syncs]
             kept = kept[kept >= self.cti]
@@ -262,6 +289,11 @@ class Finalize:
             self._syncs = grown(self._syncs, 2 * (len(kept) + len(sync)), 0)
         self._syncs[self._n_syncs : self._n_syncs + len(sync)] = sync
         self._n_syncs += len(sync)
+
+    def _noted(self) -> np.ndarray:
+        """The sync times that progress has not passed."""
+        syncs = np.concatenate([self._syncs[: self._n_syncs], *self._ordered])
+        return syncs[syncs >= self.cti]
 
     def _give_up(self, batch: ElementBatch, reason: np.ndarray) -> tuple[GivenUp, ...]:
         at = np.flatnonzero(reason)
@@ -316,17 +348,17 @@ class Finalize:
     def state_size(self) -> StateSize:
         self._drop_promised()
         rows = int(self._events.alive().sum()) + int(self._progress[kernel.WAITING_AT])
-        return StateSize(rows, self._events.nbytes + self._broken.nbytes + self._syncs.nbytes)
+        syncs = self._syncs.nbytes + sum(each.nbytes for each in self._ordered)
+        return StateSize(rows, self._events.nbytes + self._broken.nbytes + syncs)
 
     def snapshot(self) -> dict[str, Any]:
         self._drop_promised()
-        syncs = self._syncs[: self._n_syncs]
         return {
             "progress": self._progress.tolist(),
             "events": self._events.snapshot(),
             "broken": self._broken.snapshot(),
             "announced": self._pending().copy(),
-            "syncs": syncs[syncs >= self.cti],
+            "syncs": self._noted(),
             "counts": {reason.value: count for reason, count in self.counts.items()},
             "source": self._source,
         }

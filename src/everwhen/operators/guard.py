@@ -34,7 +34,10 @@ ONE_TICK: Final = "leave the end out, or declare the source without it; an adjus
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A checked batch: payload rows with the times of their elements."""
+    """A checked batch: payload rows with the times of their elements.
+
+    `ordered`: it is known that all are inserts, in the order of their starts.
+    """
 
     codec: RowCodec
     op: np.ndarray
@@ -43,6 +46,12 @@ class Guarded:
     vnew: np.ndarray
     rows: np.ndarray
     adjusts: int
+    ordered: bool = False
+
+    @property
+    def sync(self) -> np.ndarray:
+        """The earliest instant that each changes."""
+        return np.where(self.op == ADJUST, np.minimum(self.ve, self.vnew), self.vs) if self.adjusts else self.vs
 
     def segments(self) -> Changes:
         """An insert is +[vs, ve); an adjust is the difference it makes."""
@@ -121,7 +130,9 @@ class Guard:
         self._before = (self.cti, self.tau)
         op, vs, ve, vnew = batch.op, batch.vs, batch.ve, batch.vnew
         self._check_types(batch)
-        at, sync, cti, tau, k, leading, adjusts = look(op, vs, ve, vnew, self.cti, self.tau, MIN_TIME, MAX_TIME, INF)
+        at, sync, cti, tau, k, leading, adjusts, falls = look(
+            op, vs, ve, vnew, self.cti, self.tau, MIN_TIME, MAX_TIME, INF
+        )
         if at >= 0:
             self._explain_times(batch, int(at), int(sync), int(cti))
         if self.chronons:
@@ -134,7 +145,7 @@ class Guard:
             raise self._error(
                 batch, at, "an adjust on a source that is declared insert-only", "declare it with insert_only=False"
             )
-        guarded = Guarded(self.codec, *data.head(), rows=rows, adjusts=data.adjusts)
+        guarded = Guarded(self.codec, *data.head(), rows, data.adjusts, ordered=not (adjusts or falls))
         if self.whole or not (self.insert_only or self.finalized):
             self._check_events(batch, guarded, int(cti), data)
         self.tau = int(tau)

@@ -102,9 +102,9 @@ class HashedEntries:
         return found
 
     def note(self, vs: np.ndarray, ve: np.ndarray, rows: np.ndarray) -> None:
-        """Add inserts: (start, end, end, 0)."""
+        """Add inserts, without those that are forgotten by now: (start, end, end, 0)."""
         self.make_room(len(vs))
-        self.count = kernel.note(self.fields, self.rows, self.count, vs, ve, rows)
+        self.count = kernel.note(self.fields, self.rows, self.count, vs, ve, rows, self.least)
 
     def append(self, fields: np.ndarray, rows: np.ndarray) -> None:
         """Add entries as they are."""

@@ -94,18 +94,17 @@ class Intake:
         self._said = self.guard.frontier.promises
         given_up: tuple[GivenUp, ...] = ()
         if self.finalize is not None:
-            admitted = self.finalize.step(batch, guarded)
+            admitted = self.finalize.step(batch, guarded, self.guard.cti)
             guarded, given_up = admitted.said, admitted.given_up
             if self._said:
                 self.finalize.close(self._said)
         if self.align is None:
             return guarded, given_up
         if len(guarded.op):
-            sync = guarded.vs
+            sync = guarded.sync
             if guarded.adjusts:
-                sync = np.where(guarded.op == ADJUST, np.minimum(guarded.ve, guarded.vnew), guarded.vs)
                 sync = np.where(sync == INF, NEVER, sync)  # from INF to INF says nothing
-            self.latest = max(self.latest, int(sync.max()))
+            self.latest = max(self.latest, int(sync[-1] if guarded.ordered else sync.max()))
             self._arrived = guarded
         return None, given_up
 
@@ -115,12 +114,13 @@ class Intake:
             return None
         found = self.align.step(self._arrived, horizon, promised)
         self._arrived = None
-        self._unsaid += self._said
-        self._said = tuple(p for p in self._unsaid if not self.align.holds(p))
-        self._unsaid = [p for p in self._unsaid if p not in self._said and p.t > self.cti]
+        if self._said or self._unsaid:
+            self._unsaid += self._said
+            self._said = tuple(p for p in self._unsaid if not self.align.holds(p))
+            self._unsaid = [p for p in self._unsaid if p not in self._said and p.t > self.cti]
         starts = found.vs[found.op != ADJUST] if found.adjusts else found.vs
         if len(starts):
-            self._tau = max(self._tau, int(starts.max()))
+            self._tau = max(self._tau, int(starts[-1] if found.ordered else starts.max()))
         return found
 
     def check_end(self) -> None:

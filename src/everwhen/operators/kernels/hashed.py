@@ -49,9 +49,12 @@ def add(heads, after, fields, held, at, start, end, third, fourth, row):
 
 
 @njit(cache=True)
-def note(fields, held, at, vs, ve, rows):
-    """Append inserts as entries (start, end, end, 0) that nobody can find yet; how many entries there are then."""
+def note(fields, held, at, vs, ve, rows, least):
+    """Append inserts that end at `least` or later as entries (start, end, end, 0) that nobody can find yet; how many
+    entries there are then."""
     for i in range(len(vs)):
+        if ve[i] < least:
+            continue
         fields[at, 0] = vs[i]
         fields[at, 1] = ve[i]
         fields[at, 2] = ve[i]

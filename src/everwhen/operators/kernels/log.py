@@ -262,16 +262,28 @@ def _survey(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
     return wrong, adjusts, tau
 
 
+@njit(cache=True, inline="always")
+def _falls(vs):
+    """How many start before the one before them."""
+    falls = np.int64(0)
+    for x in range(1, len(vs)):
+        falls += np.int64(vs[x] < vs[x - 1])
+    return falls
+
+
 @loop
 def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
     """Times in range, lifetimes not empty, nothing behind a CTI: the first element that is wrong (-1: none).
 
     Also its sync time and the CTI in force; else the CTI and the largest start after the batch, how many elements carry
-    data, how many of these come before the first that does not, and how many are adjusts.
+    data, how many of these come before the first that does not, how many are adjusts, and how many start before the one
+    before them.
     """
     data = 0
     leading = 0
     adjusts = np.int64(0)
+    falls = np.int64(0)
+    last = lowest
     i = 0
     while i < len(op):
         first = i
@@ -284,19 +296,22 @@ def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
         for x in range(first, i if wrong else first):
             bad, sync = _wrong(op[x], vs[x], ve[x], vnew[x], cti, lowest, highest, inf)
             if bad:
-                return x, sync, cti, tau, data, leading, adjusts
+                return x, sync, cti, tau, data, leading, adjusts, falls
+        if i > first:
+            falls += np.int64(vs[first] < last) + _falls(vs[first:i])
+            last = vs[i - 1]
         data += i - first
         if first == 0:
             leading = i
         while i < len(op) and op[i] > 1:
             if op[i] == 2:
                 if vs[i] != inf and (vs[i] < lowest or vs[i] > highest):
-                    return i, vs[i], cti, tau, data, leading, adjusts
+                    return i, vs[i], cti, tau, data, leading, adjusts, falls
                 cti = max(cti, vs[i])
             elif op[i] > 4:
-                return i, np.int64(0), cti, tau, data, leading, adjusts
+                return i, np.int64(0), cti, tau, data, leading, adjusts, falls
             i += 1
-    return np.int64(-1), np.int64(0), cti, tau, data, leading, adjusts
+    return np.int64(-1), np.int64(0), cti, tau, data, leading, adjusts, falls
 
 
 @njit(cache=True)
