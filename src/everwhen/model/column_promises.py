@@ -147,17 +147,16 @@ class ColumnPromises:
             self._ranges.raise_to(self._positions(column), found)
         return found
 
-    def pieces(self, most: int, c: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """All that is said of times after `c`, as intervals of ranks (first, last, until); None if there are more than
-        `most`, or no ranks."""
-        if not isinstance(self._constants, RankConstants) or self.null != NEVER or len(self) > most:
+    def pieces(self, most: int, c: int) -> np.ndarray | None:
+        """All that is said of times after `c`, as rows of a first and a last rank and a time; None if there are more
+        than `most`.  Only for values that have ranks and no null."""
+        if len(self) > most:
             return None
         pieces = self._ranges.pieces()
         if len(self._constants):
-            ranks, times = self._constants.table.entries()
+            ranks, times = self.keys()
             pieces = np.concatenate((np.column_stack((ranks, ranks, times)), pieces))
-        lows, highs, until = np.ascontiguousarray((pieces if c == NEVER else pieces[pieces[:, 2] > c]).T)
-        return lows, highs, until
+        return pieces if c == NEVER else np.ascontiguousarray(pieces[pieces[:, 2] > c])
 
     def least(self, run: Run) -> int:
         """What is promised for all of a range."""
