@@ -20,7 +20,7 @@ from everwhen.model.column_constants import RankConstants, constants_for
 from everwhen.model.interval_set import NO_PIECES, IntervalSet
 from everwhen.model.point_kernels import neighbours
 from everwhen.model.point_table import PointTable
-from everwhen.model.promise_loops import first_late
+from everwhen.model.promise_loops import any_single, first_late
 from everwhen.model.punctuation import AttributePattern, OneOf, Range
 from everwhen.model.scalars import python_values
 from everwhen.model.sieve import NO_SIEVE, Sieve
@@ -99,13 +99,13 @@ class ColumnPromises:
 
     def add_pieces(self, pieces: np.ndarray) -> None:
         """Ranges as closed intervals of ranks (or of positions of the ruler)."""
-        if isinstance(self._constants, RankConstants):
+        if self._sieve is not None:
+            self._mark(pieces[:, 0], pieces[:, 1])
+        if isinstance(self._constants, RankConstants) and any_single(pieces):
             single = pieces[:, 0] == pieces[:, 1]
-            if single.any():
-                self._add_ranks(self._constants.table, pieces[single, 0], pieces[single, 2])
-                pieces = pieces[~single]
+            self._add_ranks(self._constants.table, pieces[single, 0], pieces[single, 2])
+            pieces = pieces[~single]
         self._ranges.add(pieces)
-        self._mark(pieces[:, 0], pieces[:, 1])
         self._credit += len(pieces)
         if 2 * self._credit >= max(len(self._constants), _IN_A_ROW):
             self._sweep(NEVER)

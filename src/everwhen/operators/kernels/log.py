@@ -216,14 +216,15 @@ def compact(cti, heads, log, oldest, count, out):
 
 
 @loop
-def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
+def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf, gaps):
     """Times in range, lifetimes not empty, nothing behind a CTI: the first element that is wrong (-1: none).
 
     Also its sync time and the CTI in force; else the CTI and the largest start after the batch, how many elements carry
-    data, how many of these come before the first that does not, and how many are adjusts.
+    data, how many are adjusts, and how many others stand before the last that carries data: their places are written to
+    `gaps`, which has room for all.
     """
     data = 0
-    leading = 0
+    others = 0
     adjusts = 0
     for i in range(len(op)):
         o = op[i]
@@ -238,16 +239,20 @@ def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
             adjusts += o
             tau = max(tau, a) if o == 0 else tau
             if bad:
-                return i, sync, cti, tau, data, leading, adjusts
-            leading += (leading == data) & (data == i)
+                return i, sync, cti, tau, data, adjusts, others
             data += 1
-        elif o == 2:
+            continue
+        gaps[others] = i
+        others += 1
+        if o == 2:
             if vs[i] != inf and (vs[i] < lowest or vs[i] > highest):
-                return i, vs[i], cti, tau, data, leading, adjusts
+                return i, vs[i], cti, tau, data, adjusts, others
             cti = max(cti, vs[i])
         elif o > 4:
-            return i, np.int64(0), cti, tau, data, leading, adjusts
-    return np.int64(-1), np.int64(0), cti, tau, data, leading, adjusts
+            return i, np.int64(0), cti, tau, data, adjusts, others
+    while others and gaps[others - 1] == data + others - 1:
+        others -= 1
+    return np.int64(-1), np.int64(0), cti, tau, data, adjusts, others
 
 
 @njit(cache=True)
