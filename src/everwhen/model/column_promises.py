@@ -20,7 +20,7 @@ from everwhen.model.column_constants import RankConstants, constants_for
 from everwhen.model.interval_set import NO_PIECES, IntervalSet
 from everwhen.model.point_kernels import neighbours
 from everwhen.model.point_table import PointTable
-from everwhen.model.promise_loops import any_single, first_late
+from everwhen.model.promise_loops import first_late, meet_keys, singles
 from everwhen.model.punctuation import AttributePattern, OneOf, Range
 from everwhen.model.scalars import python_values
 from everwhen.model.sieve import NO_SIEVE, Sieve
@@ -101,7 +101,7 @@ class ColumnPromises:
         """Ranges as closed intervals of ranks (or of positions of the ruler)."""
         if self._sieve is not None:
             self._mark(pieces[:, 0], pieces[:, 1])
-        if isinstance(self._constants, RankConstants) and any_single(pieces):
+        if isinstance(self._constants, RankConstants) and singles(pieces):
             single = pieces[:, 0] == pieces[:, 1]
             self._add_ranks(self._constants.table, pieces[single, 0], pieces[single, 2])
             pieces = pieces[~single]
@@ -126,6 +126,17 @@ class ColumnPromises:
         found = self._constants.table.find(keys.reshape(-1, 1))
         self._ranges.raise_to(keys, found)
         return found
+
+    def meet_keys(self, keys: Any, times: np.ndarray, least: int, c: int) -> tuple[np.ndarray, np.ndarray]:
+        """What constants, given with times, and this say together, if `least` is said of everything: which of them have
+        a time after `c`, and until when."""
+        if not isinstance(self._constants, RankConstants):
+            until = np.minimum(times, np.maximum(self.at(keys), least))
+            at = np.flatnonzero(until > c)
+            return at, until[at]
+        at, until = np.empty(len(times), np.int64), np.empty(len(times), np.int64)
+        n = meet_keys(self._constants.table.cells, self._ranges.pieces(), least, c, keys, times, at, until)
+        return at[:n], until[:n]
 
     def first_late(self, ranks: np.ndarray, sync: np.ndarray, gaps: np.ndarray, c: int) -> int:
         """The first value of which more is promised than its instant, by times after `c`; if none, how many there are.

@@ -68,12 +68,29 @@ def prolonged(pieces, more):
 
 
 @loop
-def any_single(pieces):
-    """Whether some interval has one rank."""
+def singles(pieces):
+    """How many intervals have one rank."""
+    count = 0
     for i in range(len(pieces)):
-        if pieces[i, 0] == pieces[i, 1]:
-            return True
-    return False
+        count += pieces[i, 0] == pieces[i, 1]
+    return count
+
+
+@loop
+def meet_keys(cells, pieces, least, floor, keys, times, at, until):
+    """What is said of keys both by given times and here: in the table, in the intervals, or of everything (`least`).
+    Which keys have a time after `floor`, and these times; how many there are."""
+    n = 0
+    for i in range(len(keys)):
+        t = max(value_of(cells, keys[i]), least)
+        piece = last_at_or_before(pieces, keys[i])
+        if piece >= 0 and keys[i] <= pieces[piece, 1]:
+            t = max(t, pieces[piece, 2])
+        t = min(t, times[i])
+        if t > floor:
+            at[n], until[n] = i, t
+            n += 1
+    return n
 
 
 @loop

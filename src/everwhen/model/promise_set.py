@@ -211,10 +211,11 @@ class PromiseSet:
 
     def _meet_constants(self, name: str, listed: Listed) -> Promises:
         """The same for constants of the only column that is bound."""
-        known = np.maximum(self._columns[name].of_keys(listed.keys), self._everything)
-        times = np.minimum(listed.times, known)
-        at = np.flatnonzero(times > self._floor)
-        return Promises(self.schema, {name: listed.taken(at, times)} if len(at) else None)
+        at, until = self._columns[name].meet_keys(listed.keys, listed.times, self._everything, self._floor)
+        if not len(at):
+            return Promises(self.schema)
+        keys = listed.keys[at] if listed.order.kind is Kind.RANK else listed.keys.take(pa.array(at))
+        return Promises(self.schema, {name: Listed(listed.order, keys, until, listed.null)})
 
     def said(self) -> Promises:
         """All that is kept."""

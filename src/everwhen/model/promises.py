@@ -37,7 +37,7 @@ FEW: Final = 64
 class Promises(Sequence[Promise]):
     """What some promises say.  Nothing of it is changed once it is made."""
 
-    __slots__ = ("_span", "_words", "constants", "everything", "ranges", "schema", "tables", "wide")
+    __slots__ = ("_count", "_span", "_words", "constants", "everything", "ranges", "schema", "tables", "wide")
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class Promises(Sequence[Promise]):
         self.everything = everything
         self._span = span
         self._words: tuple[Promise, ...] | None = None
+        self._count = -1  # of the words, where it is known
 
     def __bool__(self) -> bool:
         return bool(self.constants or self.ranges or self.tables or self.wide or self.everything != NEVER)
@@ -307,12 +308,12 @@ class Promises(Sequence[Promise]):
             yield wide.promise
 
     def __len__(self) -> int:
-        if self._words is None and self.single:
+        if self._count < 0:
             counts = [listed.at_once for listed in self.constants.values()]
             counts += [ranged.one_by_one for ranged in self.ranges.values()]
-            if all(counts) and sum(map(len, self._times())) < FEW:
-                return sum(counts)
-        return len(self.words)
+            told = self.single and all(counts) and sum(map(len, self._times())) < FEW
+            self._count = sum(counts) if told else len(self.words)
+        return self._count
 
     def __iter__(self) -> Iterator[Promise]:
         return iter(self.words)
