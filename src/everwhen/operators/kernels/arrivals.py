@@ -95,3 +95,41 @@ def all_are(op, places, wanted):
         if op[places[i]] != wanted:
             return False
     return True
+
+
+@loop
+def untouched(reached, touched, marks, out):
+    """The reached keys that are not touched, in their order; how many there are.  `marks` has room for every key and is
+    all zero, before and after."""
+    for i in range(len(touched)):
+        marks[touched[i]] = 1
+    n = 0
+    for i in range(len(reached)):
+        if not marks[reached[i]]:
+            out[n] = reached[i]
+            n += 1
+    for i in range(len(touched)):
+        marks[touched[i]] = 0
+    return n
+
+
+@loop
+def raise_floors(floors, ids, times, out):
+    """Raise the floors of keys to times, each key once; those for which that is news, and how many there are."""
+    n = 0
+    for i in range(len(ids)):
+        if times[i] > floors[ids[i]]:
+            floors[ids[i]] = times[i]
+            out[n] = ids[i]
+            n += 1
+    return n
+
+
+@loop
+def settle_floors(before, now, raised, gone):
+    """The floors of raised keys stand; those of keys that are gone are as low as can be."""
+    for i in range(len(raised)):
+        before[raised[i]] = now[raised[i]]
+    for i in range(len(gone)):
+        if gone[i] < len(now):
+            before[gone[i]] = now[gone[i]] = LEAST
