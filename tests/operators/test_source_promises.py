@@ -28,9 +28,9 @@ SCHEMA = Schema.of([("k", pa.int64()), ("x", pa.float64()), ("s", pa.string()), 
 
 
 def arrived(batch: ElementBatch) -> Arrived:
-    data = batch.op <= ADJUST
-    leading = len(batch) if data.all() else int(np.argmin(data))
-    return Arrived.of(batch, int(data.sum()), leading, int((batch.op == ADJUST).sum()))
+    data = np.flatnonzero(batch.op <= ADJUST)
+    gaps = np.setdiff1d(np.arange(data[-1] if len(data) else 0), data)
+    return Arrived.of(batch, len(data), int((batch.op == ADJUST).sum()), gaps)
 
 
 def values(name: str, nulls: bool) -> st.SearchStrategy[object]:
@@ -115,6 +115,22 @@ def test_the_first_one(compared: int, standing: int, batches: list[list[Element]
                 said = after
     finally:
         source_promises._COMPARED, source_promises._STANDING = kept
+
+
+@pytest.mark.parametrize("pattern", [OneOf((33,)), Range(ge=33, le=33), Range(gt=32, lt=36), Range(gt=32)])
+def test_a_promise_that_comes_after_many(pattern: AttributePattern) -> None:
+    """Rows are looked up among many constants by marks; what is promised later is marked, too, in whatever form."""
+    row = {"x": 0.0, "s": "", "b": False}
+    promises = SourcePromises(SCHEMA)
+    many = [Punct(Promise({"k": OneOf((k,))})) for k in range(0, 60, 2)]
+    for listed in (many, [Insert(0, 1, {"k": 33, **row})], [Punct(Promise({"k": pattern}))]):
+        batch = batch_of(listed, SCHEMA, "S")
+        assert promises.check(batch, arrived(batch)) is None
+        promises.settle(-1)
+    batch = batch_of([Insert(0, 1, {"k": 31, **row}), Insert(0, 1, {"k": 33, **row})], SCHEMA, "S")
+    broken = promises.check(batch, arrived(batch))
+    assert broken is not None
+    assert broken.at == 1
 
 
 @given(listed=elements())

@@ -20,7 +20,7 @@ from everwhen.model.column_constants import RankConstants, constants_for
 from everwhen.model.interval_set import NO_PIECES, IntervalSet
 from everwhen.model.point_kernels import neighbours
 from everwhen.model.point_table import PointTable
-from everwhen.model.promise_loops import first_late
+from everwhen.model.promise_loops import first_late, meet_keys, singles
 from everwhen.model.punctuation import AttributePattern, OneOf, Range
 from everwhen.model.scalars import python_values
 from everwhen.model.sieve import NO_SIEVE, Sieve
@@ -99,13 +99,13 @@ class ColumnPromises:
 
     def add_pieces(self, pieces: np.ndarray) -> None:
         """Ranges as closed intervals of ranks (or of positions of the ruler)."""
-        if isinstance(self._constants, RankConstants):
+        if self._sieve is not None:
+            self._mark(pieces[:, 0], pieces[:, 1])
+        if isinstance(self._constants, RankConstants) and singles(pieces):
             single = pieces[:, 0] == pieces[:, 1]
-            if single.any():
-                self._add_ranks(self._constants.table, pieces[single, 0], pieces[single, 2])
-                pieces = pieces[~single]
+            self._add_ranks(self._constants.table, pieces[single, 0], pieces[single, 2])
+            pieces = pieces[~single]
         self._ranges.add(pieces)
-        self._mark(pieces[:, 0], pieces[:, 1])
         self._credit += len(pieces)
         if 2 * self._credit >= max(len(self._constants), _IN_A_ROW):
             self._sweep(NEVER)
@@ -127,6 +127,17 @@ class ColumnPromises:
         self._ranges.raise_to(keys, found)
         return found
 
+    def meet_keys(self, keys: Any, times: np.ndarray, least: int, c: int) -> tuple[np.ndarray, np.ndarray]:
+        """What constants, given with times, and this say together, if `least` is said of everything: which of them have
+        a time after `c`, and until when."""
+        if not isinstance(self._constants, RankConstants):
+            until = np.minimum(times, np.maximum(self.at(keys), least))
+            at = np.flatnonzero(until > c)
+            return at, until[at]
+        at, until = np.empty(len(times), np.int64), np.empty(len(times), np.int64)
+        n = meet_keys(self._constants.table.cells, self._ranges.pieces(), least, c, keys, times, at, until)
+        return at[:n], until[:n]
+
     def first_late(self, ranks: np.ndarray, sync: np.ndarray, gaps: np.ndarray, c: int) -> int:
         """The first value of which more is promised than its instant, by times after `c`; if none, how many there are.
         What stands in the gaps does not count.  Only for values that have ranks and no null."""
@@ -147,17 +158,16 @@ class ColumnPromises:
             self._ranges.raise_to(self._positions(column), found)
         return found
 
-    def pieces(self, most: int, c: int) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """All that is said of times after `c`, as intervals of ranks (first, last, until); None if there are more than
-        `most`, or no ranks."""
-        if not isinstance(self._constants, RankConstants) or self.null != NEVER or len(self) > most:
+    def pieces(self, most: int, c: int) -> np.ndarray | None:
+        """All that is said of times after `c`, as rows of a first and a last rank and a time; None if there are more
+        than `most`.  Only for values that have ranks and no null."""
+        if len(self) > most:
             return None
         pieces = self._ranges.pieces()
         if len(self._constants):
-            ranks, times = self._constants.table.entries()
+            ranks, times = self.keys()
             pieces = np.concatenate((np.column_stack((ranks, ranks, times)), pieces))
-        lows, highs, until = np.ascontiguousarray((pieces if c == NEVER else pieces[pieces[:, 2] > c]).T)
-        return lows, highs, until
+        return pieces if c == NEVER else np.ascontiguousarray(pieces[pieces[:, 2] > c])
 
     def least(self, run: Run) -> int:
         """What is promised for all of a range."""

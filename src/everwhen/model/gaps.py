@@ -36,6 +36,21 @@ def without(column, gaps):
     return out
 
 
+@loop
+def spans_without(vs, ve, gaps, starts, ends):
+    """Copy starts and ends without the gaps."""
+    start, to = 0, 0
+    for g in range(len(gaps) + 1):
+        stop = gaps[g] if g < len(gaps) else len(vs)
+        n = stop - start
+        first, last, from_, until = vs[start:stop], ve[start:stop], starts[to : to + n], ends[to : to + n]
+        for i in range(n):
+            from_[i] = first[i]
+        for i in range(n):
+            until[i] = last[i]
+        start, to = stop + 1, to + n
+
+
 def only_gaps(column: pa.Array, gaps: np.ndarray) -> bool:
     """Whether the gaps are null, and nothing else is."""
     if column.null_count != len(gaps) or not len(gaps) or pa.types.is_null(column.type):

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from everwhen.model.promise_kernels import envelope, least, merge_pieces, overlaps, raise_to
-from everwhen.model.promise_loops import apart
+from everwhen.model.promise_loops import apart, prolonged
 from everwhen.model.time import NEVER
 
 _RATIO: Final = 4
@@ -34,7 +34,7 @@ class IntervalSet:
 
     def add(self, pieces: np.ndarray) -> None:
         """Intervals in any order; they may overlap."""
-        if not len(pieces):
+        if not len(pieces) or (len(self._runs) == 1 and prolonged(self._runs[0], pieces)):
             return
         new = _normal(pieces)
         while self._runs and len(self._runs[-1]) < _RATIO * len(new):

@@ -52,6 +52,48 @@ def apart(pieces, keys):
 
 
 @loop
+def prolonged(pieces, more):
+    """Whether each of some intervals goes on where one of the same time ends, or lies in it, and reaches no other: then
+    it becomes a part of it.  Those before the first that does not have become so, too."""
+    for i in range(len(more)):
+        at = last_at_or_before(pieces, more[i, 0])
+        if at < 0 or pieces[at, 2] != more[i, 2]:
+            return False
+        if more[i, 0] > pieces[at, 1] and more[i, 0] - 1 > pieces[at, 1]:
+            return False
+        if at + 1 < len(pieces) and pieces[at + 1, 0] - 1 <= more[i, 1]:
+            return False
+        pieces[at, 1] = max(pieces[at, 1], more[i, 1])
+    return True
+
+
+@loop
+def singles(pieces):
+    """How many intervals have one rank."""
+    count = 0
+    for i in range(len(pieces)):
+        count += pieces[i, 0] == pieces[i, 1]
+    return count
+
+
+@loop
+def meet_keys(cells, pieces, least, floor, keys, times, at, until):
+    """What is said of keys both by given times and here: in the table, in the intervals, or of everything (`least`).
+    Which keys have a time after `floor`, and these times; how many there are."""
+    n = 0
+    for i in range(len(keys)):
+        t = max(value_of(cells, keys[i]), least)
+        piece = last_at_or_before(pieces, keys[i])
+        if piece >= 0 and keys[i] <= pieces[piece, 1]:
+            t = max(t, pieces[piece, 2])
+        t = min(t, times[i])
+        if t > floor:
+            at[n], until[n] = i, t
+            n += 1
+    return n
+
+
+@loop
 def first_late(bits, base, cells, pieces, keys, sync, gaps, floor):
     """The first key with a time after `floor` in the table or in the intervals that is after its instant; if none, how
     many there are.  What stands in the gaps, which are in order, does not count.  If there are bits, keys whose bit is

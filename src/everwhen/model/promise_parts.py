@@ -64,6 +64,11 @@ class Listed(NamedTuple):
         begin, end = np.searchsorted(self.of, (first, last)).tolist()
         return Listed(self.order, self.keys[begin:end], self.times[begin:end], NEVER, self.of[begin:end] - first)
 
+    @property
+    def at_once(self) -> int:
+        """1 if few of them are said in one promise: whole numbers of one time (`by_value`); 0: that is not known."""
+        return int(self.order.whole and self.null == NEVER and len(set(self.times.tolist())) == 1)
+
     def __bool__(self) -> bool:
         return len(self.times) > 0 or self.null != NEVER
 
@@ -113,6 +118,11 @@ class Ranged(NamedTuple):
         by_time = _by_time(zip(self.runs, self.times.tolist(), strict=True))
         said = [(run, t) for t, runs in by_time for run in union(runs)]
         return Ranged(self.order, [run for run, _ in said], np.array([t for _, t in said], np.int64))
+
+    @property
+    def one_by_one(self) -> int:
+        """How many there are, if each is said in one promise: those of whole numbers are; 0: that is not known."""
+        return len(self.times) if self.order.whole else 0
 
     def listed_runs(self) -> list[Run]:
         """All ranges as runs of keys (`value_spans`)."""

@@ -72,7 +72,7 @@ class Projection:
         for name in (*self._kept, *never_null):
             schema.index(name, "a projection")
         self._once = {name: names[0] for name, names in self._kept.items() if len(names) == 1}
-        self._same = all(name == new for name, new in self._once.items())
+        self._same = {name for name, new in self._once.items() if name == new}
         self._target = Schema(
             tuple(Field(new, schema.field(name).type) for name, names in self._kept.items() for new in names)
         )
@@ -93,8 +93,10 @@ class Projection:
         """What follows for the kept columns.  What binds none but those goes on as it is, by columns."""
         said = read_promises(fresh, self.schema)
         bound = said.bound
+        if bound <= self._same:
+            return said
         if bound <= self._once.keys():
-            return said if self._same else said.renamed(self._once, self._target)
+            return said.renamed(self._once, self._target)
         inside, rest = said.split(self._once.keys())
         found = self._completed(rest)
         going = inside.renamed(self._once, self._target)

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from everwhen.model.box_table import BoxTable, Entries, Shape, state_of
 from everwhen.model.column_promises import ColumnPromises
+from everwhen.model.interval_set import NO_PIECES
 from everwhen.model.pattern_algebra import combine, subsumes
 from everwhen.model.promise_intake import read_promises, wide_promise
 from everwhen.model.promise_parts import Listed, Ranged, WidePromise
@@ -65,6 +66,11 @@ class PromiseSet:
         """The columns that a kept pattern binds."""
         tables = (name for shape in self._tables for name in (*shape.constants, *shape.ranges))
         return frozenset((*self._columns, *tables, *(name for wide in self._wide for name in wide.columns)))
+
+    @property
+    def alone(self) -> Set[str]:
+        """The columns that a kept pattern binds alone."""
+        return self._columns.keys()
 
     def __len__(self) -> int:
         """Entries kept: a constant, an interval or a box each."""
@@ -143,28 +149,18 @@ class PromiseSet:
             out[out <= least] = self._everything
         return out
 
-    def pieces(self, most: int) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] | None:
-        """What is said, as intervals of ranks with their times (first, last, until), by column.
+    def pieces(self, name: str, most: int) -> np.ndarray | None:
+        """What is said of a column alone, as rows of its first and last rank and its time; None if there are more than
+        `most`.  For a set that is `ranked`."""
+        column = self._columns.get(name)
+        if column is None:
+            return NO_PIECES
+        return column.pieces(most, self._floor if self._first <= self._floor else NEVER)
 
-        None if there are more than `most` of them, or others: about several columns, about nulls, about text.
-        """
-        if self._tables or self._wide or self._everything != NEVER:
-            return None
-        found = {}
-        for name, column in self._columns.items():
-            pieces = column.pieces(most, self._floor if self._first <= self._floor else NEVER)
-            if pieces is None:
-                return None
-            found[name] = pieces
-        return found
-
-    def first_late(self, ranks: Mapping[str, np.ndarray], sync: np.ndarray, gaps: np.ndarray) -> int:
-        """The first of some rows that comes before what is promised for it; if none, how many there are.  What stands
-        in the gaps does not count.  For a set that is `ranked`, by the ranks of the columns in `bound`."""
-        return min(
-            (column.first_late(ranks[name], sync, gaps, self._floor) for name, column in self._columns.items()),
-            default=len(sync),
-        )
+    def first_late(self, name: str, ranks: np.ndarray, sync: np.ndarray, gaps: np.ndarray) -> int:
+        """The first of some rows that comes before what is promised for its value of a column that is bound; if none,
+        how many there are.  What stands in the gaps does not count.  For a set that is `ranked`."""
+        return self._columns[name].first_late(ranks, sync, gaps, self._floor)
 
     @property
     def ranked(self) -> bool:
@@ -215,10 +211,11 @@ class PromiseSet:
 
     def _meet_constants(self, name: str, listed: Listed) -> Promises:
         """The same for constants of the only column that is bound."""
-        known = np.maximum(self._columns[name].of_keys(listed.keys), self._everything)
-        times = np.minimum(listed.times, known)
-        at = np.flatnonzero(times > self._floor)
-        return Promises(self.schema, {name: listed.taken(at, times)} if len(at) else None)
+        at, until = self._columns[name].meet_keys(listed.keys, listed.times, self._everything, self._floor)
+        if not len(at):
+            return Promises(self.schema)
+        keys = listed.keys[at] if listed.order.kind is Kind.RANK else listed.keys.take(pa.array(at))
+        return Promises(self.schema, {name: Listed(listed.order, keys, until, listed.null)})
 
     def said(self) -> Promises:
         """All that is kept."""

@@ -37,7 +37,7 @@ FEW: Final = 64
 class Promises(Sequence[Promise]):
     """What some promises say.  Nothing of it is changed once it is made."""
 
-    __slots__ = ("_span", "_words", "constants", "everything", "ranges", "schema", "tables", "wide")
+    __slots__ = ("_count", "_span", "_words", "constants", "everything", "ranges", "schema", "tables", "wide")
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class Promises(Sequence[Promise]):
         self.everything = everything
         self._span = span
         self._words: tuple[Promise, ...] | None = None
+        self._count = -1  # of the words, where it is known
 
     def __bool__(self) -> bool:
         return bool(self.constants or self.ranges or self.tables or self.wide or self.everything != NEVER)
@@ -252,24 +253,23 @@ class Promises(Sequence[Promise]):
             found[name].add_ranges(ranged.runs, ranged.times)
         return found
 
-    def pieces(self, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-        """What is said of one column as intervals of ranks: first, last, time, which promise; None: it has none."""
+    def pieces(self, name: str, places: np.ndarray) -> np.ndarray | None:
+        """What is said of one column, as rows of a first and a last rank, a time, and the place of the promise that
+        says it, in the order of places; None: its values have no ranks, or a null is promised."""
         listed, ranged = self.constants.get(name), self.ranges.get(name)
         some = listed or ranged
-        if some is None or some.order.kind is not Kind.RANK or (listed is not None and listed.null != NEVER):
+        if some is None:
+            return np.empty((0, 4), np.int64)
+        if some.order.kind is not Kind.RANK or (listed is not None and listed.null != NEVER):
             return None
-        if listed is None:
-            assert ranged is not None, "one of both is there"
-            lows, highs = np.ascontiguousarray(ranged.runs.T)
-            return lows, highs, ranged.times, ranged.of
-        if ranged is None:
-            return listed.keys, listed.keys, listed.times, listed.of
-        return (
-            np.concatenate((listed.keys, ranged.runs[:, 0])),
-            np.concatenate((listed.keys, ranged.runs[:, 1])),
-            np.concatenate((listed.times, ranged.times)),
-            np.concatenate((listed.of, ranged.of)),
-        )
+        n = 0 if listed is None else len(listed.times)
+        out = np.empty((n + (0 if ranged is None else len(ranged.times)), 4), np.int64)
+        if listed is not None:
+            out[:n, 0] = out[:n, 1] = listed.keys
+            out[:n, 2], out[:n, 3] = listed.times, places[listed.of]
+        if ranged is not None:
+            out[n:, :2], out[n:, 2], out[n:, 3] = ranged.runs, ranged.times, places[ranged.of]
+        return out if listed is None or ranged is None else out[out[:, 3].argsort(kind="stable")]
 
     # -- for people ---------------------------------------------------------------------------------------------------
 
@@ -308,7 +308,12 @@ class Promises(Sequence[Promise]):
             yield wide.promise
 
     def __len__(self) -> int:
-        return len(self.words)
+        if self._count < 0:
+            counts = [listed.at_once for listed in self.constants.values()]
+            counts += [ranged.one_by_one for ranged in self.ranges.values()]
+            told = self.single and all(counts) and sum(map(len, self._times())) < FEW
+            self._count = sum(counts) if told else len(self.words)
+        return self._count
 
     def __iter__(self) -> Iterator[Promise]:
         return iter(self.words)

@@ -1,12 +1,13 @@
 """The punctuation of a batch of elements by its places: as elements for people, and as columns for operators.
 
 Sources that read many elements at a time read their promises here once; the parts into which a batch is cut keep what
-was read.  A batch may have a plain dictionary of elements instead: then whoever needs the columns reads them.
+was read.  Answers have theirs behind the rows, and make elements of them when somebody reads them (`Behind`).  A batch
+may have a plain dictionary of elements instead: then whoever needs the columns reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from everwhen.errors import QueryError
 from everwhen.model.element import ExternalCti, Punct
 from everwhen.model.promise_intake import read_promises
 from everwhen.model.promises import Promises
+from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Schema
 
 Places = Mapping[int, Punct | ExternalCti]
@@ -45,6 +47,27 @@ class Punctuations(Mapping[int, Punct | ExternalCti]):
         elements = {place - begin: self._elements[place] for place in self.places[first:last].tolist()}
         said = self.said.numbered(first, last) if elements else None
         return elements if said is None else Punctuations(elements, self.places[first:last] - begin, said)
+
+
+class Behind(Mapping[int, Punct]):
+    """Promises that stand in a row from the place `first` on."""
+
+    __slots__ = ("_first", "said")
+
+    def __init__(self, said: Sequence[Promise], first: int) -> None:
+        self.said = said
+        self._first = first
+
+    def __getitem__(self, place: int) -> Punct:
+        if not 0 <= place - self._first < len(self.said):
+            raise KeyError(place)
+        return Punct(self.said[place - self._first])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self._first, self._first + len(self.said)))
+
+    def __len__(self) -> int:
+        return len(self.said)
 
 
 def punctuations(elements: Places, schema: Schema) -> Places:

@@ -69,10 +69,11 @@ class RowCodec:
         if not turned(rows, self.words, columns):
             return tuple(self.column(rows, j, False, nulls) for j in range(len(self._types)))
         n = len(rows)
+        known = validity(None, n, nulls)
         return tuple(
             self._dictionaries[j].decode(columns[j, :n], None, nulls)
             if j in self._dictionaries
-            else plain_column(columns[j], None, type_, nulls)
+            else plain_column(columns[j], known, type_, nulls)
             for j, type_ in enumerate(self._types)
         )
 
@@ -158,12 +159,13 @@ def decode_column(codes: np.ndarray, valid: np.ndarray | None, type_: pa.DataTyp
     return decode_plain(codes, valid, type_)
 
 
-def plain_column(codes: np.ndarray, valid: np.ndarray | None, type_: pa.DataType, nulls: int) -> pa.Array:
-    """Codes that nobody else has, the last ones for so many nulls, as a column: 64-bit values stay where they are."""
+def plain_column(codes: np.ndarray, known: pa.Buffer | None, type_: pa.DataType, nulls: int) -> pa.Array:
+    """Codes that nobody else has, the last ones for so many nulls, which the bits `known` tell, as a column: 64-bit
+    values stay where they are."""
     n = len(codes) - nulls
     if pa.types.is_primitive(type_) and not pa.types.is_floating(type_) and type_.bit_width == 64:
-        return pa.Array.from_buffers(type_, n + nulls, [validity(valid, n, nulls), pa.py_buffer(codes)])
-    return decode_plain(codes[:n], valid, type_, nulls)
+        return pa.Array.from_buffers(type_, n + nulls, [known, pa.py_buffer(codes)])
+    return decode_plain(codes[:n], None, type_, nulls)
 
 
 @loop

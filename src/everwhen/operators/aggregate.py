@@ -114,10 +114,11 @@ class AggregateOperator(Operator):
             live.expire_keys(*raised)
         if len(pieces.said):
             self._plan.check(pieces.said[:, 3:], self._most)
-        changes = self._changes(pieces) if len(pieces) else no_changes(self.codec)
-        if len(raised[0]):
-            changes = replace(changes, closed=raised[0][raised[1] == INF])
-        return Output(changes, frontier)
+        closed = raised[0][raised[1] == INF] if len(raised[0]) else None
+        if len(pieces):
+            return Output(self._changes(pieces, closed), frontier)
+        nothing = no_changes(self.codec)
+        return Output(nothing if closed is None else replace(nothing, closed=closed), frontier)
 
     def _sums(self, batch: Changes) -> tuple[np.ndarray | None, bool]:
         """The added lanes, if a loop over the rows can tell, and whether no row has a null."""
@@ -153,7 +154,7 @@ class AggregateOperator(Operator):
             self._sweep.insert_lane(lane, self._plan.tests)
         self._plain, self._summed = self._plan.plain(), self._plan.summed()
 
-    def _changes(self, pieces: Pieces) -> Changes:
+    def _changes(self, pieces: Pieces, closed: np.ndarray | None = None) -> Changes:
         sweep = self._sweep
         if self._plain is not None:
             codes, n_keys = sweep.keys.codes, len(self._keys.schema)
@@ -167,7 +168,7 @@ class AggregateOperator(Operator):
             weight[: len(pieces.taken)] = -1
             lanes = np.ascontiguousarray(changed[:, 3:])
             rows = self._rows(group, lanes)
-        return Changes(self.codec, lo, hi, weight, rows, group)
+        return Changes(self.codec, lo, hi, weight, rows, group, closed)
 
     def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
         if emit.rank <= self._sweep.policy.emit.rank:

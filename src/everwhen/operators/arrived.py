@@ -12,10 +12,8 @@ import pyarrow as pa
 
 from everwhen.model.element import Adjust, Insert
 from everwhen.model.elements import ADJUST, ElementBatch
-from everwhen.model.gaps import only_gaps, without
+from everwhen.model.gaps import only_gaps, spans_without, without
 from everwhen.model.schema import Schema
-
-_NO_GAPS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +29,11 @@ class Arrived:
     gaps: np.ndarray
 
     @staticmethod
-    def of(batch: ElementBatch, data: int, leading: int, adjusts: int) -> Arrived:
-        """The data of a batch, of which it has so many elements, and so many before the first promise."""
-        if data == len(batch):
-            return Arrived(batch.op, batch.vs, batch.ve, batch.vnew, batch.columns, adjusts, _NO_GAPS)
-        gaps = _NO_GAPS
-        end = data
-        if leading < data:
-            (gaps,) = (batch.op > ADJUST).nonzero()
-            end = len(batch)
-            while batch.op[end - 1] > ADJUST:
-                end -= 1
-            gaps = gaps[: end - data]
+    def of(batch: ElementBatch, data: int, adjusts: int, gaps: np.ndarray) -> Arrived:
+        """The data of a batch: so many elements, with gaps between them, and what stands behind the last."""
+        end = data + len(gaps)
+        if end == len(batch):
+            return Arrived(batch.op, batch.vs, batch.ve, batch.vnew, batch.columns, adjusts, gaps)
         columns = tuple(column.slice(0, end) for column in batch.columns)
         return Arrived(batch.op[:end], batch.vs[:end], batch.ve[:end], batch.vnew[:end], columns, adjusts, gaps)
 
@@ -69,7 +60,8 @@ class Arrived:
         """op, vs, ve, vnew of the data."""
         if not len(self.gaps):
             return self.op, self.vs, self.ve, self.vnew
-        vs, ve = without(self.vs, self.gaps), without(self.ve, self.gaps)
+        vs, ve = np.empty(len(self), np.int64), np.empty(len(self), np.int64)
+        spans_without(self.vs, self.ve, self.gaps, vs, ve)
         if self.adjusts:
             return without(self.op, self.gaps), vs, ve, without(self.vnew, self.gaps)
         return np.zeros(len(vs), np.uint8), vs, ve, self.vnew[: len(vs)]  # which says nothing without adjusts

@@ -16,10 +16,10 @@ import pyarrow as pa
 from everwhen.errors import EverwhenError
 from everwhen.model.arrays import grown
 from everwhen.model.changes import Changes
-from everwhen.model.element import Punct
 from everwhen.model.elements import ADJUST, CTI, INSERT, PUNCT, ElementBatch
 from everwhen.model.promise_set import PromiseSet
 from everwhen.model.punctuation import Promise
+from everwhen.model.punctuations import Behind
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import StateSize
@@ -250,7 +250,7 @@ def said(
     if cti is not None:
         op[size - 1], times[:, size - 1] = CTI, (cti, cti, 0)
     columns = codec.decode(rows, nulls=size - n)
-    places = {n + i: Punct(promise) for i, promise in enumerate(promises)}
+    places = Behind(promises, n) if promises else {}
     vs, ve, vnew = times[:, :size]
     return ElementBatch(codec.schema, op[:size], vs, ve, vnew, columns, places)
 
@@ -266,8 +266,7 @@ def with_punctuation(batch: ElementBatch, promises: Sequence[Promise]) -> Elemen
     )
     op[last : last + k], ve[last : last + k] = PUNCT, INF
     columns = tuple(pa.concat_arrays([c[:last], pa.nulls(k, c.type), c[last:]]) for c in map(_plain, batch.columns))
-    said = {last + i: Punct(promise) for i, promise in enumerate(promises)}
-    return ElementBatch(batch.schema, op, vs, ve, vnew, columns, said, batch.source)
+    return ElementBatch(batch.schema, op, vs, ve, vnew, columns, Behind(promises, last), batch.source)
 
 
 def without_punctuation(batch: ElementBatch) -> ElementBatch:

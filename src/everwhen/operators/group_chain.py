@@ -24,6 +24,7 @@ from everwhen.operators.kernels import said as kernel
 from everwhen.operators.kernels.runs import LENGTH, ROOM, Runs
 
 _FEW: Final = 1 << 15
+_NOTHING: Final = np.empty(0, np.int64)
 
 
 class GroupChain:
@@ -43,7 +44,7 @@ class GroupChain:
         """Elements; `promises` about data are said behind what they cover."""
         elements = self._step(batch, promise, promises)
         if batch.closed is not None and len(batch.closed):
-            self._said.place[batch.closed[batch.closed < len(self._said.place)], LENGTH] = 0
+            kernel.close(batch.closed, self._said.place)
         return elements
 
     def _step(self, batch: Changes, promise: int, promises: Sequence[Promise]) -> ElementBatch:
@@ -71,7 +72,10 @@ class GroupChain:
         group, lo, hi, said = batch.group, batch.lo, batch.hi, self._said
         most, taken = kernel.survey(group, batch.weight)
         said.grow(most + 1)
-        op, times, at = self._take_back(group[:taken], lo[:taken], hi[:taken], n - taken + more)
+        if taken:
+            op, times, at = self._take_back(group[:taken], lo[:taken], hi[:taken], n - taken + more)
+        else:
+            op, times, at = np.empty(n + more, np.uint8), np.empty((3, n + more), np.int64), _NOTHING
         count = len(at)
         group, lo, hi = group[taken:], lo[taken:], hi[taken:]
         kept = 0

@@ -130,14 +130,15 @@ class Guard:
         self._before = (self.cti, self.tau)
         op, vs, ve, vnew = batch.op, batch.vs, batch.ve, batch.vnew
         self._check_types(batch)
-        at, sync, cti, tau, k, leading, adjusts, falls = look(
-            op, vs, ve, vnew, self.cti, self.tau, MIN_TIME, MAX_TIME, INF
+        gaps = np.empty(len(op), np.int64)
+        at, sync, cti, tau, n, adjusts, g, falls = look(
+            op, vs, ve, vnew, self.cti, self.tau, MIN_TIME, MAX_TIME, INF, gaps
         )
         if at >= 0:
             self._explain_times(batch, int(at), int(sync), int(cti))
         if self.chronons:
             self._check_chronons(batch)
-        data = Arrived.of(batch, int(k), int(leading), int(adjusts))
+        data = Arrived.of(batch, int(n), int(adjusts), gaps[:g])
         self._check_promises(batch, data)
         rows = self.codec.encode(data.columns, len(data), data.gaps if len(data.gaps) else None)
         if self.insert_only and adjusts:

@@ -32,7 +32,7 @@ from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
-from everwhen.model.value_order import order_of
+from everwhen.model.value_order import Kind, order_of
 from everwhen.operators.kernels.tables import KeyTable
 from everwhen.operators.promised import Meeting, keys_listed, promised
 
@@ -150,6 +150,8 @@ class JoinPromises:
         found = [self._both.take(both)]
         self._forget(low, found[0])
         for side, said in enumerate(fresh):
+            if self._said_by_both(said, found[0], side):
+                said = Promises(said.schema)
             rows, times, others = self._listed(said, self._key_names[side])
             again = died[side] or len(freed[side]) > 0
             if again:
@@ -163,6 +165,16 @@ class JoinPromises:
             if others:
                 found.append(self._free_others(side, others, kept))
         return self._said_twice(joined(found).united())
+
+    def _said_by_both(self, said: Promises, both: Promises, side: int) -> bool:
+        """Whether all that a side says both say for as long; only asked of constants of one column."""
+        name, on_left = said.only_constants, both.only_constants
+        if name is None or on_left is None or self._on_left[side][name] != on_left:
+            return False
+        one, two = said.constants[name], both.constants[on_left]
+        if one.order.kind is not Kind.RANK or len(one.times) != len(two.times):
+            return False
+        return bool((one.keys == two.keys).all() and (one.times == two.times).all())
 
     def _listed(self, said: Promises, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, Promises]:
         """The keys of which alone promises speak, coded, and until when they do; and the other promises."""

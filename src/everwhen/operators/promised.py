@@ -24,7 +24,7 @@ from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
-from everwhen.operators.kernels.arrivals import FEW, once
+from everwhen.operators.kernels.arrivals import FEW, once, raise_floors, settle_floors
 from everwhen.operators.kernels.tables import KeyTable
 
 MOST_RESTATED: Final = 10_000
@@ -210,11 +210,10 @@ class Floors:
     def raise_to(self, ids: np.ndarray, times: np.ndarray, capacity: int) -> np.ndarray:
         """Raise the floors of keys; returns those for which that is news."""
         self.grow(capacity)
-        news = times > self.now[ids]
-        ids, times = ids[news], times[news]
-        self.now[ids] = times
-        self._raised = np.concatenate([self._raised, ids])
-        return ids
+        found = np.empty(len(ids), np.int64)
+        found = found[: raise_floors(self.now, ids, times, found)]
+        self._raised = np.concatenate([self._raised, found]) if len(self._raised) else found
+        return found
 
     def then(self, ids: np.ndarray, promise: int) -> np.ndarray:
         """How far keys had been promised before this step, if all were to `promise`."""
@@ -226,10 +225,8 @@ class Floors:
 
     def settle(self, gone: np.ndarray) -> None:
         """The raised floors stand; keys that are gone have none."""
-        self.before[self._raised] = self.now[self._raised]
+        settle_floors(self.before, self.now, self._raised, gone)
         self._raised = _NO_INTS
-        gone = gone[gone < len(self.now)]
-        self.before[gone] = self.now[gone] = NEVER
 
     def snapshot(self, ids: np.ndarray) -> np.ndarray | None:
         """The floors of these keys."""

@@ -7,7 +7,7 @@ promises that the CTI has not overtaken, in compact form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 from everwhen.errors import QueryError
 from everwhen.model.element import Punct
 from everwhen.model.elements import PUNCT, ElementBatch
+from everwhen.model.interval_set import NO_PIECES
 from everwhen.model.patterns import show_promise
 from everwhen.model.promise_intake import NO_PATTERN, read_promises
 from everwhen.model.promise_set import PromiseSet
@@ -27,7 +28,7 @@ from everwhen.model.schema import Schema
 from everwhen.model.time import INF, NEVER
 from everwhen.model.value_order import order_of, plain
 from everwhen.operators.arrived import Arrived
-from everwhen.operators.kernels.arrivals import first_broken
+from everwhen.operators.kernels.arrivals import all_are, first_broken
 from everwhen.operators.punctuator import Broken, Punctuator
 
 RULED_OUT: Final = "an element that an earlier promise of the source has ruled out"
@@ -35,13 +36,11 @@ KEEP_YOUR_WORD: Final = "a promise says that no matching insert or adjust follow
 _COMPARED: Final = 256
 """So many constants and ranges of a batch are compared with its elements one by one; more are looked up."""
 _STANDING: Final = 8
-"""So many standing promises are compared one by one."""
-_BEFORE: Final = np.full(_STANDING, -1, np.int64)
+"""So many standing promises of a column are compared one by one."""
 
 _NO_PLACES: Final = np.empty(0, np.int64)
+_NONE_FRESH: Final = np.empty((0, 4), np.int64)
 
-Pieces = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""First and last rank, time and number of some promises."""
 Said = Sequence[tuple[int, Promise]]
 """Promises with their places, in order."""
 
@@ -68,7 +67,7 @@ class SourcePromises:
         """The first element that breaks a promise that was made or that follows from what is declared."""
         self._checked = None
         given = batch.promises
-        if isinstance(given, Punctuations) and (batch.op[given.places] == PUNCT).all():
+        if isinstance(given, Punctuations) and all_are(batch.op, given.places, PUNCT):
             self._checked, places = given.said, given.places
         elif given:
             said = _listed(batch)
@@ -112,35 +111,21 @@ class SourcePromises:
         """The first broken one, for promises about single columns that have ranks and no nulls, few of them among the
         elements; None: others."""
         read = self._checked if len(places) else None
-        standing = bool(self._said)
-        if (standing and not self._said.ranked) or (read is not None and not read.single):
+        if not self._said.ranked or (read is not None and not read.single):
             return None
-        fresh: dict[str, Pieces] = {}
-        if read is not None:
-            for name in {**read.constants, **read.ranges}:
-                pieces = read.pieces(name)
-                if pieces is None or len(pieces[0]) > _COMPARED:
-                    return None
-                fresh[name] = pieces
-        ranks: dict[str, np.ndarray] = {}
-        for name in {*self._said.bound, *fresh} if standing else fresh:
+        first = len(data.op)
+        for name in _bound(self._said, read):
             at = self._at[name]
-            if not data.known(at):
+            fresh = _NONE_FRESH if read is None else read.pieces(name, places)
+            if fresh is None or len(fresh) > _COMPARED or not data.known(at):
                 return None
-            ranks[name] = np.ascontiguousarray(self._orders[at].ranks(plain(data.columns[at])))
-        first = self._standing(ranks, sync, data.gaps) if standing else len(data.op)
-        for name, (lows, highs, times, of) in fresh.items():
-            first = min(first, int(first_broken(ranks[name], sync, data.gaps, places[of], lows, highs, times)))
-        return first
-
-    def _standing(self, ranks: Mapping[str, np.ndarray], sync: np.ndarray, gaps: np.ndarray) -> int:
-        """The first element that breaks what an earlier batch has promised."""
-        few = self._said.pieces(_STANDING)
-        if few is None:
-            return self._said.first_late(ranks, sync, gaps)
-        first = len(sync)
-        for name, (lows, highs, times) in few.items():
-            first = min(first, int(first_broken(ranks[name], sync, gaps, _BEFORE[: len(times)], lows, highs, times)))
+            ranks = np.ascontiguousarray(self._orders[at].ranks(plain(data.columns[at])))
+            few = self._said.pieces(name, _STANDING)
+            if few is None:
+                first = min(first, self._said.first_late(name, ranks, sync, data.gaps))
+                few = NO_PIECES
+            if len(few) or len(fresh):
+                first = min(first, int(first_broken(ranks, sync, data.gaps, few, fresh)))
         return first
 
     def _looked_up(self, data: Arrived, sync: np.ndarray, inside: Said) -> int:
@@ -240,6 +225,11 @@ class SourcePromises:
             state = state["said"]
         if state is not None:
             self._said.restore(state)
+
+
+def _bound(said: PromiseSet, fresh: Promises | None) -> Set[str]:
+    """The columns that promises about single columns bind."""
+    return said.alone if fresh is None else said.alone | fresh.constants.keys() | fresh.ranges.keys()
 
 
 def _listed(batch: ElementBatch) -> Said:

@@ -22,6 +22,7 @@ from everwhen.model.pool import Pool
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.base import Emit, Policy, StateSize
 from everwhen.operators.kernels import sweep as kernel
+from everwhen.operators.kernels.arrivals import untouched
 from everwhen.operators.kernels.calendar import Calendar
 from everwhen.operators.kernels.clip import CUT, ENDED, ENDING, INFINITE
 from everwhen.operators.kernels.edges import grouped
@@ -92,6 +93,7 @@ class Sweep:
         self._evaluated_at = slice(1 + self._added, 1 + self._lanes)
         self._taken = self._said = np.empty((0, 3 + self._lanes), np.int64)
         self._slot = np.full(64, -1, np.int64)
+        self._marks = np.zeros(0, np.uint8)
         self._calendar = Calendar(3)  # something to say, something to cut, everything to fold
         self._floors = Floors()
 
@@ -197,11 +199,11 @@ class Sweep:
         due = self._calendar.before(say, cut, _next(promise) if promise > self.cti else NEVER)
         if not len(reached):
             return due
-        marked = np.zeros(self.keys.capacity, np.bool_)  # cheaper than sorting, as often as keys are reached
-        marked[reached] = True
-        marked[touched] = False
-        marked[due] = True
-        return np.flatnonzero(marked)
+        if len(self._marks) < self.keys.capacity:
+            self._marks = np.zeros(self.keys.capacity, np.uint8)
+        found = np.empty(len(reached), np.int64)
+        found = found[: untouched(reached, touched, self._marks, found)]
+        return np.union1d(found, due) if len(due) else found
 
     def _evaluate(
         self, evaluate: Evaluate, keys: np.ndarray, since: np.ndarray, mode: int, now: int, promise: int

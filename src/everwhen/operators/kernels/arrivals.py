@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numba import njit
 
 from everwhen.model.loops import loop
 
@@ -15,38 +16,53 @@ FEW: Final = 64
 
 
 @loop
-def first_broken(ranks, sync, gaps, places, lows, highs, times):
+def first_broken(ranks, sync, gaps, standing, fresh):
     """The first element behind a promise with a rank in its range and an instant before its time; if none, how many
     there are.  What stands in the gaps, which are in order, is no element: the runs between them are compared.
+
+    A promise is its first and last rank and its time; those that are `fresh` also have a place among the elements.
     """
     n = len(ranks)
+    lowest, highest, latest = MOST, LEAST, LEAST
+    for p in range(len(standing)):
+        lowest, highest = min(lowest, standing[p, 0]), max(highest, standing[p, 1])
+        latest = max(latest, standing[p, 2])
     start = 0
+    seen = 0
     for g in range(len(gaps) + 1):
         stop = gaps[g] if g < len(gaps) else n
         run, instants = ranks[start:stop], sync[start:stop]
-        first = len(run)
+        while seen < len(fresh) and fresh[seen, 3] < start:
+            lowest, highest = min(lowest, fresh[seen, 0]), max(highest, fresh[seen, 1])
+            latest = max(latest, fresh[seen, 2])
+            seen += 1
         # mostly nothing lies within what all promises span
-        lowest, highest, latest, hits = MOST, LEAST, LEAST, 0
-        for p in range(len(places)):
-            if places[p] < start:
-                lowest, highest, latest = min(lowest, lows[p]), max(highest, highs[p]), max(latest, times[p])
+        hits = 0
         for i in range(len(run)):
             hits += (run[i] >= lowest) & (run[i] <= highest) & (instants[i] < latest)
-        for p in range(len(places) if hits else 0):
-            low, high, t = lows[p], highs[p], times[p]
-            if places[p] >= start:
-                continue
-            hits = 0
-            for i in range(len(run)):
-                hits += (run[i] >= low) & (run[i] <= high) & (instants[i] < t)
-            if hits:
-                for i in range(first):
-                    if low <= run[i] <= high and instants[i] < t:
-                        first = i
-                        break
+        first = len(run)
+        if hits:
+            for p in range(len(standing)):
+                first = _first_in(run, instants, first, standing[p])
+            for p in range(seen):
+                first = _first_in(run, instants, first, fresh[p])
         if first < len(run):
             return start + first
         start = stop + 1
+    return n
+
+
+@njit(cache=True, inline="always")
+def _first_in(run, instants, n, promise):
+    """The first of `n` elements that breaks a promise; `n` if none does."""
+    low, high, t = promise[0], promise[1], promise[2]
+    hits = 0
+    for i in range(n):
+        hits += (run[i] >= low) & (run[i] <= high) & (instants[i] < t)
+    if hits:
+        for i in range(n):
+            if low <= run[i] <= high and instants[i] < t:
+                return i
     return n
 
 
@@ -70,3 +86,50 @@ def once(ids, times):
             k += 1
             ids[k], times[k] = ids[i], times[i]
     return k + 1
+
+
+@loop
+def all_are(op, places, wanted):
+    """Whether the elements at some places have a certain op."""
+    for i in range(len(places)):
+        if op[places[i]] != wanted:
+            return False
+    return True
+
+
+@loop
+def untouched(reached, touched, marks, out):
+    """The reached keys that are not touched, in their order; how many there are.  `marks` has room for every key and is
+    all zero, before and after."""
+    for i in range(len(touched)):
+        marks[touched[i]] = 1
+    n = 0
+    for i in range(len(reached)):
+        if not marks[reached[i]]:
+            out[n] = reached[i]
+            n += 1
+    for i in range(len(touched)):
+        marks[touched[i]] = 0
+    return n
+
+
+@loop
+def raise_floors(floors, ids, times, out):
+    """Raise the floors of keys to times, each key once; those for which that is news, and how many there are."""
+    n = 0
+    for i in range(len(ids)):
+        if times[i] > floors[ids[i]]:
+            floors[ids[i]] = times[i]
+            out[n] = ids[i]
+            n += 1
+    return n
+
+
+@loop
+def settle_floors(before, now, raised, gone):
+    """The floors of raised keys stand; those of keys that are gone are as low as can be."""
+    for i in range(len(raised)):
+        before[raised[i]] = now[raised[i]]
+    for i in range(len(gone)):
+        if gone[i] < len(now):
+            before[gone[i]] = now[gone[i]] = LEAST

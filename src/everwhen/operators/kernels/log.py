@@ -272,15 +272,15 @@ def _falls(vs):
 
 
 @loop
-def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
+def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf, gaps):
     """Times in range, lifetimes not empty, nothing behind a CTI: the first element that is wrong (-1: none).
 
     Also its sync time and the CTI in force; else the CTI and the largest start after the batch, how many elements carry
-    data, how many of these come before the first that does not, how many are adjusts, and how many start before the one
-    before them.
+    data, how many are adjusts, how many others stand before the last that carries data (their places are written to
+    `gaps`, which has room for all), and how many of those with data start before the one before them.
     """
     data = 0
-    leading = 0
+    others = 0
     adjusts = np.int64(0)
     falls = np.int64(0)
     last = lowest
@@ -296,22 +296,24 @@ def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf):
         for x in range(first, i if wrong else first):
             bad, sync = _wrong(op[x], vs[x], ve[x], vnew[x], cti, lowest, highest, inf)
             if bad:
-                return x, sync, cti, tau, data, leading, adjusts, falls
+                return x, sync, cti, tau, data, adjusts, others, falls
         if i > first:
             falls += np.int64(vs[first] < last) + _falls(vs[first:i])
             last = vs[i - 1]
         data += i - first
-        if first == 0:
-            leading = i
         while i < len(op) and op[i] > 1:
+            gaps[others] = i
+            others += 1
             if op[i] == 2:
                 if vs[i] != inf and (vs[i] < lowest or vs[i] > highest):
-                    return i, vs[i], cti, tau, data, leading, adjusts, falls
+                    return i, vs[i], cti, tau, data, adjusts, others, falls
                 cti = max(cti, vs[i])
             elif op[i] > 4:
-                return i, np.int64(0), cti, tau, data, leading, adjusts, falls
+                return i, np.int64(0), cti, tau, data, adjusts, others, falls
             i += 1
-    return np.int64(-1), np.int64(0), cti, tau, data, leading, adjusts, falls
+    while others and gaps[others - 1] == data + others - 1:
+        others -= 1
+    return np.int64(-1), np.int64(0), cti, tau, data, adjusts, others, falls
 
 
 @njit(cache=True)

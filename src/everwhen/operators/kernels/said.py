@@ -67,6 +67,14 @@ def _record(op, times, at, n, what, vs, ve, vnew, i):
 
 
 @loop
+def close(groups, place):
+    """Forget all events of groups that are over; some may have had none."""
+    for i in range(len(groups)):
+        if groups[i] < len(place):
+            place[groups[i], LENGTH] = 0
+
+
+@loop
 def take_back(i, group, lo, hi, place, pool, free, end, cti, op, times, at, count, rest):
     """Segments from the `i`th on that are taken back as adjusts, and inserts of what a cut leaves behind it.
 
