@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fault_driver import PATIENCE, SCHEMA, epochs, queries
+from fault_driver import PATIENCE, SCHEMA, SOURCES, epochs, queries
 from pyspark.sql import SparkSession
 from spark_epochs import read_epochs, write_epochs
 
@@ -62,7 +62,8 @@ class Neighbour:
 @pytest.fixture
 def neighbour(tmp_path: Path) -> Iterator[Neighbour]:
     command = [sys.executable, "-c", NEIGHBOUR, str(tmp_path)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    env = os.environ | {"PYTHONPATH": str(SOURCES)}
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
     assert process.stdin is not None and process.stdout is not None
     with process:
         assert process.stdout.readline() == "ready\n"
