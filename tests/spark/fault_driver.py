@@ -131,9 +131,9 @@ class FaultyTask(StageTask):
             after(ChangelogSink, "write_part", lambda *_: strike(faults, FaultyTask.now, "after_part"))
         yield from super().__call__(batches)
 
-    def _run(self, bucket: int, received: pa.Table, started: float) -> Iterator[pa.RecordBatch]:
+    def answer(self, bucket: int, received: pa.Table, started: float) -> Iterator[pa.RecordBatch]:
         FaultyTask.now = self.epoch
-        yield from super()._run(bucket, received, started)
+        yield from super().answer(bucket, received, started)
 
 
 def main() -> None:

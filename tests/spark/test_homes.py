@@ -17,9 +17,7 @@ from pyspark.sql import SparkSession
 from spark_epochs import read_epochs, write_epochs
 
 from everwhen.connectors.sinks import ChangelogSink
-from everwhen.operators.base import Emit
-from everwhen.runtime.spark import homes
-from everwhen.runtime.spark import task as task_module
+from everwhen.runtime.spark import homes, resident
 from everwhen.runtime.spark.homes import Home, ask
 from everwhen.runtime.spark.start import start
 
@@ -130,39 +128,37 @@ def test_a_folder_that_others_can_look_into_is_not_used(tmp_path: Path, monkeypa
 @dataclass
 class Task:
     run: str
-    epoch: int = -1
-    idle: frozenset[str] = frozenset()
-    present: Emit | None = None
-    promised: Any = None
+
+    def told(self, words: dict[str, Any]) -> Task:
+        return self
 
 
 def holding(monkeypatch: pytest.MonkeyPatch, buckets: int) -> dict[Any, Any]:
     """A worker that holds so many buckets after epoch 6."""
-    live: dict[Any, Any] = {("q", 1, b): task_module._Live(Task("run"), 6, None) for b in range(buckets)}  # type: ignore[arg-type]
-    live["other", 1, 0] = task_module._Live(Task("other run"), 6, None)  # type: ignore[arg-type]
-    monkeypatch.setattr(task_module, "_LIVE", live)
+    live: dict[Any, Any] = {("q", 1, b): resident.Live(Task("run"), 6, None) for b in range(buckets)}  # type: ignore[arg-type]
+    live["other", 1, 0] = resident.Live(Task("other run"), 6, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(resident, "_LIVE", live)
     return live
 
 
 def words(**other: Any) -> dict[str, Any]:
-    usual = {"key": ["q", 1, 0], "run": "run", "epoch": 7, "idle": [], "present": None, "promised": {}, "held": 0}
-    return usual | {"started": 0.0} | other
+    return {"key": ["q", 1, 0], "run": "run", "epoch": 7, "held": 0, "started": 0.0, "task": {}} | other
 
 
 def test_only_the_state_before_the_epoch_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     holding(monkeypatch, 2)
-    assert task_module._agrees(words()) is not None
+    assert resident._agrees(words()) is not None
     for other in ({"epoch": 6}, {"epoch": 8}, {"run": "next"}, {"key": ["q", 2, 0]}, {"key": ["q", 1, 2]}):
-        assert task_module._agrees(words(**other)) is None, other
+        assert resident._agrees(words(**other)) is None, other
 
 
 def test_a_busy_home_lets_a_worker_with_less_have_the_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     live = holding(monkeypatch, 3)
-    with task_module._STEPPING:
-        assert task_module._agrees(words(held=2)) is not None
-        assert task_module._agrees(words(held=1)) is None
+    with resident._STEPPING:
+        assert resident._agrees(words(held=2)) is not None
+        assert resident._agrees(words(held=1)) is None
         assert ("q", 1, 0) not in live and len(live) == 3
-        assert task_module._agrees(words(key=["q", 1, 1], held=1)) is not None
+        assert resident._agrees(words(key=["q", 1, 1], held=1)) is not None
 
 
 def test_buckets_stay_although_spark_moves_their_tasks(spark: SparkSession, tmp_path: Path) -> None:

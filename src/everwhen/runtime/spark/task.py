@@ -1,57 +1,34 @@
-"""What a Spark task does for a bucket in an epoch, exactly once in effect however often it is run.
+"""What a Spark task does for a bucket of a stage in an epoch (`resident` says how that is exactly once in effect).
 
-    1. if the epoch's input was published before, that is the input, whatever has come now;
-    2. take the state after the epoch before: live in this worker, or loaded and caught up from the files;
-    3. step; publish the input (the first one wins; a loser starts again from the winner's); now and then a snapshot;
-    4. give the output; keep the state, with its epoch, for the next time.
-
-Kernels are deterministic, so 1. and 2. make every attempt give the same output.  Workers are reused but buckets move
-between them: a worker that has not the state asks the one that has it to do all this (`homes`).  Where there is none, a
-state that lags behind is caught up by the published inputs it has missed, or loaded anew where these have been tidied
-away.  A bucket that gives up tells every bucket of the next stage, so that nobody takes a part of an epoch for the
-whole of it.
+A bucket that gives up tells every bucket of the next stage, so that nobody takes a part of an epoch for the whole.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
 from everwhen.connectors.sinks.base import PartedSink
-from everwhen.errors import EverwhenError, InputError, StateError
+from everwhen.errors import EverwhenError, InputError
 from everwhen.model.element import Punct
 from everwhen.model.punctuation import Promise
 from everwhen.model.time import NEVER
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import Stage
-from everwhen.runtime.spark.homes import Answer, Home, Words, ask
+from everwhen.runtime.spark.homes import Words
 from everwhen.runtime.spark.kernel import EpochInput, EpochOutput, StageKernel
 from everwhen.runtime.spark.layout import ERROR, HANDED, LATE, NOTE, PROMISE, SOURCE, Layout, control
 from everwhen.runtime.spark.progress import BEHIND
 from everwhen.runtime.spark.promises import Address, Heard, failure, heard, promise_rows
+from everwhen.runtime.spark.resident import Resident
 from everwhen.runtime.spark.rows import handed_rows, result_rows, stream_rows, typed, without_promises
-from everwhen.runtime.spark.store import BucketStore
-
-
-@dataclass
-class _Live:
-    task: StageTask
-    epoch: int
-    kernel: StageKernel
-
-    def is_before(self, run: str, epoch: int) -> bool:
-        """Whether an epoch of a run can go on from here."""
-        return self.task.run == run and self.epoch == epoch - 1
 
 
 @dataclass(frozen=True)
@@ -63,17 +40,15 @@ class _Given:
     late: dict[str, int]
 
 
-_LIVE: Final[dict[tuple[str, int, int], _Live]] = {}
-"""The kernels that this worker process holds, by query, stage and bucket."""
-
-_STEPPING: Final = threading.Lock()
-"""Held while a kernel steps: one at a time in a process."""
+@dataclass(frozen=True)
+class _Done:
+    given: _Given
+    out: EpochOutput
 
 
 @dataclass(frozen=True)
-class StageTask:
-    """The function that `mapInArrow` runs.  `query` names the query's state for ever, `run` one start of it: a live
-    kernel is only used for the run it belongs to, since an epoch that failed may be taken back before the next one."""
+class StageTask(Resident[StageKernel, _Done]):
+    """The function that `mapInArrow` runs."""
 
     query: str
     run: str
@@ -108,121 +83,62 @@ class StageTask:
             return
         if messages:
             yield self.out.controls([control(tag, 0, note=note) for tag, note in messages])
-        started = time.perf_counter()
-        answer = self._at_home(bucket, received, started)
-        yield from self._answer(bucket, received, started) if answer is None else answer
-
-    def _answer(self, bucket: int, received: pa.Table, started: float) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from self._run(bucket, received, started)
-        except EverwhenError as error:
-            yield failure(self.out, self.buckets, error, self.stage.level)
+        yield from self.answered(bucket, received)
 
     def _failed(self, text: str) -> pa.RecordBatch:
         return self.out.controls([control(ERROR, to, note=text) for to in range(self.buckets)])
 
-    def _run(self, bucket: int, received: pa.Table, started: float) -> Iterator[pa.RecordBatch]:
-        store = BucketStore(self.root, self.stage.level, bucket)
-        key = (self.query, self.stage.level, bucket)
+    # -- the state's side ---------------------------------------------------------------------------------------
+
+    @property
+    def level(self) -> int:
+        return self.stage.level
+
+    def fresh(self) -> StageKernel:
+        return StageKernel(self.stage, self.emit, self.lenient, self.buckets)
+
+    def step(self, kernel: StageKernel, rows: pa.Table, meta: Mapping[str, Any]) -> _Done:
+        given = self._input(rows, meta)
+        return _Done(given, kernel.step(given.epoch))
+
+    def words(self) -> dict[str, Any]:
+        present = self.present and self.present.value
+        return {"epoch": self.epoch, "idle": sorted(self.idle), "present": present, "promised": dict(self.promised)}
+
+    def told(self, words: Words) -> StageTask:
+        present = words["present"] and Emit(words["present"])
+        idle = frozenset(words["idle"])
+        return replace(self, epoch=words["epoch"], idle=idle, present=present, promised=words["promised"])
+
+    def answer(self, bucket: int, received: pa.Table, started: float) -> Iterator[pa.RecordBatch]:
         meta: dict[str, Any] = {
             "idle": sorted(self.idle),
             "emit": (self.present or self.emit).value,
             "promised": dict(self.promised),
         }
-        with _STEPPING:
-            while True:
-                published = store.log(self.epoch)
-                table, told = published if published is not None else (received, meta)
-                live, caught_up = self._state(key, store)
-                loaded = time.perf_counter()
-                given = self._input(table, told)
-                out = live.kernel.step(given.epoch)
-                stepped = time.perf_counter()
-                size = live.kernel.state_size()
-                meta |= {"state_rows": size.rows, "state_bytes": size.bytes}
-                if published is not None or store.publish_log(self.epoch, table, meta):
-                    break
-            if (self.epoch + bucket) % self.snapshot_every == 0:
-                store.publish_snapshot(self.epoch, live.kernel.snapshot())
-                store.collect(self.epoch)
-        logged = time.perf_counter()
-        note: dict[str, Any] = {
-            "stage": self.stage.level,
-            "bucket": bucket,
-            "rows_in": table.num_rows,
-            "state_rows": size.rows,
-            "state_bytes": size.bytes,
-            "sources": dict(live.kernel.cti),
-            "fed": given.fed,
-            "late": given.late,
-            "left_out": dict(out.left_out),
-            "tau": out.tau,
-            "caught_up": caught_up,
-            "worker": os.getpid(),
-            "damaged": store.damaged,
-            "seconds": {"load": loaded - started, "step": stepped - loaded, "state": logged - stepped},
-        }
-        yield from self._output(out, live.kernel, bucket, note)
-        live.kernel.collect()
-        live.task, live.epoch = self, self.epoch
-        _LIVE[key] = live
-        _keep(self._name(bucket))
-
-    # -- at home ------------------------------------------------------------------------------------------------
-
-    def _name(self, bucket: int) -> str:
-        return f"{self.run}-{self.stage.level}-{bucket}"
-
-    def _at_home(self, bucket: int, received: pa.Table, started: float) -> list[pa.RecordBatch] | None:
-        """What the worker answers that has the state; None if that is this one, or there is none."""
-        key = (self.query, self.stage.level, bucket)
-        live = _LIVE.get(key)
-        if live is not None and live.is_before(self.run, self.epoch):
-            return None
-        words = {
-            "key": key,
-            "run": self.run,
-            "epoch": self.epoch,
-            "idle": sorted(self.idle),
-            "present": self.present and self.present.value,
-            "promised": dict(self.promised),
-            "started": started,
-            "held": _held(self.run),
-        }
-        answer = ask(self._name(bucket), words, received)
-        if answer is not None:
-            _LIVE.pop(key, None)
-        return answer
-
-    # -- state --------------------------------------------------------------------------------------------------
-
-    def _state(self, key: tuple[str, int, int], store: BucketStore) -> tuple[_Live, int]:
-        """The state after the epoch before, and how many epochs had to be replayed for it (-1: none, it was live)."""
-        live = _LIVE.pop(key, None)
-        before = self.epoch - 1
-        if live is not None and live.task.run == self.run and live.epoch <= before:
-            if live.epoch == before:
-                return live, -1
-            # Another worker had the bucket meanwhile.  What it published may be collected, once a snapshot covers it.
-            if before - live.epoch <= self.snapshot_every:
-                with suppress(StateError):
-                    return live, self._catch_up(live, store)
-        live = _Live(self, -1, StageKernel(self.stage, self.emit, self.lenient, self.buckets))
-        snapshot = store.newest_snapshot(before)
-        if snapshot is not None:
-            live.epoch = snapshot[0]
-            live.kernel.restore(snapshot[1])
-        return live, self._catch_up(live, store)
-
-    def _catch_up(self, live: _Live, store: BucketStore) -> int:
-        """Replay the published inputs of the epochs before this one; how many there were."""
-        replayed = 0
-        for epoch, table, meta in store.logs_between(live.epoch, self.epoch - 1):
-            live.kernel.step(self._input(table, meta).epoch)
-            live.kernel.collect()
-            live.epoch = epoch
-            replayed += 1
-        return replayed
+        try:
+            done = self.stepped(bucket, received, meta, started)
+            given, out, kernel = done.out.given, done.out.out, done.live.kernel
+            note: dict[str, Any] = {
+                "stage": self.stage.level,
+                "bucket": bucket,
+                "rows_in": done.table.num_rows,
+                "state_rows": done.size.rows,
+                "state_bytes": done.size.bytes,
+                "sources": dict(kernel.cti),
+                "fed": given.fed,
+                "late": given.late,
+                "left_out": dict(out.left_out),
+                "tau": out.tau,
+                "caught_up": done.caught_up,
+                "worker": os.getpid(),
+                "damaged": done.damaged,
+                "seconds": done.seconds,
+            }
+            yield from self._output(out, kernel, bucket, note)
+            self.stays(bucket, done.live)
+        except EverwhenError as error:
+            yield failure(self.out, self.buckets, error, self.stage.level)
 
     # -- input --------------------------------------------------------------------------------------------------
 
@@ -300,42 +216,3 @@ class StageTask:
         """What is promised about the data of a stream that is handed on, or of an answer."""
         if promises:
             yield from promise_rows(self.out, self.onward[name], promises, self.buckets, bucket)
-
-
-# -- this worker as the home of buckets --------------------------------------------------------------------------
-
-
-def _held(run: str) -> int:
-    return sum(live.task.run == run for live in list(_LIVE.values()))
-
-
-def _agrees(words: Words) -> Answer | None:
-    """How to answer to a worker that got the task of a bucket whose state is here.  A busy worker that holds two more
-    than the one that asks lets it have the bucket."""
-    query, level, bucket = words["key"]
-    live = _LIVE.get((query, level, bucket))
-    if live is None or not live.is_before(words["run"], words["epoch"]):
-        return None
-    if _STEPPING.locked() and _held(words["run"]) >= words["held"] + 2:
-        _LIVE.pop((query, level, bucket), None)
-        return None
-    present = words["present"]
-    task = replace(
-        live.task,
-        epoch=words["epoch"],
-        idle=frozenset(words["idle"]),
-        present=present and Emit(present),
-        promised=words["promised"],
-    )
-    return lambda rows: task._answer(bucket, rows, words["started"])
-
-
-_HOME: Home | None = None
-
-
-def _keep(bucket: str) -> None:
-    """Others find the state of a bucket here from now on, if this system has what it takes."""
-    global _HOME
-    with suppress(OSError):
-        _HOME = _HOME or Home(_agrees)
-        _HOME.keep(bucket)
