@@ -116,18 +116,24 @@ class FaultyTask(StageTask):
 
     now = -1
     """The epoch under way in this worker."""
+    ready = False
+    """Whether this worker comes to faults."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         faults = str(Path(self.root).parents[2] / "faults")
-        if FaultyTask.now < 0:
+        if not FaultyTask.ready:
+            FaultyTask.ready = True
             before(StageKernel, "step", lambda *_: strike(faults, FaultyTask.now, "before_step"))
             after(StageKernel, "step", lambda *_: strike(faults, FaultyTask.now, "after_step"))
             after(BucketStore, "publish_log", lambda *_: strike(faults, FaultyTask.now, "after_log"))
             before(BucketStore, "publish_snapshot", lambda *_: strike(faults, FaultyTask.now, "before_snapshot"))
             after(BucketStore, "publish_snapshot", lambda *_: strike(faults, FaultyTask.now, "after_snapshot"))
             after(ChangelogSink, "write_part", lambda *_: strike(faults, FaultyTask.now, "after_part"))
-        FaultyTask.now = self.epoch
         yield from super().__call__(batches)
+
+    def answer(self, bucket: int, received: pa.Table, started: float) -> Iterator[pa.RecordBatch]:
+        FaultyTask.now = self.epoch
+        yield from super().answer(bucket, received, started)
 
 
 def main() -> None:

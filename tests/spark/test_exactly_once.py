@@ -27,6 +27,7 @@ from everwhen.model.time import NEVER
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import Stage, cut
 from everwhen.runtime.local import LocalRuntime
+from everwhen.runtime.spark import resident
 from everwhen.runtime.spark import task as task_module
 from everwhen.runtime.spark.handle import Handle
 from everwhen.runtime.spark.layout import ERROR, NOTE, SOURCE, Layout, control
@@ -256,7 +257,7 @@ class Bucket:
     snapshot_every: int = 3
 
     def run(self, worker: dict[Any, Any], epoch: int, rows: pa.RecordBatch, run: str = "run") -> list[dict[str, Any]]:
-        self.monkeypatch.setattr(task_module, "_LIVE", worker)
+        self.monkeypatch.setattr(resident, "_LIVE", worker)
         self.monkeypatch.setattr(task_module.TaskContext, "get", lambda: self)
         out = Layout.of(node.schema for node in self.stage.queries.values())
         task = StageTask(

@@ -93,14 +93,14 @@ def test_the_first_log_stays(store: BucketStore) -> None:
 def test_someone_publishes_while_we_write(store: BucketStore, monkeypatch: pytest.MonkeyPatch) -> None:
     other = BucketStore.__new__(BucketStore)
     other.__dict__ |= store.__dict__
-    real = module._stream_of
+    real = module.stream_of
 
     def slow(found: pa.Table) -> list[Any]:
-        monkeypatch.setattr(module, "_stream_of", real)
+        monkeypatch.setattr(module, "stream_of", real)
         assert other.publish_log(0, table(1), {})
         return real(found)
 
-    monkeypatch.setattr(module, "_stream_of", slow)
+    monkeypatch.setattr(module, "stream_of", slow)
     assert not store.publish_log(0, table(2), {})
     assert (store.log(0) or pytest.fail("not there"))[0] == table(1)
     assert len(store._folder.entries()) == 1

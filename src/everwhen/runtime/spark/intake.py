@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -31,15 +31,16 @@ from everwhen.model.patterns import write_match
 from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
-from everwhen.operators.base import Emit
+from everwhen.operators.base import Emit, StateSize
 from everwhen.operators.chain import with_punctuation
 from everwhen.operators.finalize import GivenUp, Reason
 from everwhen.runtime.admission import Admission
 from everwhen.runtime.consistency import Consistency
+from everwhen.runtime.spark.homes import Words
 from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, control, slots
 from everwhen.runtime.spark.promises import match_of
+from everwhen.runtime.spark.resident import Resident
 from everwhen.runtime.spark.rows import taken, typed, whole
-from everwhen.runtime.spark.store import BucketStore
 
 GIVEN_UP: Final = -100
 """The tag of what the first source has given up; the next source has one less."""
@@ -145,6 +146,12 @@ class IntakeKernel:
         self.admission.level = level_of(state["level"])
         self.dropped = dict(state["dropped"])
 
+    def state_size(self) -> StateSize:
+        return self.admission.state_size()
+
+    def collect(self) -> None:
+        """Nothing: what was given out is nobody else's."""
+
     def counts(self) -> dict[str, dict[str, int]]:
         """How many elements were given up since the beginning, by source and reason."""
         found = {name: {r.value: n for r, n in counts.items()} for name, counts in self.admission.given_up.items()}
@@ -200,20 +207,9 @@ def _chains(group: list[int], ve: np.ndarray, vnew: np.ndarray) -> Iterator[list
         yield chain
 
 
-@dataclass
-class _Live:
-    run: str
-    epoch: int
-    kernel: IntakeKernel
-
-
-_LIVE: Final[dict[str, _Live]] = {}
-"""The kernels that this worker process holds, by query."""
-
-
 @dataclass(frozen=True)
-class IntakeTask:
-    """The function that `mapInArrow` runs, in one task; see `StageTask` for how it is exactly once in effect."""
+class IntakeTask(Resident[IntakeKernel, dict[str, ElementBatch]]):
+    """The function that `mapInArrow` runs, in one task."""
 
     query: str
     run: str
@@ -221,7 +217,7 @@ class IntakeTask:
     drawn: Mapping[str, Drawn]
     tags: Mapping[str, int]
     first: Consistency
-    level: Consistency
+    wanted: Consistency
     epoch: int
     layout: Layout
     idle: frozenset[str] = frozenset()
@@ -230,60 +226,45 @@ class IntakeTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         received = pa.Table.from_batches([typed(batch, self.layout) for batch in batches], self.layout.arrow)
+        yield from self.answered(0, received)
+
+    @property
+    def level(self) -> int:
+        return STAGE
+
+    def fresh(self) -> IntakeKernel:
+        return IntakeKernel(self.drawn, self.first)
+
+    def words(self) -> dict[str, Any]:
+        level = level_to_plain(self.wanted)
+        return {"epoch": self.epoch, "idle": sorted(self.idle), "now": self.now, "level": level}
+
+    def told(self, words: Words) -> IntakeTask:
+        wanted = level_of(words["level"])
+        return replace(self, epoch=words["epoch"], idle=frozenset(words["idle"]), now=words["now"], wanted=wanted)
+
+    def answer(self, bucket: int, received: pa.Table, started: float) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._run(received)
+            done = self.stepped(bucket, received, self.words(), started)
+            kernel = done.live.kernel
+            for name, batch in done.out.items():
+                yield from self._rows(self.tags[name], batch, None)
+            for name, lost in kernel.lost:
+                reasons = pa.array([reason.value for reason in lost.reasons], pa.string())
+                yield from self._rows(GIVEN_UP - self.tags[name], lost.elements, reasons)
+            size = {"state_rows": done.size.rows, "state_bytes": done.size.bytes}
+            note = size | {"given_up": kernel.counts(), "damaged": done.damaged, "caught_up": done.caught_up}
+            yield self.layout.controls([control(NOTE, 0, note=json.dumps(note))])
+            self.stays(bucket, done.live)
         except EverwhenError as error:
             text = json.dumps({"kind": type(error).__name__, "message": str(error), "stage": STAGE})
             yield self.layout.controls([control(ERROR, 0, note=text)])
 
-    def _run(self, received: pa.Table) -> Iterator[pa.RecordBatch]:
-        store = BucketStore(self.root, STAGE, 0)
-        meta: dict[str, Any] = {"idle": sorted(self.idle), "now": self.now, "level": level_to_plain(self.level)}
-        while True:
-            published = store.log(self.epoch)
-            table, told = published if published is not None else (received, meta)
-            live = self._state(store)
-            passed = self._step(live.kernel, table, told)
-            size = live.kernel.admission.state_size()
-            meta |= {"state_rows": size.rows, "state_bytes": size.bytes}
-            if published is not None or store.publish_log(self.epoch, table, meta):
-                break
-        if self.epoch % self.snapshot_every == 0:
-            store.publish_snapshot(self.epoch, live.kernel.snapshot())
-            store.collect(self.epoch)
-        for name, batch in passed.items():
-            yield from self._rows(self.tags[name], batch, None)
-        for name, lost in live.kernel.lost:
-            reasons = pa.array([reason.value for reason in lost.reasons], pa.string())
-            yield from self._rows(GIVEN_UP - self.tags[name], lost.elements, reasons)
-        note = {
-            "given_up": live.kernel.counts(), "state_rows": size.rows, "state_bytes": size.bytes,
-            "damaged": store.damaged,
-        }  # fmt: skip
-        yield self.layout.controls([control(NOTE, 0, note=json.dumps(note))])
-        live.epoch = self.epoch
-        _LIVE[self.query] = live
-
-    def _state(self, store: BucketStore) -> _Live:
-        """The state after the epoch before: live in this worker, or loaded and caught up."""
-        live = _LIVE.pop(self.query, None)
-        if live is not None and live.run == self.run and live.epoch == self.epoch - 1:
-            return live
-        live = _Live(self.run, -1, IntakeKernel(self.drawn, self.first))
-        snapshot = store.newest_snapshot(self.epoch - 1)
-        if snapshot is not None:
-            live.epoch = snapshot[0]
-            live.kernel.restore(snapshot[1])
-        for epoch, table, meta in store.logs_between(live.epoch, self.epoch - 1):
-            self._step(live.kernel, table, meta)
-            live.epoch = epoch
-        return live
-
-    def _step(self, kernel: IntakeKernel, table: pa.Table, meta: Mapping[str, Any]) -> dict[str, ElementBatch]:
-        tags = table.column("tag").to_numpy()
-        rows: dict[str, ElementBatch] = {}
+    def step(self, kernel: IntakeKernel, rows: pa.Table, meta: Mapping[str, Any]) -> dict[str, ElementBatch]:
+        tags = rows.column("tag").to_numpy()
+        sources: dict[str, ElementBatch] = {}
         for name, tag in self.tags.items():
-            part = table.filter(pa.array(tags == tag))
+            part = rows.filter(pa.array(tags == tag))
             if not part.num_rows:
                 continue
             self._check(name, part)
@@ -291,8 +272,8 @@ class IntakeTask:
             vs, ve, vnew, op = (np.array(part.column(column).to_numpy(), np.int64) for column in "abcw")
             columns = tuple(whole(part.column(slot)) for slot, _ in slots(schema))
             words = self._words(name, part, op, vs)
-            rows[name] = ElementBatch(schema, op.astype(np.uint8), vs, ve, vnew, columns, words, source=name)
-        return kernel.step(rows, level_of(meta["level"]), frozenset(meta["idle"]), float(meta["now"]))
+            sources[name] = ElementBatch(schema, op.astype(np.uint8), vs, ve, vnew, columns, words, source=name)
+        return kernel.step(sources, level_of(meta["level"]), frozenset(meta["idle"]), float(meta["now"]))
 
     def _words(self, name: str, part: pa.Table, op: np.ndarray, until: np.ndarray) -> dict[int, Punct]:
         """What the rows promise about data, by position."""

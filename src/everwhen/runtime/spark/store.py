@@ -30,8 +30,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from everwhen.connectors.folder import Chunk, Folder, blame, open_folder
+from everwhen.connectors.folder import Folder, blame, open_folder
 from everwhen.errors import StateError
+from everwhen.runtime.spark.arrow_stream import stream_of, table_of
 from everwhen.runtime.spark.sealed import LOG, SNAPSHOT, Damaged, is_whole, seal, size, unseal
 
 _FILE: Final = re.compile(r"(log|snapshot)-(\d{12})")
@@ -75,7 +76,7 @@ class BucketStore:
         name = _log(epoch)
         try:
             frames = self._unsealed(name, LOG)
-            return _table_of(frames[1]), json.loads(bytes(frames[0]))
+            return table_of(frames[1]), json.loads(bytes(frames[0]))
         except FileNotFoundError:
             return None
         except Damaged as bad:
@@ -91,7 +92,7 @@ class BucketStore:
                 text = json.dumps(meta, ensure_ascii=False, separators=(",", ":")).encode()
             except (TypeError, ValueError) as bad:
                 raise StateError(f"{self._folder.place(name)}: the metadata of a log must be JSON: {bad}") from None
-            return self._folder.create(name, seal(LOG, [[text], _stream_of(table)]), self.durable)
+            return self._folder.create(name, seal(LOG, [[text], stream_of(table)]), self.durable)
 
     def logs_between(self, after: int, upto: int) -> Iterator[tuple[int, pa.Table, dict[str, Any]]]:
         """The logs of the epochs `after + 1 .. upto` in order; one that is missing or damaged is a `StateError`."""
@@ -246,45 +247,3 @@ def _explained(place: str, wanted: str, missing: bool = False) -> Iterator[None]
             raise
         error = bad if isinstance(bad, OSError) else OSError(None, str(bad))
         raise StateError(blame(error, place, wanted)) from bad
-
-
-class _Chunks:
-    """A file that keeps references to what is written to it, so that a table is not copied before it is written."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self.chunks: list[Chunk] = []
-
-    def write(self, chunk: Chunk) -> int:
-        self.chunks.append(chunk)
-        return memoryview(chunk).nbytes
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        """Nothing waits anywhere."""
-
-    def close(self) -> None:
-        """What was written stays."""
-
-
-def _stream_of(table: pa.Table) -> list[Chunk]:
-    """The table as an uncompressed Arrow stream, in pieces that lie in the table's own memory."""
-    kept = _Chunks()
-    with pa.ipc.new_stream(pa.PythonFile(kept, mode="w"), table.schema) as writer:
-        writer.write_table(table)
-    return kept.chunks
-
-
-def _table_of(frame: memoryview) -> pa.Table:
-    """The table of an Arrow stream, lying in the frame's memory."""
-    with pa.ipc.open_stream(pa.py_buffer(frame)) as reader:
-        return reader.read_all()

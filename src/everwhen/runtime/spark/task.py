@@ -1,49 +1,34 @@
-"""What a Spark task does for a bucket in an epoch, exactly once in effect however often it is run.
+"""What a Spark task does for a bucket of a stage in an epoch (`resident` says how that is exactly once in effect).
 
-    1. if the epoch's input was published before, that is the input, whatever has come now;
-    2. take the state after the epoch before: live in this worker, or loaded and caught up from the files;
-    3. step; publish the input (the first one wins; a loser starts again from the winner's); now and then a snapshot;
-    4. give the output; keep the state, with its epoch, for the next time.
-
-Kernels are deterministic, so 1. and 2. make every attempt give the same output.  Workers are reused but buckets move
-between them, so a state that lags behind is caught up by the published inputs it has missed, or loaded anew where these
-have been tidied away.  A bucket that gives up tells every bucket of the next stage, so that nobody takes a part of an
-epoch for the whole of it.
+A bucket that gives up tells every bucket of the next stage, so that nobody takes a part of an epoch for the whole.
 """
 
 from __future__ import annotations
 
 import json
-import time
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
 from everwhen.connectors.sinks.base import PartedSink
-from everwhen.errors import EverwhenError, InputError, StateError
+from everwhen.errors import EverwhenError, InputError
 from everwhen.model.element import Punct
 from everwhen.model.punctuation import Promise
 from everwhen.model.time import NEVER
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import Stage
+from everwhen.runtime.spark.homes import Words
 from everwhen.runtime.spark.kernel import EpochInput, EpochOutput, StageKernel
 from everwhen.runtime.spark.layout import ERROR, HANDED, LATE, NOTE, PROMISE, SOURCE, Layout, control
 from everwhen.runtime.spark.progress import BEHIND
 from everwhen.runtime.spark.promises import Address, Heard, failure, heard, promise_rows
+from everwhen.runtime.spark.resident import Resident
 from everwhen.runtime.spark.rows import handed_rows, result_rows, stream_rows, typed, without_promises
-from everwhen.runtime.spark.store import BucketStore
-
-
-@dataclass
-class _Live:
-    run: str
-    epoch: int
-    kernel: StageKernel
 
 
 @dataclass(frozen=True)
@@ -55,14 +40,15 @@ class _Given:
     late: dict[str, int]
 
 
-_LIVE: Final[dict[tuple[str, int, int], _Live]] = {}
-"""The kernels that this worker process holds, by query, stage and bucket."""
+@dataclass(frozen=True)
+class _Done:
+    given: _Given
+    out: EpochOutput
 
 
 @dataclass(frozen=True)
-class StageTask:
-    """The function that `mapInArrow` runs.  `query` names the query's state for ever, `run` one start of it: a live
-    kernel is only used for the run it belongs to, since an epoch that failed may be taken back before the next one."""
+class StageTask(Resident[StageKernel, _Done]):
+    """The function that `mapInArrow` runs."""
 
     query: str
     run: str
@@ -95,89 +81,64 @@ class StageTask:
         if problems:
             yield self._failed(problems[0])
             return
-        forwarded = [control(tag, 0, note=note) for tag, note in messages]
-        try:
-            yield from self._run(bucket, received, forwarded)
-        except EverwhenError as error:
-            yield failure(self.out, self.buckets, error, self.stage.level)
+        if messages:
+            yield self.out.controls([control(tag, 0, note=note) for tag, note in messages])
+        yield from self.answered(bucket, received)
 
     def _failed(self, text: str) -> pa.RecordBatch:
         return self.out.controls([control(ERROR, to, note=text) for to in range(self.buckets)])
 
-    def _run(self, bucket: int, received: pa.Table, forwarded: list[dict[str, object]]) -> Iterator[pa.RecordBatch]:
-        started = time.perf_counter()
-        store = BucketStore(self.root, self.stage.level, bucket)
-        key = (self.query, self.stage.level, bucket)
+    # -- the state's side ---------------------------------------------------------------------------------------
+
+    @property
+    def level(self) -> int:
+        return self.stage.level
+
+    def fresh(self) -> StageKernel:
+        return StageKernel(self.stage, self.emit, self.lenient, self.buckets)
+
+    def step(self, kernel: StageKernel, rows: pa.Table, meta: Mapping[str, Any]) -> _Done:
+        given = self._input(rows, meta)
+        return _Done(given, kernel.step(given.epoch))
+
+    def words(self) -> dict[str, Any]:
+        present = self.present and self.present.value
+        return {"epoch": self.epoch, "idle": sorted(self.idle), "present": present, "promised": dict(self.promised)}
+
+    def told(self, words: Words) -> StageTask:
+        present = words["present"] and Emit(words["present"])
+        idle = frozenset(words["idle"])
+        return replace(self, epoch=words["epoch"], idle=idle, present=present, promised=words["promised"])
+
+    def answer(self, bucket: int, received: pa.Table, started: float) -> Iterator[pa.RecordBatch]:
         meta: dict[str, Any] = {
             "idle": sorted(self.idle),
             "emit": (self.present or self.emit).value,
             "promised": dict(self.promised),
         }
-        while True:
-            published = store.log(self.epoch)
-            table, told = published if published is not None else (received, meta)
-            live, caught_up = self._state(key, store)
-            loaded = time.perf_counter()
-            given = self._input(table, told)
-            out = live.kernel.step(given.epoch)
-            stepped = time.perf_counter()
-            size = live.kernel.state_size()
-            meta |= {"state_rows": size.rows, "state_bytes": size.bytes}
-            if published is not None or store.publish_log(self.epoch, table, meta):
-                break
-        if (self.epoch + bucket) % self.snapshot_every == 0:
-            store.publish_snapshot(self.epoch, live.kernel.snapshot())
-            store.collect(self.epoch)
-        logged = time.perf_counter()
-        note: dict[str, Any] = {
-            "stage": self.stage.level,
-            "bucket": bucket,
-            "rows_in": table.num_rows,
-            "state_rows": size.rows,
-            "state_bytes": size.bytes,
-            "sources": dict(live.kernel.cti),
-            "fed": given.fed,
-            "late": given.late,
-            "left_out": dict(out.left_out),
-            "tau": out.tau,
-            "caught_up": caught_up,
-            "damaged": store.damaged,
-            "seconds": {"load": loaded - started, "step": stepped - loaded, "state": logged - stepped},
-        }
-        yield from self._output(out, live.kernel, bucket, note, forwarded)
-        live.kernel.collect()
-        live.epoch = self.epoch
-        _LIVE[key] = live
-
-    # -- state --------------------------------------------------------------------------------------------------
-
-    def _state(self, key: tuple[str, int, int], store: BucketStore) -> tuple[_Live, int]:
-        """The state after the epoch before, and how many epochs had to be replayed for it (-1: none, it was live)."""
-        live = _LIVE.pop(key, None)
-        before = self.epoch - 1
-        if live is not None and live.run == self.run and live.epoch <= before:
-            if live.epoch == before:
-                return live, -1
-            # Another worker had the bucket meanwhile.  What it published may be collected, once a snapshot covers it.
-            if before - live.epoch <= self.snapshot_every:
-                with suppress(StateError):
-                    return live, self._catch_up(live, store)
-        live = _Live(self.run, -1, StageKernel(self.stage, self.emit, self.lenient, self.buckets))
-        snapshot = store.newest_snapshot(before)
-        if snapshot is not None:
-            live.epoch = snapshot[0]
-            live.kernel.restore(snapshot[1])
-        return live, self._catch_up(live, store)
-
-    def _catch_up(self, live: _Live, store: BucketStore) -> int:
-        """Replay the published inputs of the epochs before this one; how many there were."""
-        replayed = 0
-        for epoch, table, meta in store.logs_between(live.epoch, self.epoch - 1):
-            live.kernel.step(self._input(table, meta).epoch)
-            live.kernel.collect()
-            live.epoch = epoch
-            replayed += 1
-        return replayed
+        try:
+            done = self.stepped(bucket, received, meta, started)
+            given, out, kernel = done.out.given, done.out.out, done.live.kernel
+            note: dict[str, Any] = {
+                "stage": self.stage.level,
+                "bucket": bucket,
+                "rows_in": done.table.num_rows,
+                "state_rows": done.size.rows,
+                "state_bytes": done.size.bytes,
+                "sources": dict(kernel.cti),
+                "fed": given.fed,
+                "late": given.late,
+                "left_out": dict(out.left_out),
+                "tau": out.tau,
+                "caught_up": done.caught_up,
+                "worker": os.getpid(),
+                "damaged": done.damaged,
+                "seconds": done.seconds,
+            }
+            yield from self._output(out, kernel, bucket, note)
+            self.stays(bucket, done.live)
+        except EverwhenError as error:
+            yield failure(self.out, self.buckets, error, self.stage.level)
 
     # -- input --------------------------------------------------------------------------------------------------
 
@@ -226,9 +187,8 @@ class StageTask:
         kernel: StageKernel,
         bucket: int,
         note: dict[str, Any],
-        forwarded: list[dict[str, object]],
     ) -> Iterator[pa.RecordBatch]:
-        rows = list(forwarded)
+        rows: list[dict[str, object]] = []
         written = 0
         for handed in kernel.plan.handed:
             output = out.handed[handed.name]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -48,11 +48,7 @@ class ToldTask:
         context = TaskContext.get()
         assert context is not None
         told = json.loads(str(context.getLocalProperty(_PROPERTY)))
-        present = None if told["present"] is None else Emit(told["present"])
-        task = replace(
-            self.task, epoch=told["epoch"], idle=frozenset(told["idle"]), present=present, promised=told["promised"]
-        )
-        yield from task(self._marked(batches, told["marks"]))
+        yield from self.task.told(told)(self._marked(batches, told["marks"]))
 
     def _marked(self, batches: Iterator[pa.RecordBatch], marks: list[dict[str, object]]) -> Iterator[pa.RecordBatch]:
         yield from batches

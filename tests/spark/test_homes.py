@@ -1,0 +1,179 @@
+"""Buckets stay where their state is, and nothing is lost where they cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from fault_driver import PATIENCE, SCHEMA, SOURCES, epochs, queries
+from pyspark.sql import SparkSession
+from spark_epochs import read_epochs, write_epochs
+
+from everwhen.connectors.sinks import ChangelogSink
+from everwhen.runtime.spark import homes, resident
+from everwhen.runtime.spark.homes import Home, ask
+from everwhen.runtime.spark.start import start
+
+ROWS = pa.table({"x": pa.array(range(300_000), pa.int64()), "s": pa.array(["a", None, "ccc"] * 100_000)})
+
+NEIGHBOUR = """
+import os, sys, time
+from pathlib import Path
+import pyarrow as pa
+from everwhen.runtime.spark.homes import Home
+
+def agrees(words):
+    def answer(rows):
+        yield pa.record_batch({"n": [rows.num_rows], "of": [words["of"]]})
+        if words["do"] == "die":
+            os._exit(1)
+        if words["do"] == "fail":
+            raise RuntimeError("whatever")
+        yield from rows.to_batches()
+    return None if words["do"] == "refuse" else answer
+
+home = Home(agrees, Path(sys.argv[1]))
+home.keep("bucket")
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@dataclass
+class Neighbour:
+    """Another process, which is the home of a bucket."""
+
+    folder: Path
+    process: subprocess.Popen[str]
+
+    def asked(self, do: str) -> list[pa.RecordBatch] | None:
+        return ask("bucket", {"do": do, "of": "me"}, ROWS, self.folder)
+
+
+@pytest.fixture
+def neighbour(tmp_path: Path) -> Iterator[Neighbour]:
+    command = [sys.executable, "-c", NEIGHBOUR, str(tmp_path)]
+    env = os.environ | {"PYTHONPATH": str(SOURCES)}
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+    assert process.stdin is not None and process.stdout is not None
+    with process:
+        assert process.stdout.readline() == "ready\n"
+        yield Neighbour(tmp_path, process)
+        process.stdin.close()
+
+
+def test_the_home_of_a_bucket_answers(neighbour: Neighbour) -> None:
+    for _ in range(2):
+        answer = neighbour.asked("answer")
+        assert answer is not None
+        assert answer[0].to_pydict() == {"n": [300_000], "of": ["me"]}
+        assert pa.Table.from_batches(answer[1:]) == ROWS
+
+
+@pytest.mark.parametrize("what", ["refuse", "fail"])
+def test_a_home_that_hangs_up_is_asked_again(neighbour: Neighbour, what: str) -> None:
+    assert neighbour.asked(what) is None
+    assert neighbour.asked("answer") is not None
+
+
+def test_a_home_that_dies_does_not_answer(neighbour: Neighbour) -> None:
+    assert neighbour.asked("die") is None
+    neighbour.process.wait()
+    assert neighbour.asked("answer") is None
+    assert {path.name for path in neighbour.folder.iterdir()} == {"bucket", str(neighbour.process.pid)}
+    home = Home(lambda words: None, neighbour.folder)
+    try:
+        assert [path.name for path in neighbour.folder.iterdir()] == [str(os.getpid())]
+        home.keep("bucket")
+        home.keep("bucket")
+        assert os.readlink(neighbour.folder / "bucket") == str(os.getpid())
+    finally:
+        home.close()
+
+
+def test_a_bucket_without_a_home_or_at_home_is_not_sent_away(tmp_path: Path) -> None:
+    assert ask("bucket", {}, ROWS, tmp_path) is None
+    home = Home(lambda words: pytest.fail("asked itself"), tmp_path)
+    try:
+        home.keep("bucket")
+        assert ask("bucket", {}, ROWS, tmp_path) is None
+    finally:
+        home.close()
+
+
+def test_a_folder_that_others_can_look_into_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(homes.tempfile, "gettempdir", lambda: str(tmp_path))
+    own = homes._folder()
+    assert homes._folder() == own and own.stat().st_mode & 0o777 == 0o700
+    own.chmod(0o755)
+    with pytest.raises(PermissionError, match="not a folder of this user alone"):
+        Home(lambda words: None)
+    assert ask("bucket", {}, ROWS) is None
+    own.rmdir()
+    own.symlink_to(tmp_path)
+    with pytest.raises(PermissionError, match="not a folder of this user alone"):
+        Home(lambda words: None)
+
+
+# -- which home answers ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Task:
+    run: str
+
+    def told(self, words: dict[str, Any]) -> Task:
+        return self
+
+
+def holding(monkeypatch: pytest.MonkeyPatch, buckets: int) -> dict[Any, Any]:
+    """A worker that holds so many buckets after epoch 6."""
+    live: dict[Any, Any] = {("q", 1, b): resident.Live(Task("run"), 6, None) for b in range(buckets)}  # type: ignore[arg-type]
+    live["other", 1, 0] = resident.Live(Task("other run"), 6, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(resident, "_LIVE", live)
+    return live
+
+
+def words(**other: Any) -> dict[str, Any]:
+    return {"key": ["q", 1, 0], "run": "run", "epoch": 7, "held": 0, "started": 0.0, "task": {}} | other
+
+
+def test_only_the_state_before_the_epoch_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    holding(monkeypatch, 2)
+    assert resident._agrees(words()) is not None
+    for other in ({"epoch": 6}, {"epoch": 8}, {"run": "next"}, {"key": ["q", 2, 0]}, {"key": ["q", 1, 2]}):
+        assert resident._agrees(words(**other)) is None, other
+
+
+def test_a_busy_home_lets_a_worker_with_less_have_the_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = holding(monkeypatch, 3)
+    with resident._STEPPING:
+        assert resident._agrees(words(held=2)) is not None
+        assert resident._agrees(words(held=1)) is None
+        assert ("q", 1, 0) not in live and len(live) == 3
+        assert resident._agrees(words(key=["q", 1, 1], held=1)) is not None
+
+
+def test_buckets_stay_although_spark_moves_their_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    count = 24
+    write_epochs(tmp_path / "S", epochs(count, 9))
+    handle = start(
+        queries()["alike"],
+        {"S": read_epochs(spark, tmp_path / "S", SCHEMA)},
+        sink=ChangelogSink(tmp_path / "changelog"),
+        checkpoint=tmp_path / "checkpoint",
+        trigger="available",
+        buckets=2,
+    )
+    handle.await_termination(PATIENCE)
+    notes = [note for report in handle.recent for note in report.buckets]
+    assert len(notes) == 4 * count  # two stages of two buckets
+    # A worker that has just come may take a bucket over once, since the one it lives in is busy with others.
+    assert sum(note["caught_up"] > 0 for note in notes) <= 4
