@@ -129,7 +129,7 @@ class LanePlan:
         for (what, at), needed in (pair for pair in self._lane_of if pair is not None):
             lane, kind = (self.added + at, self.extremes[at][1]) if what == "extreme" else (self.int_at[what, at], 0)
             found.append((lane, -1 if needed is None else self.int_at[needed], kind))
-        return np.array(found, np.int64).T.copy()
+        return np.array(found, np.int64).reshape(-1, 3).T.copy()
 
     @property
     def evaluated(self) -> int:
