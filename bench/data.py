@@ -171,13 +171,17 @@ SHAPES = {
     "left": Shape(events=500_000, keys=10_000, lifetime=60, seed=11),
     "right": Shape(events=500_000, keys=10_000, lifetime=60, seed=13),
 }
-INSERTS = Shape(events=200_000)
+INSERTS = {
+    "inserts": Shape(events=200_000),
+    # few: the more of its keys have come, the slower such a peer gets; all of it takes more than ten minutes
+    "inserts_100k": Shape(events=40_000, keys=100_000, per_tick=10_000, tick=1_000_000),
+}
 
 
-def write_inserts(directory: Path) -> None:
+def write_inserts(name: str, directory: Path) -> None:
     """Inserts in arrival order as `key,vs,value` lines: what a peer without retractions is given."""
-    with (directory / "inserts.csv").open("w", encoding="ascii") as out:
-        for block in blocks(INSERTS):
+    with (directory / f"{name}.csv").open("w", encoding="ascii") as out:
+        for block in blocks(INSERTS[name]):
             rows = block.take(block.op == INSERT)
             triples = zip(rows.key.tolist(), rows.vs.tolist(), rows.value.tolist(), strict=True)
             out.writelines(f"key-{key:06d},{vs},{value}\n" for key, vs, value in triples)
@@ -197,7 +201,7 @@ if __name__ == "__main__":
     target = Path(sys.argv[1])
     target.mkdir(parents=True, exist_ok=True)
     for wanted in sys.argv[2:]:
-        if wanted == "inserts":
-            write_inserts(target)
+        if wanted in INSERTS:
+            write_inserts(wanted, target)
         else:
             write_history(wanted, target)

@@ -82,7 +82,11 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
     "filter_map": ours() + peers("bytewax", "duckdb", "numpy"),
     "tumbling_sum": ours("current", "ended", "final") + peers("bytewax", "pathway", "duckdb", "numpy"),
     "sliding_sum": ours("current", "ended", "final") + peers("bytewax", "pathway", "duckdb", "numpy"),
-    "sliding_sum_100k": ours() + peers("duckdb", "numpy", needs=("events_100k",)),
+    "sliding_sum_100k": (
+        *ours(),
+        Measurement("bytewax", needs=("inserts_100k",)),
+        *peers("duckdb", "numpy", needs=("events_100k",)),
+    ),
     "min_max": ours() + peers("bytewax", "duckdb"),
     "distinct": ours() + peers("duckdb"),
     "difference": ours() + peers("duckdb", needs=SIDES),
