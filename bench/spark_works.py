@@ -235,6 +235,8 @@ def bounded(system: str, folder: Path) -> None:
     with peak:
         found = run(query, {"S": frame}, sources={"S": SparkSource("vs")}, form="history").count()
     seconds = time.perf_counter() - began
+    if not peak.megabytes:
+        raise SystemExit("no Python worker was seen")
     note = f"{found:,} results; largest Python worker {peak.megabytes:,.0f} MB"
     report("spark_bounded", system, rows, seconds, note=note, worker_mb=round(peak.megabytes))
     spark.stop()
@@ -263,7 +265,7 @@ class WorkerPeak:
             for status in Path("/proc").glob("[0-9]*/status"):
                 try:
                     lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-                    worker = b"pyspark.daemon" in (status.parent / "cmdline").read_bytes()
+                    worker = b"spark.daemon" in (status.parent / "cmdline").read_bytes()  # PySpark's or ours
                 except OSError:
                     continue  # it has just ended
                 if worker and "VmHWM" in lines:
