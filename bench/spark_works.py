@@ -12,6 +12,7 @@ later than that, while ours are corrected.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -242,6 +243,10 @@ def bounded(system: str, folder: Path) -> None:
     spark.stop()
 
 
+_WORKER = re.compile(rb"\0-m\0(pyspark|everwhen\.runtime\.spark)\.daemon\0")
+"""A worker has the command line of the daemon it was forked from; Java has the name of ours among its settings."""
+
+
 class WorkerPeak:
     """The largest memory of any Python process below this one, while it is watched."""
 
@@ -265,7 +270,7 @@ class WorkerPeak:
             for status in Path("/proc").glob("[0-9]*/status"):
                 try:
                     lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-                    worker = b"spark.daemon" in (status.parent / "cmdline").read_bytes()  # PySpark's or ours
+                    worker = _WORKER.search((status.parent / "cmdline").read_bytes())
                 except OSError:
                     continue  # it has just ended
                 if worker and "VmHWM" in lines:
