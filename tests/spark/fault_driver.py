@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
+from spark_epochs import read_epochs
 
 import everwhen as ew
 from everwhen.api import Stream
@@ -32,8 +34,11 @@ from everwhen.model.elements import ElementBatch, batch_of
 from everwhen.model.history import History
 from everwhen.model.schema import Schema
 from everwhen.runtime.spark import epoch as epoch_module
+from everwhen.runtime.spark.handle import Handle
 from everwhen.runtime.spark.journal import Journal
 from everwhen.runtime.spark.kernel import StageKernel
+from everwhen.runtime.spark.session import session
+from everwhen.runtime.spark.start import start
 from everwhen.runtime.spark.store import BucketStore
 from everwhen.runtime.spark.task import StageTask
 from everwhen.testing import reorder
@@ -66,6 +71,21 @@ def epochs(count: int, seed: int) -> list[ElementBatch]:
     elements = reorder(History.of(events, SCHEMA), rng, disorder=6, close=True, infinite=False)
     bounds = [len(elements) * at // count for at in range(count + 1)]
     return [batch_of(elements[a:b], SCHEMA, "S") for a, b in pairwise(bounds)]
+
+
+def go_on(spark: SparkSession, place: Path) -> Handle:
+    """The second query over all epochs that lie in `<place>/S` and are not done, until they are."""
+    handle = start(
+        queries()["alike"],
+        {"S": read_epochs(spark, place / "S", SCHEMA)},
+        sink=ChangelogSink(place / "changelog"),
+        checkpoint=place / "checkpoint",
+        trigger="available",
+        buckets=BUCKETS,
+        snapshot_every=SNAPSHOT_EVERY,
+    )
+    handle.await_termination(PATIENCE)
+    return handle
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------
@@ -137,11 +157,6 @@ class FaultyTask(StageTask):
 
 
 def main() -> None:
-    from spark_epochs import read_epochs
-
-    from everwhen.runtime.spark.session import session
-    from everwhen.runtime.spark.start import start
-
     place, conninfo = Path(sys.argv[1]), sys.argv[2]
     faults = str(place / "faults")
     epoch_module.StageTask = FaultyTask  # type: ignore[misc]

@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fault_driver import IN_TASKS, PATIENCE, SCHEMA, SNAPSHOT_EVERY, Driver, Faults, epochs, queries
+from fault_driver import IN_TASKS, SCHEMA, SNAPSHOT_EVERY, Driver, Faults, epochs, go_on, queries
 from pyspark.sql import SparkSession
-from spark_epochs import read_epochs, write_epochs
+from spark_epochs import write_epochs
 
 import everwhen as ew
 from everwhen.connectors.sinks import ChangelogSink, read_changelog
@@ -29,9 +29,7 @@ from everwhen.plan.stages import Stage, cut
 from everwhen.runtime.local import LocalRuntime
 from everwhen.runtime.spark import resident
 from everwhen.runtime.spark import task as task_module
-from everwhen.runtime.spark.handle import Handle
 from everwhen.runtime.spark.layout import ERROR, NOTE, SOURCE, Layout, control
-from everwhen.runtime.spark.start import start
 from everwhen.runtime.spark.store import BucketStore
 from everwhen.runtime.spark.task import StageTask
 from everwhen.testing import assert_same_history, assert_valid
@@ -140,20 +138,6 @@ def test_killed_at_any_moment_and_restarted_often(tmp_path: Path, database: str)
 
 FIRST, ALL = 6, 9
 """How many epochs there are before the damage, and in the end."""
-
-
-def go_on(spark: SparkSession, place: Path) -> Handle:
-    handle = start(
-        queries()["alike"],
-        {"S": read_epochs(spark, place / "S", SCHEMA)},
-        sink=ChangelogSink(place / "changelog"),
-        checkpoint=place / "checkpoint",
-        trigger="available",
-        buckets=2,
-        snapshot_every=3,
-    )
-    handle.await_termination(PATIENCE)
-    return handle
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fault_driver import PATIENCE, SCHEMA, SOURCES, epochs, queries
+from fault_driver import SOURCES, epochs, go_on
 from pyspark.sql import SparkSession
-from spark_epochs import read_epochs, write_epochs
+from spark_epochs import write_epochs
 
-from everwhen.connectors.sinks import ChangelogSink
 from everwhen.runtime.spark import homes, resident
 from everwhen.runtime.spark.homes import Home, ask
-from everwhen.runtime.spark.start import start
 
 ROWS = pa.table({"x": pa.array(range(300_000), pa.int64()), "s": pa.array(["a", None, "ccc"] * 100_000)})
 
@@ -164,15 +162,7 @@ def test_a_busy_home_lets_a_worker_with_less_have_the_bucket(monkeypatch: pytest
 def test_buckets_stay_although_spark_moves_their_tasks(spark: SparkSession, tmp_path: Path) -> None:
     count = 24
     write_epochs(tmp_path / "S", epochs(count, 9))
-    handle = start(
-        queries()["alike"],
-        {"S": read_epochs(spark, tmp_path / "S", SCHEMA)},
-        sink=ChangelogSink(tmp_path / "changelog"),
-        checkpoint=tmp_path / "checkpoint",
-        trigger="available",
-        buckets=2,
-    )
-    handle.await_termination(PATIENCE)
+    handle = go_on(spark, tmp_path)
     notes = [note for report in handle.recent for note in report.buckets]
     assert len(notes) == 4 * count  # two stages of two buckets
     # A worker that has just come may take a bucket over once, since the one it lives in is busy with others.
