@@ -18,7 +18,7 @@ ARGS  ?=
 
 # Compiled kernels are kept here, so that only the first run pays for them.  Numba looks at the file of a kernel alone, and
 # not at those whose functions are written into it: so there is a folder for each state of all of them.
-KERNELS := $(shell cat src/everwhen/operators/kernels/*.py src/everwhen/model/*.py | cksum | cut -d ' ' -f 1)
+KERNELS := $(shell find src/everwhen/containers src/everwhen/rows src/everwhen/punctuation src/everwhen/operators -name "*.py" | LC_ALL=C sort | xargs cat | cksum | cut -d " " -f 1)
 export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba/$(KERNELS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -52,7 +52,7 @@ test: $(STAMP)
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --cache-dir .cache/import_linter
+	$(BIN)/lint-imports --config layers.toml --cache-dir .cache/import_linter
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py $(WORK) $(ARGS)

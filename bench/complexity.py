@@ -24,9 +24,9 @@ import numpy as np
 import data
 import everwhen as ew
 from data import Shape
-from everwhen.model.elements import CTI, ElementBatch
-from everwhen.operators.join import JoinOperator
-from everwhen.runtime.local import LocalRuntime
+from everwhen.engine.local import LocalRuntime
+from everwhen.operators.join.join import JoinOperator
+from everwhen.stream.element_batch import CTI, ElementBatch
 from measure import report
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)

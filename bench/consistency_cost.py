@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 import data
 import everwhen as ew
-from everwhen.model.elements import CTI
-from everwhen.runtime.local import LocalRuntime
+from everwhen.engine.local import LocalRuntime
+from everwhen.stream.element_batch import CTI
 from measure import report
 from works import EVENTS, SIDES, Inputs, Work, interval_join, live_sum, sliding, streams
 

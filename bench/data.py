@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch
-from everwhen.model.schema import Schema
+from everwhen.core.schema import Schema
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch
 
 SCHEMA = Schema.of([("key", pa.string()), ("value", pa.int64())])
 BLOCK = 100_000  # events that are drawn at once

@@ -15,20 +15,23 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 import everwhen as ew
-from everwhen.connectors.scenarios.auctions import AUCTION, Auctions
-from everwhen.connectors.scenarios.embedding import embedded
-from everwhen.connectors.scenarios.warehouse import WAREHOUSE, warehouse
-from everwhen.model.element import Cti
-from everwhen.model.elements import INSERT, PUNCT, ElementBatch, batch_of, joined
-from everwhen.model.punctuation import OneOf, Promise, Range
-from everwhen.model.schema import Schema
-from everwhen.runtime.local import LocalRuntime
+from everwhen.core.promise import OneOf, Promise, Range
+from everwhen.core.schema import Schema
+from everwhen.engine.local import LocalRuntime
+from everwhen.stream.element import Cti
+from everwhen.stream.element_batch import INSERT, PUNCT, ElementBatch, batch_of, joined
 from measure import report
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+from scenarios.auctions import AUCTION, Auctions
+from scenarios.embedding import embedded
+from scenarios.warehouse import WAREHOUSE, warehouse
 
 HOURS, REPORTS, BATCH = 60, 3_600, 1_000
 RATES = (0, 1, 2, 4, 6, 10, 15, 20, 30)

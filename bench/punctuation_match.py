@@ -16,9 +16,9 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from everwhen.model.promise_set import PromiseSet
-from everwhen.model.punctuation import OneOf, Promise
-from everwhen.model.schema import Schema
+from everwhen.core.promise import OneOf, Promise
+from everwhen.core.schema import Schema
+from everwhen.punctuation.store import PromiseSet
 from measure import report
 
 MANY, FEW, BATCH, ROWS, TRIES = 1_000_000, 10, 1_000, 100_000, 15

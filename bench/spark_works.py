@@ -28,13 +28,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import everwhen as ew
-from everwhen.api import Stream
-from everwhen.connectors.sinks import DiscardSink
-from everwhen.runtime.spark.batch import run
-from everwhen.runtime.spark.epoch import EpochReport
-from everwhen.runtime.spark.session import session
-from everwhen.runtime.spark.source import Disorder, SparkSource
-from everwhen.runtime.spark.start import start
+from everwhen.algebra.builder import Stream
+from everwhen.sinks import DiscardSink
+from everwhen.spark.api.run_bounded import run
+from everwhen.spark.api.session import session
+from everwhen.spark.api.start import start
+from everwhen.spark.driver.epoch_runner import EpochReport
+from everwhen.spark.sources.source import Disorder, SparkSource
 from measure import percentile, report
 
 ROWS = 1_000_000

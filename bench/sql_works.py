@@ -20,10 +20,10 @@ import numpy as np
 
 import everwhen as ew
 from everwhen.algebra.nodes import Source, walk
-from everwhen.connectors.nexmark import generate
-from everwhen.connectors.nexmark.texts import DECLARATIONS, TEXTS
-from everwhen.model.elements import CTI
-from everwhen.runtime.session import Session
+from everwhen.demo.nexmark import generate
+from everwhen.demo.nexmark.texts import DECLARATIONS, TEXTS
+from everwhen.engine.session.session import Session
+from everwhen.stream.element_batch import CTI
 from measure import report
 from works import EVENTS, NEXMARK, Inputs, Work, run, sliding, streams
 

@@ -10,12 +10,15 @@ second of CPU time.  The exact answer is `middle`'s, which forgets nothing.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import everwhen as ew
-from everwhen.connectors.scenarios import SCENARIOS, compare, follow
-from everwhen.runtime.local import LocalRuntime
+from everwhen.engine.local import LocalRuntime
 from measure import report
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+from scenarios import SCENARIOS, compare, follow
 
 EVENTS = {"machines": 20_000, "web": 30_000, "stocks": 20_000}
 HOUR = 3_600

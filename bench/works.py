@@ -22,10 +22,10 @@ import data
 import everwhen as ew
 from data import SHAPES, Shape
 from everwhen.algebra.nodes import Source, walk
-from everwhen.connectors.nexmark import NexmarkConfig, generate, queries
-from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch
-from everwhen.model.time import INF
-from everwhen.runtime.local import LocalRuntime
+from everwhen.core.time import INF
+from everwhen.demo.nexmark import NexmarkConfig, generate, queries
+from everwhen.engine.local import LocalRuntime
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch
 from measure import RUNS, peak_rss_mb, percentile, report
 
 Inputs = Mapping[str, ElementBatch]

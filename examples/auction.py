@@ -16,10 +16,10 @@ from dataclasses import replace
 from rich.console import Console
 
 import everwhen as ew
-from everwhen.connectors.scenarios.auctions import AUCTION, Auctions
-from everwhen.model.elements import PUNCT, ElementBatch
-from everwhen.plan.advice import advise
+from everwhen.plan.sanity.advice import advise
+from everwhen.stream.element_batch import PUNCT, ElementBatch
 from punctuation_table import Watched, asked_for, show, watch
+from scenarios.auctions import AUCTION, Auctions
 
 AT_ONCE, EACH, BATCH = 200, 50, 1_000
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 import everwhen as ew
-from everwhen.connectors.scenarios import Account, Comparison, Scenario, compare, follow
+from scenarios import Account, Comparison, Scenario, compare, follow
 
 Levels = Mapping[str, ew.Consistency]
 Found = dict[str, tuple[Account, Comparison]]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import everwhen as ew
 from comparison import Found, events_asked_for, show, side_by_side
-from everwhen.connectors.scenarios import MACHINES
+from scenarios import MACHINES
 
 LEVELS = {
     "strong": ew.STRONG,

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 import everwhen as ew
-from everwhen.model.elements import INSERT, ElementBatch
+from everwhen.stream.element_batch import INSERT, ElementBatch
 
 
 @dataclass

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import everwhen as ew
 from comparison import Found, events_asked_for, show, side_by_side
-from everwhen.connectors.scenarios import STOCKS
+from scenarios import STOCKS
 
 LEVELS = {
     "middle": ew.MIDDLE,

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import everwhen as ew
-from everwhen.connectors.scenarios.warehouse import WAREHOUSE, warehouse
 from punctuation_table import Watched, asked_for, show, watch
+from scenarios.warehouse import WAREHOUSE, warehouse
 
 REPORTS, BATCH = 600, 300
 PER_HOUR = {"none": 0, "1 an hour": 1, "6 an hour": 6, "30 an hour": 30}

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import everwhen as ew
 from comparison import Found, events_asked_for, show, side_by_side
-from everwhen.connectors.scenarios import WEB
+from scenarios import WEB
 
 LEVELS = {
     "weak": ew.WEAK,

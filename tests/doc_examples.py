@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from everwhen.cli import main
+from everwhen.cli.program import main
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = {"text", "json", "sql"}  # `sql` blocks are run by `docs/test_sql_reference.py`

@@ -76,7 +76,8 @@ def test_make_target_is_there(target: str) -> None:
 
 
 def test_imports_go_downwards_only() -> None:
-    program = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))"
+    check = "lint_imports(config_filename='layers.toml', no_cache=True)"
+    program = f"from importlinter.cli import lint_imports; raise SystemExit({check})"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -29,7 +29,8 @@ from everwhen.algebra.aggregates import (
     variance,
     variance_pop,
 )
-from everwhen.algebra.expr import col, function, lit, udf, when
+from everwhen.algebra.builder import Stream, source
+from everwhen.algebra.expressions.build import col, function, lit, udf, when
 from everwhen.algebra.punctuation_schemes import (
     bounds,
     clustered_by,
@@ -39,19 +40,18 @@ from everwhen.algebra.punctuation_schemes import (
     sorted_by,
     unique,
 )
-from everwhen.api import Stream, source
+from everwhen.core.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
+from everwhen.core.promise import Nothing, OneOf, Promise, Range
+from everwhen.core.time import INF, ticks
+from everwhen.engine.local import LocalRuntime
+from everwhen.engine.run import run, run_batches
 from everwhen.errors import EverwhenError, InputError, QueryError
-from everwhen.model.element import Adjust, Cti, Insert, Punct
-from everwhen.model.punctuation import Nothing, OneOf, Promise, Range
-from everwhen.model.time import INF, ticks
-from everwhen.runtime.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
-from everwhen.runtime.local import LocalRuntime
-from everwhen.runtime.run import run, run_batches
+from everwhen.stream.element import Adjust, Cti, Insert, Punct
 
 if TYPE_CHECKING:
     from everwhen import spark, testing
+    from everwhen.engine.session.sql_session import SqlSession
     from everwhen.query import sql
-    from everwhen.runtime.sql_session import SqlSession
 
 __version__ = "0.4.0"
 
@@ -115,7 +115,7 @@ __all__ = [
 ]
 
 
-_LATER: Final = {"sql": "everwhen.query", "SqlSession": "everwhen.runtime.sql_session"}
+_LATER: Final = {"sql": "everwhen.query", "SqlSession": "everwhen.engine.session.sql_session"}
 
 
 def __getattr__(name: str) -> object:

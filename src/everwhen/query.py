@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from everwhen.algebra import nodes as n
-from everwhen.api import Stream
+from everwhen.algebra.builder import Stream
 from everwhen.errors import QueryError
 from everwhen.language.catalog import Catalog, Entry
 from everwhen.language.program import AskedConsistency, Functions, program

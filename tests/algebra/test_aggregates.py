@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from everwhen.algebra import aggregates as agg
 from everwhen.algebra.aggregates import AggregateCall, Aggregation, UserAggregate
-from everwhen.algebra.expr import col
+from everwhen.algebra.expressions.build import col
+from everwhen.core.schema import Schema
 from everwhen.errors import EvaluationError, QueryError
-from everwhen.model.schema import Schema
 
 NAN, INFINITY = math.nan, math.inf
 

@@ -10,11 +10,11 @@ import pytest
 
 from everwhen.algebra import aggregates as ew
 from everwhen.algebra import nodes
-from everwhen.algebra.expr import col, function, lit
-from everwhen.api import GroupBy, Stream, source
+from everwhen.algebra.builder import GroupBy, Stream, source
+from everwhen.algebra.expressions.build import col, function, lit
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
 from everwhen.errors import QueryError
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
 
 bids = source("bids", {"item": "int64", "price": pa.float64(), "bidder": str})
 items = source("items", {"item": "int64", "name": "string", "price": "float64"})

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everwhen.algebra.expr import Call, Expr, col, function, lit, when
+from everwhen.algebra.expressions.build import Call, Expr, col, function, lit, when
 
 SCHEMA = pa.schema(
     [

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from everwhen.algebra.expr import (
+from everwhen.algebra.expressions.build import (
     Expr,
     col,
     conjunction,
@@ -22,8 +22,8 @@ from everwhen.algebra.expr import (
     walk,
     when,
 )
+from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
-from everwhen.model.schema import Schema
 
 SCHEMA = Schema.of(
     [

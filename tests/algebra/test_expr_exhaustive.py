@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from everwhen.algebra.expr import FUNCTIONS, Call, Expr, col, function, lit
+from everwhen.algebra.expressions.build import FUNCTIONS, Call, Expr, col, function, lit
+from everwhen.core.schema import Schema
 from everwhen.errors import EvaluationError, QueryError
-from everwhen.model.schema import Schema
 
 NAN, INFINITY, LEAST, MOST = math.nan, math.inf, -(2**63), 2**63 - 1
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {

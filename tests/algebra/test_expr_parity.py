@@ -12,9 +12,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from everwhen.algebra.expr import Call, Expr, col, function, lit, walk, when
+from everwhen.algebra.expressions.build import Call, Expr, col, function, lit, walk, when
+from everwhen.core.schema import Schema
 from everwhen.errors import EvaluationError, QueryError
-from everwhen.model.schema import Schema
 
 SCHEMA = Schema.of(
     [

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from everwhen.algebra.expr import Expr, col, function, lit, udf, when
+from everwhen.algebra.expressions.build import Expr, col, function, lit, udf, when
+from everwhen.core.schema import Schema
 from everwhen.errors import EvaluationError
-from everwhen.model.schema import Schema
 
 NAN, INFINITY = math.nan, math.inf
 i, f, d, s, p = col("i"), col("f"), col("d"), col("s"), col("p")

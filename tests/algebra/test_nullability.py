@@ -6,10 +6,10 @@ import pytest
 
 import everwhen as ew
 from everwhen.algebra import nodes as n
-from everwhen.algebra.expr import col, lit
+from everwhen.algebra.builder import Stream
+from everwhen.algebra.expressions.build import col, lit
 from everwhen.algebra.nullability import never_null, never_true
 from everwhen.algebra.properties import properties
-from everwhen.api import Stream
 
 S, T = ew.source("S", {"k": "int64", "x": "int64"}), ew.source("T", {"k": "int64", "x": "int64"})
 FULL = S.where(col("x") > 0)

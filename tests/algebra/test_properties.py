@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import everwhen as ew
 from everwhen.algebra import nodes as n
 from everwhen.algebra.properties import Properties, properties
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
 from everwhen.errors import QueryError
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
 from everwhen.reference import evaluate
 from everwhen.reference.evaluation import events
+from everwhen.stream.history import History
 
 COLUMNS = {"id": "int64", "k": "int64", "x": "int64"}
 C = ew.source("C", COLUMNS, insert_only=True, chronons=True, keys="id", ordered=True)

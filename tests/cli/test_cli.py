@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from everwhen import cli_streams
-from everwhen.cli import main
+from everwhen.cli import streams as cli_streams
+from everwhen.cli.program import main
 
 ROOT = Path(__file__).resolve().parents[2]
 STREAM = [
@@ -231,13 +231,13 @@ def test_version(capsys: Capture) -> None:
 
 def test_demo_gets_its_options(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[list[str]] = []
-    module = types.ModuleType("everwhen.demo")
+    module = types.ModuleType("everwhen.demo.program")
     module.main = lambda argv: calls.append(argv) or 0  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "everwhen.demo", module)
+    monkeypatch.setitem(sys.modules, "everwhen.demo.program", module)
     assert run(capsys, "demo")[0] == 0
     assert run(capsys, "demo", "--seconds", 5, "--engine", "local", "--events", 10, "--plain")[0] == 0
     assert calls == [[], ["--plain", "--seconds", "5", "--events", "10", "--engine", "local"]]
-    monkeypatch.setitem(sys.modules, "everwhen.demo", None)
+    monkeypatch.setitem(sys.modules, "everwhen.demo.program", None)
     status, _, err = run(capsys, "demo")
     assert status == 1 and "the demo cannot run" in err
 
@@ -264,7 +264,7 @@ def test_how_it_ends(
 
 
 def program(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "everwhen.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "everwhen.cli.program", *map(str, arguments)]
 
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from everwhen.cli import main
+from everwhen.cli.program import main
 
 QUERY = """CREATE STREAM Bid (item BIGINT, price DOUBLE, bidder VARCHAR);
 CREATE STREAM Item (item BIGINT, name VARCHAR);

@@ -17,13 +17,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from everwhen import cli_run
-from everwhen.cli import main
-from everwhen.model.parquet import read_elements
-from everwhen.model.validity import check
-from everwhen.operators.base import Emit
-from everwhen.runtime.consistency import MIDDLE
-from everwhen.runtime.files import Progress
+from everwhen.cli import run as cli_run
+from everwhen.cli.program import main
+from everwhen.core.consistency import MIDDLE
+from everwhen.core.emit import Emit
+from everwhen.engine.files.run import Progress
+from everwhen.formats.parquet import read_elements
+from everwhen.stream.validity import check
 
 ROOT = Path(__file__).resolve().parents[2]
 BIDS = [
@@ -359,7 +359,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
 
 def program(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "everwhen.cli", "run", *map(str, arguments), "--engine", "local"]
+    return [sys.executable, "-m", "everwhen.cli.program", "run", *map(str, arguments), "--engine", "local"]
 
 
 @pytest.mark.parametrize(("asked", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -401,7 +401,7 @@ def test_a_terminal_shows_elements_as_they_come(desk: Desk) -> None:
 
 
 def test_progress_is_shown_on_a_terminal_from_the_second_on() -> None:
-    from everwhen.cli_progress import _Line, line
+    from everwhen.cli.progress import _Line, line
 
     class Status:
         def __init__(self) -> None:

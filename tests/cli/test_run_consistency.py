@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from everwhen.cli import main
+from everwhen.cli.program import main
+from everwhen.engine.files.run import run_files
+from everwhen.engine.run import run
 from everwhen.language.program import compile_program
-from everwhen.runtime.files import run_files
-from everwhen.runtime.run import run
 
 Capture = pytest.CaptureFixture[str]
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.connectors.nexmark import SCHEMAS, STREAMS, NexmarkConfig, NexmarkGenerator, generate
-from everwhen.connectors.nexmark.clock import Clock
+from everwhen.demo.nexmark import SCHEMAS, STREAMS, NexmarkConfig, NexmarkGenerator, generate
+from everwhen.demo.nexmark.clock import Clock
 from everwhen.errors import QueryError
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch
 from everwhen.testing import assert_valid
 
 CLEAN = NexmarkConfig(rate=2_000, auction_length=4_000, burst_period=3_000, active_people=50, cti_interval=250)

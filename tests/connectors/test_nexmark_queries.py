@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Source, walk
-from everwhen.api import Stream
-from everwhen.connectors.nexmark import SCHEMAS, STREAMS, NexmarkConfig, generate
-from everwhen.connectors.nexmark import queries as nexmark
-from everwhen.connectors.nexmark.queries import QUERIES
-from everwhen.model.element import Insert
-from everwhen.model.elements import ADJUST, ElementBatch
-from everwhen.model.history import History
+from everwhen.demo.nexmark import SCHEMAS, STREAMS, NexmarkConfig, generate
+from everwhen.demo.nexmark import queries as nexmark
+from everwhen.demo.nexmark.queries import QUERIES
+from everwhen.engine.local import LocalRuntime
 from everwhen.reference.evaluation import evaluate
-from everwhen.runtime.local import LocalRuntime
+from everwhen.stream.element import Insert
+from everwhen.stream.element_batch import ADJUST, ElementBatch
+from everwhen.stream.history import History
 from everwhen.testing import assert_valid
 
 CONFIG = NexmarkConfig(rate=100, auction_length=8_000, hot_item_every=8, hot_items=0.3, bids=12, active_people=8)

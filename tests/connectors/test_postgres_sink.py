@@ -18,15 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from everwhen.connectors.sinks import PostgresSink
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
 from everwhen.errors import QueryError, SinkError
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import batch_of, empty_elements
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
+from everwhen.sinks import PostgresSink
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import batch_of, empty_elements
+from everwhen.stream.history import History
 from everwhen.testing import reorder
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 
 SCHEMA = Schema.of([("item", pa.int64()), ("name", pa.string())])
 

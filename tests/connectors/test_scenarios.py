@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.connectors.scenarios import SCENARIOS, WEB, Account, compare
+from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
-from everwhen.model.element import Adjust, Element, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.schema import Schema
+from everwhen.stream.element import Adjust, Element, Insert
+from everwhen.stream.element_batch import batch_of
 from everwhen.testing import assert_valid
+from scenarios import SCENARIOS, WEB, Account, compare
 
 EVENTS = 1_500
 EVERY = pytest.mark.parametrize("name", SCENARIOS)

@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 from pyarrow import fs
 from rich.console import Console
 
-from everwhen.connectors import folder
-from everwhen.connectors.folder import RemoteFolder
-from everwhen.connectors.sinks import (
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
+from everwhen.errors import EverwhenError, InputError, QueryError, SinkError
+from everwhen.formats.parquet import read_elements
+from everwhen.sinks import (
     CallbackSink,
     ChangelogSink,
     ConsoleSink,
@@ -31,13 +33,11 @@ from everwhen.connectors.sinks import (
     changelog,
     read_changelog,
 )
-from everwhen.errors import EverwhenError, InputError, QueryError, SinkError
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import ElementBatch, batch_of, empty_elements
-from everwhen.model.history import History
-from everwhen.model.parquet import read_elements
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
+from everwhen.storage import folder
+from everwhen.storage.folder import RemoteFolder
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import ElementBatch, batch_of, empty_elements
+from everwhen.stream.history import History
 from model.element_strategies import VALUES, elements, plain, schemas
 
 SCHEMA = Schema.of([("item", pa.int64()), ("name", pa.string())])

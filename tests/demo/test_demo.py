@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from everwhen import demo_local as demo
-from everwhen.api import Stream
-from everwhen.connectors.nexmark import SCHEMAS, STREAMS
-from everwhen.demo import main
-from everwhen.demo_local import CONFIG, Demo, demo_queries
-from everwhen.demo_results import Results
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import CTI, ElementBatch, batch_of, empty_elements
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER
+from everwhen.algebra.builder import Stream
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
+from everwhen.demo import local as demo
+from everwhen.demo.local import CONFIG, Demo, demo_queries
+from everwhen.demo.nexmark import SCHEMAS, STREAMS
+from everwhen.demo.program import main
+from everwhen.demo.results import Results
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import CTI, ElementBatch, batch_of, empty_elements
 
 PRICES = Schema.of([("item", pa.int64()), ("price", pa.float64())])
 

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from everwhen import demo_spark
 from everwhen.algebra.nodes import Source, walk
-from everwhen.connectors.nexmark import STREAMS
-from everwhen.demo import main
-from everwhen.demo_spark import Launch, SparkDemo, demo_queries
+from everwhen.core.time import INF, NEVER
+from everwhen.demo import spark as demo_spark
+from everwhen.demo.nexmark import STREAMS
+from everwhen.demo.program import main
+from everwhen.demo.spark import Launch, SparkDemo, demo_queries
 from everwhen.errors import QueryError
-from everwhen.model.element import Adjust, Cti, Insert
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.time import INF, NEVER
+from everwhen.stream.element import Adjust, Cti, Insert
+from everwhen.stream.element_batch import ElementBatch, batch_of
 
 ITEM = {"sellerID": 7, "price": 2.5}
 

@@ -9,7 +9,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from everwhen.demo_view import (
+from everwhen.core.time import INF, NEVER
+from everwhen.demo.view import (
     DemoView,
     InputView,
     PartView,
@@ -22,7 +23,6 @@ from everwhen.demo_view import (
     size,
     summary,
 )
-from everwhen.model.time import INF, NEVER
 
 TITLES = ("in euros", "five items", "short auctions", "highest bid", "closing price", "hot items", "average price")
 ROW = show_row([("itemID", 1007), ("price", 12.5), ("sellerID", 12345), ("category", 3)])

@@ -24,14 +24,14 @@ from typing import Any, Final
 import everwhen as ew
 from doc_examples import Block, blocks
 from everwhen.algebra.nodes import Source, walk
+from everwhen.core.schema import Schema
+from everwhen.core.time import show as show_time
 from everwhen.errors import QueryError, SqlError
-from everwhen.language import syntax as s
 from everwhen.language.catalog import Catalog
 from everwhen.language.parse import parse
 from everwhen.language.program import declare
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
-from everwhen.model.time import show as show_time
+from everwhen.language.syntax import tree as s
+from everwhen.stream.history import History
 
 TICK: Final = "1s"
 _DATA: Final = re.compile(r"(\w+):\n")

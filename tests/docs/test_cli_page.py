@@ -8,9 +8,9 @@ import re
 import pytest
 
 from doc_examples import ROOT, blocks, commands
-from everwhen import cli_command
-from everwhen.cli import main
-from everwhen.shell_commands import COMMANDS
+from everwhen.cli import command as cli_command
+from everwhen.cli.program import main
+from everwhen.shell.commands import COMMANDS
 
 PAGE = ROOT / "docs" / "cli.md"
 SHELL = ROOT / "docs" / "session.md"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from everwhen import api
+from everwhen.algebra import builder as api
 from everwhen.algebra.aggregates import AGGREGATE_FUNCTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 @EVERY_DOCUMENT
 def test_files_named_in_the_text_are_there(document: Path) -> None:
-    """Paths such as `operators/sweep.py` are below the project, `src/everwhen` or `tests`."""
+    """Paths such as `operators/sweep/sweep.py` are below the project, `src/everwhen` or `tests`."""
     bases = (ROOT, ROOT / "src" / "everwhen", ROOT / "tests", ROOT / "tests" / "papers")
     for name in set(re.findall(r"`([\w./]+\.(?:py|md|toml))(?:::\w+)?`", text_of(document))):
         assert any((base / name).exists() for base in bases), name

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import everwhen as ew
-from everwhen.connectors.scenarios.auctions import AUCTION, Auctions
-from everwhen.connectors.scenarios.warehouse import SENSORS, WAREHOUSE, warehouse
 from everwhen.errors import QueryError
-from everwhen.model.elements import INSERT, PUNCT
-from everwhen.model.validity import check
-from everwhen.plan.advice import advise
-from everwhen.plan.sanity import require_bounded
+from everwhen.plan.sanity.advice import advise
+from everwhen.plan.sanity.bounded import require_bounded
+from everwhen.stream.element_batch import INSERT, PUNCT
+from everwhen.stream.validity import check
+from scenarios.auctions import AUCTION, Auctions
+from scenarios.warehouse import SENSORS, WAREHOUSE, warehouse
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

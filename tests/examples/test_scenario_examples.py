@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import everwhen as ew
-from everwhen.connectors.scenarios import MACHINES, SCENARIOS, STOCKS, WEB, Account, Scenario, compare, follow
+from scenarios import MACHINES, SCENARIOS, STOCKS, WEB, Account, Scenario, compare, follow
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SMALL = {"machine_maintenance": 3_000, "web_statistics": 6_000, "stock_corrections": 4_000}

@@ -13,14 +13,14 @@ import duckdb
 import pyarrow as pa
 from query_shapes import SHAPES, TABLES
 
-from everwhen import api as ew
+from everwhen.algebra import builder as ew
+from everwhen.core.time import INF
 from everwhen.language.catalog import Catalog, Entry
 from everwhen.language.program import program
-from everwhen.model.element import Cti, Element, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.time import INF
 from everwhen.reference.evaluation import evaluate
+from everwhen.stream.element import Cti, Element, Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 from everwhen.testing import reorder
 
 SOURCES = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import everwhen as ew
+from everwhen.core.schema import Schema
 from everwhen.errors import QueryError, SqlError
 from everwhen.language.program import compile_program
-from everwhen.model.schema import Schema
 
 BID = ew.source("Bid", {"itemID": "int64", "price": "float64", "who": "string", "ts": "timestamp[us]"})
 AUCTION = ew.source("Auction", {"itemID": "int64", "seller": "int64"})

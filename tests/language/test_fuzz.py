@@ -8,7 +8,7 @@ from duckdb_snapshots import CATALOG, ours
 from query_mutations import mutated
 from query_shapes import SHAPES
 
-from everwhen.connectors.nexmark.texts import DECLARATIONS, TEXTS
+from everwhen.demo.nexmark.texts import DECLARATIONS, TEXTS
 from everwhen.errors import SqlError
 from everwhen.language.program import program
 from everwhen.rewrite.driver import rewrite

@@ -13,7 +13,7 @@ from query_shapes import SHAPES
 
 import everwhen as ew
 from everwhen.algebra.nodes import Source, walk
-from everwhen.model.time import INF
+from everwhen.core.time import INF
 from everwhen.testing import assert_valid, history_of
 
 LEVELS = {"strong": ew.STRONG, "middle": ew.MIDDLE}

@@ -10,12 +10,12 @@ import pytest
 
 import everwhen as ew
 from everwhen.algebra.nodes import Source, walk
-from everwhen.connectors.nexmark import STREAMS, NexmarkConfig, generate
-from everwhen.connectors.nexmark import queries as nexmark
-from everwhen.connectors.nexmark.texts import DECLARATIONS, TEXTS
+from everwhen.core.schema import Schema
+from everwhen.demo.nexmark import STREAMS, NexmarkConfig, generate
+from everwhen.demo.nexmark import queries as nexmark
+from everwhen.demo.nexmark.texts import DECLARATIONS, TEXTS
 from everwhen.language.catalog import UserFunction
-from everwhen.model.elements import ElementBatch
-from everwhen.model.schema import Schema
+from everwhen.stream.element_batch import ElementBatch
 from everwhen.testing import assert_same_history
 
 CONFIG = NexmarkConfig(rate=100, auction_length=8_000, hot_item_every=8, hot_items=0.3, bids=12, active_people=8)

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from everwhen.model.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
-from everwhen.model.elements import ElementBatch
-from everwhen.model.punctuation import Nothing, OneOf, Promise, Range
-from everwhen.model.scalars import python_values
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, MAX_TIME, MIN_TIME
-from everwhen.model.value_spans import spans_of
+from everwhen.core.promise import Nothing, OneOf, Promise, Range
+from everwhen.core.scalars import python_values
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME
+from everwhen.punctuation.value_sets import spans_of
+from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
+from everwhen.stream.element_batch import ElementBatch
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise, Range
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER
+from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise, Range
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
 
 NAN, INFINITY = float("nan"), float("inf")
 DOMAINS: dict[pa.DataType, list[Any]] = {
@@ -100,7 +100,7 @@ def payloads(schema: Schema) -> list[dict[str, Any]]:
 
 
 def columns(rows: list[dict[str, Any]], schema: Schema) -> dict[str, pa.Array]:
-    from everwhen.model.scalars import from_python
+    from everwhen.core.scalars import from_python
 
     return {f.name: from_python([row[f.name] for row in rows], f.type) for f in schema}
 

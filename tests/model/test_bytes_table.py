@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.model import bytes_table
-from everwhen.model.pool import Pool, validity
-from everwhen.model.rows import RowCodec
-from everwhen.model.schema import Schema
+from everwhen.containers import bytes_table
+from everwhen.core.schema import Schema
+from everwhen.rows.codec import RowCodec
+from everwhen.rows.interner import Pool, validity
 
 SOME = settings(max_examples=60)
 TEXT = st.text(alphabet="ab\0é", max_size=24)

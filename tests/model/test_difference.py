@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
 from everwhen.errors import QueryError
-from everwhen.model.element import Insert
-from everwhen.model.history import History, first_difference, same_history
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
+from everwhen.stream.element import Insert
+from everwhen.stream.history import History, first_difference, same_history
 
 END = 6
 FLOATS = Schema.of([("k", pa.int64()), ("x", pa.float64())])

@@ -13,11 +13,11 @@ from element_strategies import PLAIN, VALUES, plain, streams
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from everwhen.model.element import Element
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.jsonlines import jsonlines, read_jsonlines, write_jsonlines
-from everwhen.model.parquet import read_elements, read_parquet, write_elements, write_parquet
-from everwhen.model.schema import Schema
+from everwhen.core.schema import Schema
+from everwhen.formats.json.lines import jsonlines, read_jsonlines, write_jsonlines
+from everwhen.formats.parquet import read_elements, read_parquet, write_elements, write_parquet
+from everwhen.stream.element import Element
+from everwhen.stream.element_batch import ElementBatch, batch_of
 
 
 def with_at(batch: ElementBatch) -> ElementBatch:

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from everwhen.core.promise import Promise
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME
 from everwhen.errors import InputError
-from everwhen.model.element import Adjust, Cti, Element, Insert, Punct
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History, same_history
-from everwhen.model.jsonlines import jsonlines
-from everwhen.model.punctuation import Promise
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, MAX_TIME, MIN_TIME
+from everwhen.formats.json.lines import jsonlines
+from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History, same_history
 
 END = 12
 X = Schema.of([("x", pa.int64())])

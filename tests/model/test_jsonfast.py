@@ -11,14 +11,14 @@ from element_strategies import PLAIN, plain, streams
 from hypothesis import given
 from hypothesis import strategies as st
 
+from everwhen.core.schema import Schema
 from everwhen.errors import InputError
-from everwhen.model.element import Element
-from everwhen.model.elements import batch_of
-from everwhen.model.inference import Inference
-from everwhen.model.jsonfast import FastReader
-from everwhen.model.jsonlines import _careful, jsonlines
-from everwhen.model.jsontext import decode_lines
-from everwhen.model.schema import Schema
+from everwhen.formats.json.arrow_reader import FastReader
+from everwhen.formats.json.inference import Inference
+from everwhen.formats.json.lines import _careful, jsonlines
+from everwhen.formats.json.python_reader import decode_lines
+from everwhen.stream.element import Element
+from everwhen.stream.element_batch import batch_of
 
 SCHEMA = Schema.of([("item", pa.int64()), ("price", pa.float64()), ("name", pa.string()), ("ok", pa.bool_())])
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from everwhen.core.promise import Nothing, OneOf, Promise, Range
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
 from everwhen.errors import InputError
-from everwhen.model.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.jsonlines import infer_schema, jsonlines, read_jsonlines, write_jsonlines
-from everwhen.model.punctuation import Nothing, OneOf, Promise, Range
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
+from everwhen.formats.json.lines import infer_schema, jsonlines, read_jsonlines, write_jsonlines
+from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
+from everwhen.stream.element_batch import ElementBatch, batch_of
 
 ITEM = Schema.of([("item", pa.int64()), ("price", pa.float64())])
 

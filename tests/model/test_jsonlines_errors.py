@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from everwhen.core.schema import Schema
 from everwhen.errors import InputError
-from everwhen.model.jsonlines import infer_schema, read_jsonlines
-from everwhen.model.schema import Schema
+from everwhen.formats.json.lines import infer_schema, read_jsonlines
 
 SCHEMA = Schema.of([("item", pa.int64()), ("price", pa.float64()), ("name", pa.string()), ("ok", pa.bool_())])
 MORE = Schema.of([("small", pa.int8()), ("day", pa.date32()), ("at", pa.timestamp("ms")), ("raw", pa.binary())])

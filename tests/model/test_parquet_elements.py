@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from everwhen.core.promise import OneOf, Promise
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, MAX_TIME
 from everwhen.errors import InputError, QueryError
-from everwhen.model.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.parquet import read_elements, read_parquet, schema_of, write_elements, write_parquet
-from everwhen.model.punctuation import OneOf, Promise
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, MAX_TIME
+from everwhen.formats.parquet import read_elements, read_parquet, schema_of, write_elements, write_parquet
+from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
+from everwhen.stream.element_batch import ElementBatch, batch_of
 
 X = Schema.of([("x", pa.int64())])
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from promise_strategies import DOMAINS, NAN, domain, patterns, payloads, promises, schemas
 
+from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise, Range
+from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
-from everwhen.model.pattern_algebra import combine, simplified, subsumes
-from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise, Range
-from everwhen.model.schema import Schema
-from everwhen.model.value_order import order_of
-from everwhen.model.value_spans import spans_of
+from everwhen.punctuation.pattern_algebra import combine, simplified, subsumes
+from everwhen.punctuation.value_order import order_of
+from everwhen.punctuation.value_sets import spans_of
 
 
 @st.composite

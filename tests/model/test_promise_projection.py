@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from promise_strategies import limit
 
+from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise, Range
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
 from everwhen.errors import QueryError
-from everwhen.model.promise_projection import Projection
-from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise, Range
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
+from everwhen.punctuation.projection import Projection
 
 # Domains small enough to try every payload; a nullable boolean has three values, and a `uint8` is cut by few bounds.
 ABC = Schema.of([("a", pa.bool_()), ("b", pa.bool_()), ("c", pa.uint8())])

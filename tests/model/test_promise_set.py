@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from promise_strategies import COMMON, DOMAINS, columns, limit, payloads, promises, schemas
 
+from everwhen.core.promise import Nothing, OneOf, Promise, Range
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
 from everwhen.errors import QueryError
-from everwhen.model.pattern_algebra import combine, subsumes
-from everwhen.model.promise_intake import WIDE
-from everwhen.model.promise_set import PromiseSet
-from everwhen.model.punctuation import Nothing, OneOf, Promise, Range
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER
+from everwhen.punctuation.pattern_algebra import combine, subsumes
+from everwhen.punctuation.read import WIDE
+from everwhen.punctuation.store import PromiseSet
 
 ITEM = Schema.of([("item", pa.int64())])
 PAIR = Schema.of([("item", pa.int64()), ("hour", pa.int64()), ("name", pa.string())])

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from promise_strategies import COMMON, patterns
 
-from everwhen.model.element import Punct
-from everwhen.model.promise_intake import read_promises
-from everwhen.model.promises import FEW, Promises
-from everwhen.model.punctuation import OneOf, Promise, Range
-from everwhen.model.punctuations import Behind
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
+from everwhen.core.promise import OneOf, Promise, Range
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
+from everwhen.punctuation.read import read_promises
+from everwhen.punctuation.table import FEW, Promises
+from everwhen.stream.batch_punctuation import Behind
+from everwhen.stream.element import Punct
 
 
 def counted(said: Promises) -> int:

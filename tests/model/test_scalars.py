@@ -11,8 +11,8 @@ from element_strategies import VALUES
 from hypothesis import given
 from hypothesis import strategies as st
 
+from everwhen.core.scalars import Unfit, expected, from_python, json_texts, json_values, python_values, read_values
 from everwhen.errors import QueryError
-from everwhen.model.scalars import Unfit, expected, from_python, json_texts, json_values, python_values, read_values
 
 
 @given(data=st.data(), type_=st.sampled_from(list(VALUES)))

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from everwhen.core.promise import Nothing, OneOf, Promise, Range
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
 from everwhen.errors import InputError
-from everwhen.model import validity
-from everwhen.model.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
-from everwhen.model.elements import batch_of
-from everwhen.model.punctuation import Nothing, OneOf, Promise, Range
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER
-from everwhen.model.validity import Checker, check, checked
+from everwhen.stream import validity
+from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.validity import Checker, check, checked
 
 XY = Schema.of([("x", pa.int64()), ("y", pa.string())])
 

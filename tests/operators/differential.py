@@ -15,15 +15,15 @@ from typing import Any
 
 import everwhen as ew
 from everwhen.algebra import nodes as n
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.dataflow import StepCheck
+from everwhen.engine.local import LocalRuntime
 from everwhen.reference import LogicalStream, evaluate
 from everwhen.reference.order import canonical
-from everwhen.runtime.graph import StepCheck
-from everwhen.runtime.local import LocalRuntime
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_valid, reorder
 
 COLUMNS = {"k": "string", "x": "int64"}

@@ -20,18 +20,18 @@ from typing import Any
 import pyarrow as pa
 
 import everwhen as ew
-from everwhen.model.element import Adjust, Cti, Element, Insert, Punct
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.model.patterns import show_promise
-from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise, Range
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER, show
-from everwhen.model.value_spans import spans_of
+from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise, Range
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER, show
+from everwhen.engine.local import LocalRuntime
+from everwhen.punctuation.pattern_json import show_promise
+from everwhen.punctuation.value_sets import spans_of
 from everwhen.reference import LogicalStream, evaluate
 from everwhen.reference.promise_rules import Said as Known
 from everwhen.reference.promise_rules import by_position, promised, promises
-from everwhen.runtime.local import LocalRuntime
+from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_valid
 from operators.differential import FIRST, LAST, assert_snapshots, comparable, holds_back
 from operators.differential import Said as Output

@@ -13,7 +13,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.model.time import INF
+from everwhen.core.time import INF
 from operators.differential import S, T, col
 
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.pool import Pool
-from everwhen.model.rows import RowCodec
-from everwhen.model.time import INF, NEVER
-from everwhen.operators.guard import Guard
-from everwhen.operators.intake import Intake
+from everwhen.core.time import INF, NEVER
+from everwhen.operators.ingress.guard import Guard
+from everwhen.operators.ingress.pipeline import Intake
 from everwhen.reference.admission import aligned
+from everwhen.rows.codec import RowCodec
+from everwhen.rows.interner import Pool
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, batches, reorder
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 from operators.test_finalize import SCHEMA, A, B, as_elements
 
 

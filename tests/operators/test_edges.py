@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.time import INF
-from everwhen.operators import sweep
-from everwhen.operators.kernels.edges import edges_in_order, edges_on_grid, group_keys, grouped, lifetimes
-from everwhen.operators.kernels.windows import windowed
-from everwhen.testing_strategies import histories
+from everwhen.core.time import INF
+from everwhen.operators.stateless.window_loops import windowed
+from everwhen.operators.sweep import sweep
+from everwhen.operators.sweep.loops.edges import edges_in_order, edges_on_grid, group_keys, grouped, lifetimes
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
+from everwhen.testing.strategies import histories
 from operators.differential import EMITS, SCHEMA, Plan, S, Trial, epochs, plan, sources, streams_of
 
 SOME = settings(max_examples=60)

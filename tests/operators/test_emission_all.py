@@ -18,18 +18,19 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.operators.base import EVERYTHING, Emit, Policy
-from everwhen.operators.kernels.clip import CUT, ENDING
+from everwhen.core.emit import Emit
+from everwhen.engine.local import LocalRuntime
+from everwhen.engine.session.session import Session
+from everwhen.operators.clip import CUT, ENDING
+from everwhen.operators.contract import EVERYTHING, Policy
 from everwhen.plan.lower import lower
 from everwhen.reference import evaluate
 from everwhen.reference.order import canonical
-from everwhen.runtime.local import LocalRuntime
-from everwhen.runtime.session import Session
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_valid, batches, stream_from_table
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 from operators.differential import (
     COMPOSED,
     FIRST,

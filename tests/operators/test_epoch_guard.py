@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from everwhen.core.schema import Schema
 from everwhen.errors import InputError
-from everwhen.model.pool import Pool
-from everwhen.model.rows import RowCodec
-from everwhen.model.schema import Schema
-from everwhen.operators.epoch_guard import EpochGuard
-from everwhen.operators.guard import Guarded
+from everwhen.operators.ingress.guard import Guarded
+from everwhen.operators.ingress.unordered_guard import EpochGuard
+from everwhen.rows.codec import RowCodec
+from everwhen.rows.interner import Pool
 
 SCHEMA = Schema.of([("x", pa.int64())])
 Element = tuple[int, int, int, int, int]

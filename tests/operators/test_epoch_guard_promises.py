@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 
 import everwhen as ew
+from everwhen.core.promise import OneOf, Promise, Range
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
 from everwhen.errors import InputError
-from everwhen.model.elements import ADJUST, INSERT
-from everwhen.model.pool import Pool
-from everwhen.model.punctuation import OneOf, Promise, Range
-from everwhen.model.rows import RowCodec
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER
-from everwhen.operators.epoch_guard import EpochGuard
-from everwhen.operators.punctuator import Punctuator
+from everwhen.operators.ingress.unordered_guard import EpochGuard
+from everwhen.operators.punctuate.punctuator import Punctuator
+from everwhen.rows.codec import RowCodec
+from everwhen.rows.interner import Pool
+from everwhen.stream.element_batch import ADJUST, INSERT
 
 SCHEMA = Schema.of([("item", pa.int64()), ("kind", pa.string())])
 Row = tuple[int, int, int, int, int | None, str]

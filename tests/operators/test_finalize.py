@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from everwhen.core.promise import OneOf, Promise
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, MIN_TIME, NEVER
 from everwhen.errors import InputError
-from everwhen.model.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.model.pool import Pool
-from everwhen.model.punctuation import OneOf, Promise
-from everwhen.model.rows import RowCodec
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, MIN_TIME, NEVER
-from everwhen.operators.finalize import Finalize, Reason
-from everwhen.operators.guard import Guard, Guarded
-from everwhen.operators.intake import Intake
+from everwhen.operators.ingress.finalize import Finalize, Reason
+from everwhen.operators.ingress.guard import Guard, Guarded
+from everwhen.operators.ingress.pipeline import Intake
 from everwhen.reference.admission import finalized
+from everwhen.rows.codec import RowCodec
+from everwhen.rows.interner import Pool
+from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, batches, reorder
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.algebra import nodes as n
-from everwhen.algebra.kinds import type_of
-from everwhen.api import Stream
+from everwhen.algebra.builder import Stream
+from everwhen.algebra.expressions.kinds import type_of
+from everwhen.core.emit import Emit
+from everwhen.core.promise import Frontier, Promise
+from everwhen.core.time import INF
+from everwhen.engine.local import LocalRuntime
 from everwhen.errors import EvaluationError
-from everwhen.model.element import Cti, Insert, Punct
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.punctuation import Frontier, Promise
-from everwhen.model.time import INF
-from everwhen.operators.base import Emit
-from everwhen.operators.group_join import GroupJoinOperator
+from everwhen.operators.join.group_join import GroupJoinOperator
 from everwhen.plan.lower import lower
-from everwhen.runtime.local import LocalRuntime
-from everwhen.testing_strategies import histories
+from everwhen.stream.element import Cti, Insert, Punct
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
+from everwhen.testing.strategies import histories
 from operators.differential import COLUMNS, EMITS, SCHEMA, Plan, Trial, col, epochs, plan, sources, streams_of
 
 S = ew.source("S", COLUMNS)

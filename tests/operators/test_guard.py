@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 import everwhen as ew
+from everwhen.core.promise import Nothing, OneOf, Promise, Range
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
+from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError
-from everwhen.model.element import Adjust, Cti, Element, Insert, Punct
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.model.punctuation import Nothing, OneOf, Promise, Range
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER
-from everwhen.runtime.local import LocalRuntime
+from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history
 from operators.differential import EMITS, SCHEMA, S, T, run_all
 

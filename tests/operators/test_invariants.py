@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.model.element import Adjust, Cti, Insert
-from everwhen.model.elements import batch_of
-from everwhen.operators.base import EVERYTHING
-from everwhen.operators.join import JoinOperator
-from everwhen.operators.kernels.runs import LENGTH, START
-from everwhen.operators.sweep import Sweep
-from everwhen.runtime.local import LocalRuntime
-from everwhen.testing_invariants import Invariants
-from everwhen.testing_strategies import histories
+from everwhen.containers.run_pool import LENGTH, START
+from everwhen.engine.local import LocalRuntime
+from everwhen.operators.contract import EVERYTHING
+from everwhen.operators.join.join import JoinOperator
+from everwhen.operators.sweep.sweep import Sweep
+from everwhen.stream.element import Adjust, Cti, Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.testing.step_invariants import Invariants
+from everwhen.testing.strategies import histories
 from operators.differential import EMITS, PLANS, SCHEMA, Plan, S, T, Trial, epochs, sources, streams_of
 from operators.random_plans import Grown, plans
 

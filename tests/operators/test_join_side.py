@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
-from everwhen.model.changes import Changes
-from everwhen.model.rows import Pool, RowCodec
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER
-from everwhen.operators.kernels import join as kernel
-from everwhen.operators.kernels.lifetimes import (
+from everwhen.operators.join.join_state import JoinSide
+from everwhen.operators.join.loops import join as kernel
+from everwhen.operators.join.loops.lifetimes import (
     END,
     HI,
     KEY,
@@ -31,7 +30,8 @@ from everwhen.operators.kernels.lifetimes import (
     on_spine,
     other,
 )
-from everwhen.operators.side import JoinSide
+from everwhen.rows.changes import Changes
+from everwhen.rows.codec import Pool, RowCodec
 
 KEYS = 3
 LATEST = 30

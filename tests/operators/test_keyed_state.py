@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.model.element import Cti, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.time import INF
-from everwhen.operators.kernels.calendar import Calendar
-from everwhen.operators.kernels.tables import KeyTable, Regions
-from everwhen.runtime.local import LocalRuntime
+from everwhen.containers.calendar import Calendar
+from everwhen.containers.key_table import KeyTable, Regions
+from everwhen.core.time import INF
+from everwhen.engine.local import LocalRuntime
+from everwhen.stream.element import Cti, Insert
+from everwhen.stream.element_batch import batch_of
 from operators.differential import SCHEMA, S
 
 SOME = settings(max_examples=30)

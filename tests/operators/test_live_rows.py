@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.model.pool import Pool
-from everwhen.model.time import INF, NEVER
-from everwhen.operators.kernels import live as kernel
-from everwhen.operators.live import LiveRows
+from everwhen.containers import live_runs as kernel
+from everwhen.core.time import INF, NEVER
+from everwhen.operators.live_rows import LiveRows
+from everwhen.rows.interner import Pool
 
 KEYS, TIMES = 3, range(-2, 30)
 Segment = tuple[int, int, int, int]

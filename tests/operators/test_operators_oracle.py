@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.model.history import History
-from everwhen.testing_strategies import histories
+from everwhen.stream.history import History
+from everwhen.testing.strategies import histories
 from operators.differential import EMITS, PLANS, SCHEMA, Plan, Trial, epochs, sources, streams_of
 
 FEW = settings(max_examples=settings().max_examples // 5)

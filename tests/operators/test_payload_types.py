@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 
 import everwhen as ew
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
+from everwhen.engine.local import LocalRuntime
 from everwhen.reference import history as reference_history
-from everwhen.runtime.local import LocalRuntime
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
 
 UTC = dt.UTC

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.model.element import Cti, Element, Insert
-from everwhen.model.history import History
-from everwhen.model.time import INF, NEVER
+from everwhen.core.time import INF, NEVER
+from everwhen.stream.element import Cti, Element, Insert
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 from operators.differential import EMITS, PLANS, SCHEMA, UNARY, Plan, Trial, in_turn, run_all, sources
 
 FEW = settings(max_examples=settings().max_examples // 4)

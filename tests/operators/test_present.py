@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.model.element import Element
-from everwhen.model.history import History
+from everwhen.engine.local import LocalRuntime
 from everwhen.reference import evaluate
-from everwhen.runtime.local import LocalRuntime
-from everwhen.testing_strategies import histories
+from everwhen.stream.element import Element
+from everwhen.stream.history import History
+from everwhen.testing.strategies import histories
 from operators.differential import FIRST, PLANS, SCHEMA, Plan, Said, assert_snapshots, epochs, sources, streams_of
 
 FEW = settings(max_examples=settings().max_examples // 12)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 import everwhen as ew
-from everwhen.model.element import Cti, Element
-from everwhen.model.elements import batch_of
-from everwhen.runtime.local import LocalRuntime
+from everwhen.engine.local import LocalRuntime
+from everwhen.stream.element import Cti, Element
+from everwhen.stream.element_batch import batch_of
 from everwhen.testing import assert_same_history, assert_valid
 
 S = ew.source("S", {"k": "int64", "v": "int64"})

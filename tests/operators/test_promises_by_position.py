@@ -9,11 +9,11 @@ from __future__ import annotations
 import pytest
 
 import everwhen as ew
-from everwhen.model.element import Element, Insert, Punct
-from everwhen.model.elements import batch_of
-from everwhen.model.punctuation import OneOf, Promise
-from everwhen.model.time import INF
-from everwhen.runtime.local import LocalRuntime
+from everwhen.core.promise import OneOf, Promise
+from everwhen.core.time import INF
+from everwhen.engine.local import LocalRuntime
+from everwhen.stream.element import Element, Insert, Punct
+from everwhen.stream.element_batch import batch_of
 from everwhen.testing import assert_same_history, assert_valid
 
 A = ew.source("A", {"k": "int64", "v": "int64"})

@@ -13,17 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
+from everwhen.core.promise import AttributePattern, OneOf, Promise, Range
+from everwhen.core.time import INF
+from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError
-from everwhen.model.element import Adjust, Element, Insert, Punct
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.punctuation import AttributePattern, OneOf, Promise, Range
-from everwhen.model.time import INF
-from everwhen.model.validity import check
 from everwhen.reference import evaluate
 from everwhen.reference.promise_rules import promised, promises
-from everwhen.runtime.local import LocalRuntime
-from everwhen.testing_strategies import histories
+from everwhen.stream.element import Adjust, Element, Insert, Punct
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
+from everwhen.stream.validity import check
+from everwhen.testing.strategies import histories
 from operators.differential import EMITS, FIRST, LAST, PLANS, SCHEMA, Plan, S, T, epochs, sources, streams_of
 from operators.punctuated import HORIZON, Inputs, PunctuatedOutput, PunctuatedTrial, punctuated
 from operators.random_plans import Grown, plans

@@ -20,16 +20,16 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.algebra import nodes as n
-from everwhen.model.element import Cti, Punct
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.punctuation import OneOf, Promise
-from everwhen.model.time import INF, NEVER
+from everwhen.core.promise import OneOf, Promise
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.local import LocalRuntime
 from everwhen.reference.promise_rules import kept, mirrored, promised
 from everwhen.reference.punctuation import Anything
-from everwhen.runtime.local import LocalRuntime
+from everwhen.stream.element import Cti, Punct
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 from everwhen.testing import reorder
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 from operators.differential import EMITS, SCHEMA, S, T, col, epochs, sources, streams_of
 from operators.punctuated import Inputs, punctuated
 

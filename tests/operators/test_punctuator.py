@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.algebra.complement import complement
-from everwhen.algebra.expr import Expr, col
+from everwhen.algebra.expressions.build import Expr, col
 from everwhen.algebra.punctuation_schemes import (
     Bounds,
     ClusteredBy,
@@ -25,11 +25,11 @@ from everwhen.algebra.punctuation_schemes import (
     Unique,
     bound,
 )
+from everwhen.core.promise import Promise
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
 from everwhen.errors import InputError, QueryError
-from everwhen.model.punctuation import Promise
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
-from everwhen.operators.punctuator import Punctuator, source_punctuators
+from everwhen.operators.punctuate.punctuator import Punctuator, source_punctuators
 
 SCHEMA = Schema.of([("hour", pa.int64()), ("day", pa.date32()), ("sid", pa.string()), ("temp", pa.float64())])
 NEW_YEAR = datetime(2024, 1, 1)

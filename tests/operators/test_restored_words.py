@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.model.element import Insert
-from everwhen.model.elements import batch_of
-from everwhen.runtime.local import LocalRuntime
-from everwhen.testing_strategies import histories
+from everwhen.engine.local import LocalRuntime
+from everwhen.stream.element import Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.testing.strategies import histories
 from operators.differential import PLANS, SCHEMA, Plan, S, T, epochs, sources, streams_of
 from operators.random_plans import Grown, plans
 

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.time import INF, NEVER
-from everwhen.runtime.local import LocalRuntime
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.local import LocalRuntime
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import ElementBatch, batch_of
 from operators.differential import FIRST, LAST, SCHEMA, S, Said, epochs, in_turn
 from operators.test_emission_all import outputs
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.model.pool import Pool
-from everwhen.model.rows import RowCodec
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER
-from everwhen.operators.event_log import EventLog
-from everwhen.operators.kernels.runs import FIRST, LENGTH, ROOM, SPARE, START, Runs, make_room, needed
+from everwhen.containers.run_pool import FIRST, LENGTH, ROOM, SPARE, START, Runs, make_room, needed
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
+from everwhen.operators.ingress.event_log import EventLog
+from everwhen.rows.codec import RowCodec
+from everwhen.rows.interner import Pool
 
 SOME = settings(max_examples=40)
 

@@ -8,9 +8,9 @@ import everwhen as ew
 from everwhen.algebra import nodes as n
 from everwhen.algebra.complement import complement
 from everwhen.errors import QueryError
-from everwhen.model.element import Element, Insert, Punct
 from everwhen.rewrite.driver import rewrite
-from everwhen.rewrite.share_common import same_plans
+from everwhen.rewrite.plans.share_common import same_plans
+from everwhen.stream.element import Element, Insert, Punct
 
 col = ew.col
 R = ew.source("R", {"sid": "string", "hour": "uint8", "temp": "float64"})

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
+from everwhen.engine.local import LocalRuntime
 from everwhen.errors import EvaluationError
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import batch_of
-from everwhen.operators.kernels.edges import group_keys
-from everwhen.runtime.local import LocalRuntime
+from everwhen.operators.sweep.loops.edges import group_keys
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import batch_of
 
 S = ew.source("S", {"k": "string", "x": "int64", "y": "int64"})
 

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
+from everwhen.core.promise import AttributePattern, Frontier, OneOf, Promise, Range
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
 from everwhen.errors import QueryError
-from everwhen.model.changes import Changes, no_changes
-from everwhen.model.pool import Pool
-from everwhen.model.punctuation import AttributePattern, Frontier, OneOf, Promise, Range
-from everwhen.model.rows import RowCodec
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER
-from everwhen.operators.sort import SortOperator
-from everwhen.operators.sort_prefix import SortPrefix
+from everwhen.operators.sort.sort import SortOperator
+from everwhen.operators.sort.sort_prefix import SortPrefix
+from everwhen.rows.changes import Changes, no_changes
+from everwhen.rows.codec import RowCodec
+from everwhen.rows.interner import Pool
 
 REPORTS = Schema.of([("sid", pa.string()), ("hour", pa.uint8()), ("temp", pa.float64())])
 

@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
+from everwhen.core.consistency import length_of
+from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise, Range
+from everwhen.core.schema import Schema
 from everwhen.errors import InputError
-from everwhen.model.element import Adjust, Cti, Element, Insert, Punct
-from everwhen.model.elements import ADJUST, ElementBatch, batch_of
-from everwhen.model.pool import Pool
-from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise, Range
-from everwhen.model.rows import RowCodec
-from everwhen.model.schema import Schema
-from everwhen.operators import source_promises
-from everwhen.operators.arrived import Arrived
-from everwhen.operators.guard import Guard
-from everwhen.operators.source_promises import SourcePromises
-from everwhen.runtime.consistency import length_of
+from everwhen.operators.ingress import source_punctuation as source_promises
+from everwhen.operators.ingress.checked_batch import Arrived
+from everwhen.operators.ingress.guard import Guard
+from everwhen.operators.ingress.source_punctuation import SourcePromises
+from everwhen.rows.codec import RowCodec
+from everwhen.rows.interner import Pool
+from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
+from everwhen.stream.element_batch import ADJUST, ElementBatch, batch_of
 
 SCHEMA = Schema.of([("k", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("b", pa.bool_())])
 

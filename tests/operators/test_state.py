@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.model.element import Cti, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History, RowTuple
-from everwhen.model.time import INF
-from everwhen.runtime.local import LocalRuntime
+from everwhen.core.time import INF
+from everwhen.engine.local import LocalRuntime
+from everwhen.stream.element import Cti, Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History, RowTuple
 from everwhen.testing import reorder
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 from operators.differential import EMITS, PLANS, SCHEMA, Plan, S, T, col, epochs, sources, streams_of
 
 FEW = settings(max_examples=settings().max_examples // 3)

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME
+from everwhen.engine.local import LocalRuntime
 from everwhen.errors import EverwhenError, QueryError, TimeRangeError
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, MAX_TIME, MIN_TIME
 from everwhen.reference import history as reference_history
-from everwhen.runtime.local import LocalRuntime
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
 from operators.differential import EMITS, SCHEMA, UNARY, Plan, S, in_turn, run_all
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import everwhen as ew
+from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError
-from everwhen.model.element import Element
-from everwhen.model.elements import batch_of
-from everwhen.runtime.local import LocalRuntime
+from everwhen.stream.element import Element
+from everwhen.stream.element_batch import batch_of
 
 S = ew.source("S", {"k": "int64", "tags": "string"})
 ROW = {"k": 1, "tags": "a"}

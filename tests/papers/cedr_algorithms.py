@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.time import INF, NEVER
+from everwhen.core.time import INF, NEVER
+from everwhen.stream.element import Adjust, Cti, Element, Insert
 
 Payload = int
 Tuple = tuple[int, int, Payload]

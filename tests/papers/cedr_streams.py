@@ -12,9 +12,9 @@ from types import MappingProxyType
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.history import History
-from everwhen.model.time import INF, NEVER
+from everwhen.core.time import INF, NEVER
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.history import History
 from everwhen.testing import reorder
 
 S = ew.source("S", {"x": "int64"})

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 import everwhen as ew
 from cedr_algorithms import Payload, Row, SnapshotOperator, Tuple
 from cedr_streams import COUNT_AND_SUM, Lifetime, S, lifetimes, shrinking
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.time import INF, NEVER
+from everwhen.core.time import INF, NEVER
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, is_perfect, is_valid, logical
 
 MANY = settings(max_examples=5 * settings().max_examples)

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from cedr_streams import Lifetime, S, lifetimes, shrinking
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.time import INF, NEVER
+from everwhen.core.time import INF, NEVER
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_valid, stream_from_table
 
 MANY = settings(max_examples=2 * settings().max_examples)

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import everwhen as ew
 from cedr_streams import COUNT_AND_SUM, Lifetime, S, lifetimes, ordered, shrinking
 from everwhen.algebra import nodes as n
+from everwhen.core.time import INF, NEVER
 from everwhen.errors import InputError, QueryError
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.history import History
-from everwhen.model.time import INF, NEVER
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.history import History
 from everwhen.testing import (
     closed_up_to,
     concatenated,

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everwhen.algebra.nodes import Node
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.runtime.local import LocalRuntime
+from everwhen.engine.local import LocalRuntime
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
-from everwhen.testing_strategies import histories, sequences
+from everwhen.testing.strategies import histories, sequences
 from thesis_rules import RULES, SCHEMA, Rule
 
 FINITE = ("17.2 rstream is a split", "11.7 coalesce undoes split")

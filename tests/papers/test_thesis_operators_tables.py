@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from everwhen import api as ew
+from everwhen.algebra import builder as ew
 from everwhen.algebra.nodes import Node
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
-from everwhen.runtime.local import LocalRuntime
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
+from everwhen.engine.local import LocalRuntime
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
 from thesis_tables import CASES, COLUMNS, Case, Event
 

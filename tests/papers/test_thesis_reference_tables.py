@@ -10,11 +10,11 @@ from types import MappingProxyType
 
 import pytest
 
-from everwhen import api as ew
 from everwhen import reference
+from everwhen.algebra import builder as ew
 from everwhen.algebra.nodes import Node
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
+from everwhen.core.schema import Schema
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history
 from thesis_tables import CASES, CHAPTER_8, COLUMNS, LOGICAL, PHYSICAL, Case, Event, letters, logical
 

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everwhen import reference
-from everwhen.algebra.expr import col
-from everwhen.model.element import Insert
-from everwhen.model.history import History, same_history
-from everwhen.model.time import INF
+from everwhen.algebra.expressions.build import col
+from everwhen.core.time import INF
+from everwhen.stream.element import Insert
+from everwhen.stream.history import History, same_history
 from everwhen.testing import assert_same_history
-from everwhen.testing_strategies import histories, sequences
+from everwhen.testing.strategies import histories, sequences
 from thesis_rules import RULES, SCHEMA, Rule, a, b, f
 
 MANY = settings(max_examples=40, deadline=None)

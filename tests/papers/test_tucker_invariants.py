@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.model.punctuation import Nothing, OneOf, Range
+from everwhen.core.promise import Nothing, OneOf, Range
 from everwhen.reference import punctuation_invariants as inv
 from everwhen.reference import punctuation_iterators as its
 from everwhen.reference.punctuation import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from everwhen.model.punctuation import Nothing, Range
+from everwhen.core.promise import Nothing, Range
 from everwhen.reference import punctuation_iterators as its
 from everwhen.reference.punctuation import (
     ANY,

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from everwhen import api as ew
 from everwhen.algebra import aggregates
-from everwhen.algebra.expr import Expr, col, when
+from everwhen.algebra import builder as ew
+from everwhen.algebra.expressions.build import Expr, col, when
 from everwhen.algebra.nodes import Node
-from everwhen.model.schema import Schema
+from everwhen.core.schema import Schema
 
 COLUMNS = {"k": "int64", "v": "int64"}
 SCHEMA: Schema = ew.source("A", COLUMNS).schema

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from everwhen import api as ew
 from everwhen.algebra import aggregates
-from everwhen.algebra.expr import Expr, col, when
+from everwhen.algebra import builder as ew
+from everwhen.algebra.expressions.build import Expr, col, when
 from everwhen.algebra.nodes import Node
-from everwhen.model.time import INF
+from everwhen.core.time import INF
 
 Row = tuple[Any, ...]
 Event = tuple[int, int, Row]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import everwhen as ew
-from everwhen.api import Stream
+from everwhen.algebra.builder import Stream
 
 COLUMNS = {"k": "string", "x": "int64"}
 S = ew.source("S", COLUMNS)

@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.algebra.nodes import Node
-from everwhen.model.element import Cti, Element
-from everwhen.model.elements import ADJUST, CTI, INSERT, ElementBatch
-from everwhen.model.time import NEVER
-from everwhen.operators.base import Emit
-from everwhen.plan.narrow import narrow
-from everwhen.plan.stages import StagePlan, StreamIn, cut
-from everwhen.runtime.spark.kernel import EpochInput, Rows, StageKernel
+from everwhen.core.emit import Emit
+from everwhen.core.time import NEVER
+from everwhen.plan.stages.prune_columns import narrow
+from everwhen.plan.stages.stages import StagePlan, StreamIn, cut
+from everwhen.spark.exchange.stream_rows import Rows
+from everwhen.spark.worker.partition import EpochInput, StageKernel
+from everwhen.stream.element import Cti, Element
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch
 
 
 class Buckets:

@@ -10,9 +10,9 @@ from parity_plans import FINITE, PLANS, S
 from stage_runner import Buckets
 
 import everwhen as ew
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
+from everwhen.core.schema import Schema
 from everwhen.reference.evaluation import evaluate
+from everwhen.stream.history import History
 from everwhen.testing import assert_valid, batches, reorder
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])

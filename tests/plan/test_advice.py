@@ -9,16 +9,16 @@ import pytest
 
 import everwhen as ew
 from everwhen.algebra.punctuation_schemes import Scheme
+from everwhen.core.promise import Promise, Range
+from everwhen.engine.local import LocalRuntime
 from everwhen.errors import QueryError
-from everwhen.model.element import Element, Insert, Punct
-from everwhen.model.elements import batch_of
-from everwhen.model.patterns import read_match
-from everwhen.model.punctuation import Promise, Range
-from everwhen.plan.advice import Advice, advise
-from everwhen.plan.punctuation_needs import Way
-from everwhen.plan.punctuation_words import example
-from everwhen.plan.sanity import require_bounded, unbounded
-from everwhen.runtime.local import LocalRuntime
+from everwhen.plan.sanity.advice import Advice, advise
+from everwhen.plan.sanity.bounded import require_bounded, unbounded
+from everwhen.plan.sanity.needs import Way
+from everwhen.plan.sanity.wording import example
+from everwhen.punctuation.pattern_json import read_match
+from everwhen.stream.element import Element, Insert, Punct
+from everwhen.stream.element_batch import batch_of
 
 COLUMNS = {"k": "int64", "x": "int64"}
 S, T = (ew.source(name, COLUMNS, chronons=True, insert_only=True) for name in "ST")

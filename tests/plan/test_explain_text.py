@@ -7,10 +7,10 @@ from parity_plans import PLANS
 
 import everwhen as ew
 from everwhen.algebra.explain import WIDTH, explain
-from everwhen.connectors.nexmark import queries as nexmark
-from everwhen.operators.base import Emit
+from everwhen.core.emit import Emit
+from everwhen.demo.nexmark import queries as nexmark
 from everwhen.plan.explain import explain_text
-from everwhen.plan.stages import cut
+from everwhen.plan.stages.stages import cut
 
 BID = ew.source("Bid", {"item": "int64", "price": "int64"}, insert_only=True, chronons=True)
 ITEM = ew.source("Item", {"id": "int64", "seller": "string"}, keys="id", kind="constant")

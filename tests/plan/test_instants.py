@@ -13,22 +13,23 @@ from hypothesis import strategies as st
 import everwhen as ew
 from everwhen.algebra import nodes as n
 from everwhen.algebra.properties import properties
+from everwhen.core.emit import Emit
+from everwhen.core.promise import Frontier
+from everwhen.core.time import INF
+from everwhen.engine.dataflow import Graph
+from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError, QueryError
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.pool import Pool
-from everwhen.model.punctuation import Frontier
-from everwhen.model.rows import RowCodec
-from everwhen.model.time import INF
-from everwhen.operators.base import Emit, Output
-from everwhen.operators.epoch_guard import EpochGuard
+from everwhen.operators.contract import Output
+from everwhen.operators.ingress.unordered_guard import EpochGuard
 from everwhen.plan.lower import lower
 from everwhen.plan.properties import instants
-from everwhen.runtime.graph import Graph
-from everwhen.runtime.local import LocalRuntime
+from everwhen.rows.codec import RowCodec
+from everwhen.rows.interner import Pool
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 from everwhen.testing import reorder
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 from operators.differential import COLUMNS, EMITS, SCHEMA, Trial, epochs
 
 C = ew.source("S", COLUMNS, chronons=True)

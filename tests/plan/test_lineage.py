@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import everwhen as ew
-from everwhen.api import Stream
-from everwhen.plan.lineage import lain_by
-from everwhen.plan.stages import Trait, cut
+from everwhen.algebra.builder import Stream
+from everwhen.plan.stages.lineage import lain_by
+from everwhen.plan.stages.stages import Trait, cut
 
 S = ew.source("S", {"k": "string", "x": "int64"})
 T = ew.source("T", {"k": "string", "x": "int64"})

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import everwhen as ew
-from everwhen.algebra.expr import Expr
+from everwhen.algebra.expressions.build import Expr
+from everwhen.core.emit import Emit
 from everwhen.errors import QueryError
-from everwhen.operators.base import Emit
-from everwhen.operators.chain import Chain, EventChain
+from everwhen.operators.output.changelog import Chain, EventChain
 from everwhen.plan.lower import PhysicalPlan, lower
 from operators.differential import PLANS, Plan, S, T, col
 

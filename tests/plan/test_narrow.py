@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import everwhen as ew
+from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Map, Source, walk
-from everwhen.api import Stream
-from everwhen.plan.narrow import narrow
+from everwhen.plan.stages.prune_columns import narrow
 from everwhen.reference.evaluation import evaluate
 from everwhen.testing import stream_from_table
 

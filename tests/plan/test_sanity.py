@@ -9,12 +9,12 @@ from parity_plans import PLANS
 
 import everwhen as ew
 from everwhen.algebra import nodes as n
-from everwhen.connectors.nexmark import queries as nexmark
+from everwhen.demo.nexmark import queries as nexmark
+from everwhen.engine.local import LocalRuntime
 from everwhen.errors import QueryError
-from everwhen.model.element import Cti, Insert
-from everwhen.model.elements import batch_of
-from everwhen.plan.sanity import Unbounded, require_bounded, unbounded
-from everwhen.runtime.local import LocalRuntime
+from everwhen.plan.sanity.bounded import Unbounded, require_bounded, unbounded
+from everwhen.stream.element import Cti, Insert
+from everwhen.stream.element_batch import batch_of
 
 COLUMNS = {"k": "int64", "x": "int64"}
 S = ew.source("S", COLUMNS, chronons=True)

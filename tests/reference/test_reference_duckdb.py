@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from everwhen import api as ew
 from everwhen import reference
 from everwhen.algebra import aggregates
-from everwhen.algebra.expr import col, function, when
-from everwhen.model.elements import INSERT, ElementBatch
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
+from everwhen.algebra import builder as ew
+from everwhen.algebra.expressions.build import col, function, when
+from everwhen.core.schema import Schema
+from everwhen.stream.element_batch import INSERT, ElementBatch
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 
 COLUMNS = {"k": "int64", "s": "string", "v": "float64"}
 SCHEMA = ew.source("A", COLUMNS).schema

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen import api as ew
 from everwhen import reference
 from everwhen.algebra import aggregates
-from everwhen.algebra.expr import col
+from everwhen.algebra import builder as ew
+from everwhen.algebra.expressions.build import col
+from everwhen.core.time import INF
 from everwhen.errors import InputError, QueryError
-from everwhen.model.element import Insert
-from everwhen.model.history import History
-from everwhen.model.time import INF
 from everwhen.reference.order import row_order
+from everwhen.stream.element import Insert
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, stream_from_table
-from everwhen.testing_strategies import histories, physical
+from everwhen.testing.strategies import histories, physical
 
 COLUMNS = {"k": "int64"}
 SCHEMA = ew.source("S", COLUMNS).schema

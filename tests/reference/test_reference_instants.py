@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen import api as ew
 from everwhen import reference
 from everwhen.algebra import aggregates
-from everwhen.algebra.expr import col
+from everwhen.algebra import builder as ew
+from everwhen.algebra.expressions.build import col
+from everwhen.core.time import INF
 from everwhen.errors import QueryError
-from everwhen.model.element import Insert
-from everwhen.model.history import History
-from everwhen.model.time import INF
 from everwhen.reference.logical import Instants, LogicalStream, stream_of
-from everwhen.testing_strategies import histories
+from everwhen.stream.element import Insert
+from everwhen.stream.history import History
+from everwhen.testing.strategies import histories
 
 COLUMNS = {"k": "int64", "v": "float64"}
 SCHEMA = ew.source("A", COLUMNS).schema

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen import api as ew
 from everwhen import reference
 from everwhen.algebra import aggregates
-from everwhen.algebra.expr import col
+from everwhen.algebra import builder as ew
+from everwhen.algebra.expressions.build import col
+from everwhen.core.time import INF
 from everwhen.errors import InputError, QueryError
-from everwhen.model.history import History
-from everwhen.model.time import INF
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, stream_from_table
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 
 COLUMNS = {"k": "int64", "v": "string"}
 SCHEMA = ew.source("A", COLUMNS).schema

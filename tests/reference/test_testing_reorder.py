@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
 from everwhen.errors import QueryError
-from everwhen.model.element import Adjust, Cti, Insert
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
+from everwhen.stream.element import Adjust, Cti, Insert
+from everwhen.stream.history import History
 from everwhen.testing import assert_valid, reorder, stream_from_table
-from everwhen.testing_strategies import histories, physical, sequences, values
+from everwhen.testing.strategies import histories, physical, sequences, values
 
 SCHEMA = Schema.of([("k", pa.int64()), ("x", pa.float64())])
 SOME = settings(max_examples=80, deadline=None)

@@ -9,12 +9,12 @@ import random
 import pyarrow as pa
 import pytest
 
+from everwhen.core.promise import OneOf, Promise
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
 from everwhen.errors import InputError
-from everwhen.model.element import Adjust, Cti, Element, Insert, Punct
-from everwhen.model.history import History
-from everwhen.model.punctuation import OneOf, Promise
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
+from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, batches, stream_from_table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from everwhen.algebra.explain import explain
 from everwhen.rewrite.driver import rewrite
-from everwhen.rewrite.rules import RULES
+from everwhen.rewrite.rule_order import RULES
 from rewrite.rule_cases import CASES
 
 BY_NAME = {rule.name: rule for rule in RULES}

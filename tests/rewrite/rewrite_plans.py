@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import everwhen as ew
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import Aggregation
-from everwhen.algebra.expr import Expr, col, function, lit
-from everwhen.api import Stream
+from everwhen.algebra.builder import Stream
+from everwhen.algebra.expressions.build import Expr, col, function, lit
 from operators.differential import S, T
 from operators.random_plans import ANYWHERE, FINITE, Grown
 

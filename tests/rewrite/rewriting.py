@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.explain import explain
-from everwhen.model.history import History
 from everwhen.reference import evaluate
 from everwhen.reference.order import canonical
-from everwhen.testing_strategies import histories
+from everwhen.stream.history import History
+from everwhen.testing.strategies import histories
 
 FIRST, LAST = -8, 36
 """All finite instants at which the tests' plans change lie between these two."""

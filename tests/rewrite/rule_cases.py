@@ -11,8 +11,8 @@ from typing import Any
 
 import everwhen as ew
 from everwhen.algebra import nodes as n
-from everwhen.algebra.expr import Expr, col, function, lit, udf, when
-from everwhen.api import Stream
+from everwhen.algebra.builder import Stream
+from everwhen.algebra.expressions.build import Expr, col, function, lit, udf, when
 
 COLUMNS = {"k": "int64", "v": "int64"}
 Build = Callable[[], n.Node]

@@ -9,12 +9,12 @@ import pytest
 import everwhen as ew
 from everwhen.algebra import nodes as n
 from everwhen.algebra.explain import explain
-from everwhen.algebra.expr import col, lit
-from everwhen.connectors.nexmark.queries import QUERIES, closing_price
+from everwhen.algebra.expressions.build import col, lit
+from everwhen.demo.nexmark.queries import QUERIES, closing_price
 from everwhen.rewrite.driver import rewrite, rewrite_all
+from everwhen.rewrite.plans.share_common import same_plans
 from everwhen.rewrite.rule import Rule
-from everwhen.rewrite.rules import SHARING_RULES
-from everwhen.rewrite.share_common import same_plans
+from everwhen.rewrite.rule_order import SHARING_RULES
 from rewrite.rule_cases import a, b, joined, safe
 
 

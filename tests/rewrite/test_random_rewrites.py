@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from parity_plans import FINITE, PLANS
 
 from everwhen.rewrite.driver import rewrite
-from everwhen.rewrite.rules import SHARING_RULES
+from everwhen.rewrite.rule_order import SHARING_RULES
 from rewrite.rewrite_plans import plans_to_rewrite
 from rewrite.rewriting import assert_same_answers, histories_for
 from thesis_rules import RULES as THESIS_RULES

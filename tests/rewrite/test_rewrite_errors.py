@@ -12,16 +12,16 @@ import pytest
 
 import everwhen as ew
 from everwhen.algebra import nodes as n
-from everwhen.algebra.expr import col
-from everwhen.api import Stream
+from everwhen.algebra.builder import Stream
+from everwhen.algebra.expressions.build import col
+from everwhen.core.time import INF
+from everwhen.engine.run import run
 from everwhen.errors import EvaluationError
-from everwhen.model.element import Cti, Element, Insert
-from everwhen.model.history import History
-from everwhen.model.time import INF
 from everwhen.reference import evaluate
-from everwhen.rewrite.conditions import may_fail
 from everwhen.rewrite.driver import rewrite
-from everwhen.runtime.run import run
+from everwhen.rewrite.facts.conditions import may_fail
+from everwhen.stream.element import Cti, Element, Insert
+from everwhen.stream.history import History
 from rewrite.rewriting import assert_same_answers
 from rewrite.rule_cases import a, b, fails, joined, keyed, safe
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.algebra import nodes as n
-from everwhen.algebra.expr import col
-from everwhen.api import Stream
-from everwhen.model.element import Cti, Element, Insert
-from everwhen.model.history import History
-from everwhen.model.time import INF
+from everwhen.algebra.builder import Stream
+from everwhen.algebra.expressions.build import col
+from everwhen.core.time import INF
 from everwhen.reference import evaluate
 from everwhen.rewrite.driver import rewrite
+from everwhen.stream.element import Cti, Element, Insert
+from everwhen.stream.history import History
 from everwhen.testing import reorder
 from operators.differential import EMITS, Trial, epochs
 from rewrite.rewrite_plans import plans_to_rewrite

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from everwhen.rewrite.rules import RULES, SHARING_RULES
+from everwhen.rewrite.rule_order import RULES, SHARING_RULES
 from rewrite.golden_files import render
 from rewrite.rule_cases import CASES
 

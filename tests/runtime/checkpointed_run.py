@@ -6,7 +6,7 @@ import sys
 import time
 
 import everwhen as ew
-from everwhen.runtime.files import Progress, run_files
+from everwhen.engine.files.run import Progress, run_files
 
 
 def query() -> ew.Stream:

@@ -6,11 +6,11 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 
 import everwhen as ew
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import ElementBatch
-from everwhen.model.history import History
-from everwhen.model.time import NEVER
-from everwhen.runtime.local import LocalRuntime
+from everwhen.core.time import NEVER
+from everwhen.engine.local import LocalRuntime
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import ElementBatch
+from everwhen.stream.history import History
 from everwhen.testing import batches
 
 S, T = ew.source("S", {"k": "string", "x": "int64"}), ew.source("T", {"k": "string", "x": "int64"})

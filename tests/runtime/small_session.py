@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import everwhen as ew
-from everwhen.model.element import Element
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.runtime.session import Session
+from everwhen.engine.session.session import Session
+from everwhen.stream.element import Element
+from everwhen.stream.element_batch import ElementBatch, batch_of
 from operators.differential import SCHEMA, S
 
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}

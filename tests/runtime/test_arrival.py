@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
+from everwhen.engine.epochs import Arrival, Epoch, joined
 from everwhen.errors import InputError
-from everwhen.model.element import Cti, Insert
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.runtime.arrival import Arrival, Epoch, joined
+from everwhen.stream.element import Cti, Insert
+from everwhen.stream.element_batch import ElementBatch, batch_of
 
 SCHEMA = ew.source("S", {"x": "int64"}).schema
 

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.time import INF
-from everwhen.operators.base import Emit
+from everwhen.core.emit import Emit
+from everwhen.core.time import INF
+from everwhen.engine.local import LocalRuntime
 from everwhen.reference import history as oracle
 from everwhen.reference.admission import finalized
-from everwhen.runtime.local import LocalRuntime
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 from operators.differential import PLANS, SCHEMA, Plan, Said, Trial, epochs, sources, streams_of
 
 S = ew.source("S", SCHEMA)

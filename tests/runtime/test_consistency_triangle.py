@@ -17,14 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.model.element import Adjust, Element, Insert
-from everwhen.model.time import INF, NEVER
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.local import LocalRuntime
 from everwhen.reference import history as oracle
 from everwhen.reference.admission import finalized
-from everwhen.runtime.local import LocalRuntime
+from everwhen.stream.element import Adjust, Element, Insert
 from everwhen.testing import assert_same_history, assert_valid, is_closed, is_perfect, reorder
-from everwhen.testing_invariants import Invariants
-from everwhen.testing_strategies import histories
+from everwhen.testing.step_invariants import Invariants
+from everwhen.testing.strategies import histories
 
 QUERIES = {
     "count": S.group_by("k").agg(n=ew.count(), t=ew.sum("x")),

@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pytest
 
 import everwhen as ew
+from everwhen.engine.idle_sources import linked
+from everwhen.engine.local import LocalRuntime
+from everwhen.engine.session.session import Session
+from everwhen.engine.session.sql_session import SqlSession
 from everwhen.errors import QueryError
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.operators.finalize import Reason
+from everwhen.operators.ingress.finalize import Reason
 from everwhen.reference import history as oracle
-from everwhen.runtime.idleness import linked
-from everwhen.runtime.local import LocalRuntime
-from everwhen.runtime.session import Session
-from everwhen.runtime.sql_session import SqlSession
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
 
 COLUMNS = {"k": "string", "x": "int64"}

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from everwhen.core.schema import Schema
 from everwhen.errors import InputError, QueryError
-from everwhen.model.schema import Schema
-from everwhen.runtime.inputs import InputFile, read_input, schema_in_file
+from everwhen.formats.input_file import InputFile, read_input, schema_in_file
 
 ITEM = Schema.of([("item", pa.int64()), ("name", pa.string())])
 INF_ROWS = ["insert [0, ∞) item=1 name='x'", "insert [0, ∞) item=2 name=null"]

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
+from everwhen.core.emit import Emit
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.local import LocalRuntime
 from everwhen.errors import QueryError
-from everwhen.model.element import Cti, Element, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.time import INF, NEVER
-from everwhen.operators.base import Emit
 from everwhen.plan.lower import lower
 from everwhen.reference import history as reference_history
-from everwhen.runtime.local import LocalRuntime
+from everwhen.stream.element import Cti, Element, Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 from operators.differential import COMPOSED, EMITS, SCHEMA, Plan, S, T, Trial, col, epochs, in_turn, sources, streams_of
 
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}

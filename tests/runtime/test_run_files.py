@@ -18,13 +18,13 @@ from checkpointed_run import query as joined_query
 from element_files import some, write
 
 import everwhen as ew
+from everwhen.engine.files.checkpoint import Checkpoint
+from everwhen.engine.files.run import Progress, run_files
 from everwhen.errors import EvaluationError, InputError, QueryError, StateError
-from everwhen.model.history import History
-from everwhen.model.parquet import read_elements
-from everwhen.model.validity import check
-from everwhen.runtime.checkpoint import Checkpoint
-from everwhen.runtime.files import Progress, run_files
-from everwhen.runtime.inputs import InputFile
+from everwhen.formats.input_file import InputFile
+from everwhen.formats.parquet import read_elements
+from everwhen.stream.history import History
+from everwhen.stream.validity import check
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from small_session import A, B, kinds, one, sums, texts
 
 import everwhen as ew
-from everwhen.connectors.sinks.memory import MemorySink
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.local import LocalRuntime
+from everwhen.engine.session.session import Session
 from everwhen.errors import EvaluationError, InputError, QueryError, SinkError
-from everwhen.model.element import Cti, Element, Insert
-from everwhen.model.elements import ElementBatch
-from everwhen.model.history import History
-from everwhen.model.time import INF, NEVER
 from everwhen.reference import evaluate
-from everwhen.runtime.local import LocalRuntime
-from everwhen.runtime.session import Session
+from everwhen.sinks.memory import MemorySink
+from everwhen.stream.element import Cti, Element, Insert
+from everwhen.stream.element_batch import ElementBatch
+from everwhen.stream.history import History
 from everwhen.testing import reorder
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 from operators.differential import FIRST, LAST, SCHEMA, S, Said, T, assert_snapshots, col
 
 # --- names and states -------------------------------------------------------------------------------------------------

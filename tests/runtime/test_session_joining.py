@@ -11,16 +11,16 @@ from small_session import A, B, kinds, one, sums, texts
 
 import everwhen as ew
 from everwhen.algebra.nodes import RowsWindow
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.local import LocalRuntime
+from everwhen.engine.session.session import Session
 from everwhen.errors import QueryError
-from everwhen.model.element import Cti, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.time import INF, NEVER
 from everwhen.reference import evaluate
-from everwhen.runtime.local import LocalRuntime
-from everwhen.runtime.session import Session
+from everwhen.stream.element import Cti, Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 from everwhen.testing import reorder
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 from operators.differential import EMITS, FIRST, LAST, SCHEMA, UNARY, Plan, S, Said, T, assert_snapshots, col
 
 # --- the answer -------------------------------------------------------------------------------------------------------

@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
+from everwhen.core.time import INF
+from everwhen.engine.local import LocalRuntime
+from everwhen.engine.session.session import Session
+from everwhen.engine.session.sql_session import SqlSession
 from everwhen.errors import InputError, QueryError
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.model.time import INF
-from everwhen.operators.finalize import Reason
+from everwhen.operators.ingress.finalize import Reason
 from everwhen.reference import history as oracle
 from everwhen.reference.admission import finalized
-from everwhen.runtime.local import LocalRuntime
-from everwhen.runtime.session import Session
-from everwhen.runtime.sql_session import SqlSession
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, batches, reorder
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 
 S, T = ew.source("S", {"k": "string", "x": "int64"}), ew.source("T", {"k": "string", "x": "int64"})
 SCHEMA = S.schema

@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
+from everwhen.core.time import INF
+from everwhen.engine.session.session import Session
 from everwhen.errors import QueryError
-from everwhen.model.elements import ElementBatch
-from everwhen.model.history import History
-from everwhen.model.time import INF
 from everwhen.reference import evaluate
-from everwhen.runtime.session import Session
+from everwhen.stream.element_batch import ElementBatch
+from everwhen.stream.history import History
 from everwhen.testing import assert_valid
-from everwhen.testing_strategies import histories
+from everwhen.testing.strategies import histories
 from operators.differential import (
     EMITS,
     FIRST,

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 import everwhen as ew
-from everwhen.model.element import Adjust, Cti, Element, Insert, Punct
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.runtime.local import LocalRuntime
-from everwhen.runtime.session import Session
+from everwhen.engine.local import LocalRuntime
+from everwhen.engine.session.session import Session
+from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
+from everwhen.stream.element_batch import ElementBatch, batch_of
 
 S = ew.source("S", {"k": "int64", "x": "int64"})
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.connectors.sinks.memory import MemorySink
+from everwhen.engine.session.session import Session
 from everwhen.errors import QueryError
-from everwhen.model.element import Cti, Insert
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.runtime.session import Session
-from everwhen.testing_strategies import histories
+from everwhen.sinks.memory import MemorySink
+from everwhen.stream.element import Cti, Insert
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History
+from everwhen.testing.strategies import histories
 from operators.differential import EMITS, SCHEMA, S, T, col, epochs, streams_of
 
 

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 import everwhen as ew
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.session.sql_session import SqlSession
 from everwhen.errors import QueryError, SqlError
 from everwhen.language.catalog import UserFunction
-from everwhen.model.element import Element
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.time import INF, NEVER
-from everwhen.runtime.sql_session import SqlSession
+from everwhen.stream.element import Element
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history
 
 DECLARED = """

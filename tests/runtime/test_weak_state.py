@@ -17,13 +17,13 @@ import pyarrow as pa
 import pytest
 
 import everwhen as ew
-from everwhen.model.element import Adjust, Element, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History, RowTuple
-from everwhen.model.time import INF
-from everwhen.operators.group_join import GroupJoinOperator
+from everwhen.core.time import INF
+from everwhen.engine.local import LocalRuntime
+from everwhen.operators.join.group_join import GroupJoinOperator
 from everwhen.reference.admission import finalized
-from everwhen.runtime.local import LocalRuntime
+from everwhen.stream.element import Adjust, Element, Insert
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History, RowTuple
 from operators.differential import SCHEMA, S, T, col
 from operators.test_state import chronons, edges, of_rows, rows_of
 

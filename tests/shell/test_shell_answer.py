@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.model.element import Element
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
-from everwhen.operators.base import Emit
-from everwhen.runtime.local import LocalRuntime
-from everwhen.shell_answer import REMEMBERED, Answer
+from everwhen.core.emit import Emit
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
+from everwhen.engine.local import LocalRuntime
+from everwhen.shell.result import REMEMBERED, Answer
+from everwhen.stream.element import Element
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 
 SOURCE = ew.source("S", {"k": "string", "x": "int64"})
 QUERY = SOURCE.range(7).group_by("k").agg(total=ew.sum("x"))

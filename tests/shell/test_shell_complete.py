@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from everwhen.runtime.sql_session import SqlSession
-from everwhen.shell_commands import COMMANDS
-from everwhen.shell_complete import Names, candidates, history_file, line_editing, names_of
+from everwhen.engine.session.sql_session import SqlSession
+from everwhen.shell.commands import COMMANDS
+from everwhen.shell.completion import Names, candidates, history_file, line_editing, names_of
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from everwhen.cli import main
-from everwhen.connectors.nexmark import NexmarkConfig, generate
-from everwhen.model.elements import INSERT
+from everwhen.cli.program import main
+from everwhen.demo.nexmark import NexmarkConfig, generate
+from everwhen.stream.element_batch import INSERT
 
 BIDS = [
     {"vs": 1, "row": {"item": 7, "price": 2.5}},

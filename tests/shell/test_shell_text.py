@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.shell_text import Piece, Reader
+from everwhen.shell.reader import Piece, Reader
 
 STATEMENTS = (
     "SELECT ';' FROM Bid;",

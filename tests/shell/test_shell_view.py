@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from everwhen.model.time import INF, NEVER
-from everwhen.shell_view import InputView, LiveView, picture, plain, rows_shown, table
+from everwhen.core.time import INF, NEVER
+from everwhen.shell.view import InputView, LiveView, picture, plain, rows_shown, table
 
 VALUES = st.one_of(st.none(), st.integers(-1000, 1000), st.text(max_size=30))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from everwhen.runtime.spark.session import session
+from everwhen.spark.api.session import session
 
 HERE = Path(__file__).parent
 COMPILING = ("test_operators_oracle.py", "test_punctuated_plans.py", "test_group_join.py", "test_epoch_guard.py")

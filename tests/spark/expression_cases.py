@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from expression_rows import INFINITY, LEAST, MOMENTS, MOST, NAN, VALUES
 
-from everwhen.algebra.expr import Call, Expr, col, function, lit, udf, when
+from everwhen.algebra.expressions.build import Call, Expr, col, function, lit, udf, when
 
 NUMBERS = ["i", "k", "h", "j", "f", "x", "g", "d", "e"]
 TEXTS = ["s", "t"]

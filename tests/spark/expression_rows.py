@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from everwhen.algebra.expr import Expr
+from everwhen.algebra.expressions.build import Expr
+from everwhen.core.schema import Schema
 from everwhen.errors import EvaluationError, QueryError
-from everwhen.model.schema import Schema
-from everwhen.runtime.spark.expressions import translate
+from everwhen.spark.translate.expressions import translate
 
 NAN, INFINITY, LEAST, MOST = math.nan, math.inf, -(2**63), 2**63 - 1
 MOMENTS = [

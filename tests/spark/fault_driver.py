@@ -28,19 +28,19 @@ from pyspark.sql import SparkSession
 from spark_epochs import read_epochs
 
 import everwhen as ew
-from everwhen.api import Stream
-from everwhen.connectors.sinks import ChangelogSink, PostgresSink
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
-from everwhen.runtime.spark import epoch as epoch_module
-from everwhen.runtime.spark.handle import Handle
-from everwhen.runtime.spark.journal import Journal
-from everwhen.runtime.spark.kernel import StageKernel
-from everwhen.runtime.spark.session import session
-from everwhen.runtime.spark.start import start
-from everwhen.runtime.spark.store import BucketStore
-from everwhen.runtime.spark.task import StageTask
+from everwhen.algebra.builder import Stream
+from everwhen.core.schema import Schema
+from everwhen.sinks import ChangelogSink, PostgresSink
+from everwhen.spark.api.handle import Handle
+from everwhen.spark.api.session import session
+from everwhen.spark.api.start import start
+from everwhen.spark.driver import epoch_runner as epoch_module
+from everwhen.spark.driver.epoch_log import Journal
+from everwhen.spark.state.state_store import BucketStore
+from everwhen.spark.worker.partition import StageKernel
+from everwhen.spark.worker.stage_task import StageTask
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History
 from everwhen.testing import reorder
 
 SCHEMA = Schema.of([("k", pa.string()), ("g", pa.int64()), ("x", pa.int64())])
@@ -265,7 +265,7 @@ class Driver:
 
     def _kill_worker(self, driver: int) -> bool:
         """Kill one of the driver's Python workers: those that the daemon among its descendants has forked."""
-        daemons = [pid for pid in descendants(driver) if b"everwhen.runtime.spark.daemon" in command(pid)]
+        daemons = [pid for pid in descendants(driver) if b"everwhen.spark.worker.daemon" in command(pid)]
         workers = [pid for pid in daemons if parent(pid) in daemons]
         if not workers:
             return False

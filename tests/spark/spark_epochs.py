@@ -9,10 +9,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from everwhen.model.elements import ElementBatch
-from everwhen.model.parquet import write_elements
-from everwhen.model.schema import Schema
-from everwhen.runtime.spark.expressions import spark_type
+from everwhen.core.schema import Schema
+from everwhen.formats.parquet import write_elements
+from everwhen.spark.translate.expressions import spark_type
+from everwhen.stream.element_batch import ElementBatch
 
 
 def write_epochs(folder: Path, epochs: Sequence[ElementBatch], first: int = 0) -> None:

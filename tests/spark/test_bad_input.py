@@ -14,14 +14,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import everwhen as ew
-from everwhen.connectors.sinks import CallbackSink, ChangelogSink, MemorySink, PostgresSink, read_changelog
 from everwhen.errors import EverwhenError, InputError, QueryError, SinkError, StateError
-from everwhen.model.elements import ElementBatch
-from everwhen.model.history import History
-from everwhen.runtime.spark.handle import Handle
-from everwhen.runtime.spark.source import Disorder, SparkSource
-from everwhen.runtime.spark.start import start
-from everwhen.runtime.spark.task import StageTask
+from everwhen.sinks import CallbackSink, ChangelogSink, MemorySink, PostgresSink, read_changelog
+from everwhen.spark.api.handle import Handle
+from everwhen.spark.api.start import start
+from everwhen.spark.sources.source import Disorder, SparkSource
+from everwhen.spark.worker.stage_task import StageTask
+from everwhen.stream.element_batch import ElementBatch
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history
 
 PATIENCE = 300.0
@@ -111,7 +111,7 @@ def test_inputs_and_sinks_that_do_not_fit(spark: SparkSession, tmp_path: Path) -
         begin(spark, tmp_path, MemorySink(), inputs={"S": spark.range(3)})
     with pytest.raises(QueryError, match="several queries cannot share one sink"):
         begin(spark, tmp_path, MemorySink(), {"a": S, "b": TOTALS})
-    with pytest.raises(QueryError, match=r"a sink is one of everwhen.connectors.sinks, a path, or a function, not int"):
+    with pytest.raises(QueryError, match=r"a sink is one of everwhen.sinks, a path, or a function, not int"):
         begin(spark, tmp_path, 7)
 
 
@@ -217,7 +217,7 @@ def test_a_failure_that_nobody_expects(spark: SparkSession, tmp_path: Path, monk
             raise RuntimeError("out of luck")
 
     write(tmp_path / "S", 0, GOOD)
-    monkeypatch.setattr("everwhen.runtime.spark.epoch.StageTask", Unlucky)
+    monkeypatch.setattr("everwhen.spark.driver.epoch_runner.StageTask", Unlucky)
     message = failure(begin(spark, tmp_path, MemorySink()), EverwhenError)
     assert message == "the query failed: RuntimeError: out of luck"
 

@@ -12,13 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 import everwhen as ew
 from everwhen.algebra.nodes import Source, walk
+from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.model.parquet import elements_of_table, write_elements
-from everwhen.model.schema import Schema
+from everwhen.formats.parquet import elements_of_table, write_elements
 from everwhen.reference.evaluation import evaluate
-from everwhen.runtime.spark.batch import run
+from everwhen.spark.api.run_bounded import run
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 from everwhen.testing import reorder
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])

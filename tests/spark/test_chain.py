@@ -16,19 +16,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 import everwhen as ew
-from everwhen.connectors.sinks import ChangelogSink, read_changelog
+from everwhen.core.schema import Schema
 from everwhen.errors import EverwhenError, InputError
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
 from everwhen.reference.evaluation import evaluate
-from everwhen.runtime.spark import chain as chain_module
-from everwhen.runtime.spark import epoch as epoch_module
-from everwhen.runtime.spark.chain import Chain
-from everwhen.runtime.spark.handle import Handle
-from everwhen.runtime.spark.source import Disorder, SparkSource
-from everwhen.runtime.spark.start import start
-from everwhen.runtime.spark.store import BucketStore
-from everwhen.runtime.spark.task import StageTask
+from everwhen.sinks import ChangelogSink, read_changelog
+from everwhen.spark.api.handle import Handle
+from everwhen.spark.api.start import start
+from everwhen.spark.driver import epoch_runner as epoch_module
+from everwhen.spark.internals import plan_cache as chain_module
+from everwhen.spark.internals.plan_cache import Chain
+from everwhen.spark.sources.source import Disorder, SparkSource
+from everwhen.spark.state.state_store import BucketStore
+from everwhen.spark.worker.stage_task import StageTask
+from everwhen.stream.history import History
 from everwhen.testing import assert_valid
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])

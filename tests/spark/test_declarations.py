@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from test_bad_input import DDL, Row, begin, failure, finish, write
 
 import everwhen as ew
-from everwhen.connectors.sinks import MemorySink
-from everwhen.runtime.spark.batch import run
+from everwhen.sinks import MemorySink
+from everwhen.spark.api.run_bounded import run
 
 COLUMNS = {"k": "string", "x": "int64"}
 TICKS = ew.source("S", COLUMNS, chronons=True)

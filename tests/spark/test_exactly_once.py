@@ -19,19 +19,19 @@ from pyspark.sql import SparkSession
 from spark_epochs import write_epochs
 
 import everwhen as ew
-from everwhen.connectors.sinks import ChangelogSink, read_changelog
+from everwhen.core.emit import Emit
+from everwhen.core.time import NEVER
+from everwhen.engine.local import LocalRuntime
 from everwhen.errors import SinkError, StateError
-from everwhen.model.elements import INSERT, ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.model.time import NEVER
-from everwhen.operators.base import Emit
-from everwhen.plan.stages import Stage, cut
-from everwhen.runtime.local import LocalRuntime
-from everwhen.runtime.spark import resident
-from everwhen.runtime.spark import task as task_module
-from everwhen.runtime.spark.layout import ERROR, NOTE, SOURCE, Layout, control
-from everwhen.runtime.spark.store import BucketStore
-from everwhen.runtime.spark.task import StageTask
+from everwhen.plan.stages.stages import Stage, cut
+from everwhen.sinks import ChangelogSink, read_changelog
+from everwhen.spark.exchange.schema import ERROR, NOTE, SOURCE, Layout, control
+from everwhen.spark.state.state_store import BucketStore
+from everwhen.spark.worker import stage_task as task_module
+from everwhen.spark.worker import state_host as resident
+from everwhen.spark.worker.stage_task import StageTask
+from everwhen.stream.element_batch import INSERT, ElementBatch, batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
 
 

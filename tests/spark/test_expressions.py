@@ -37,9 +37,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from everwhen.algebra.expr import Call, Expr, col, function, lit, when
+from everwhen.algebra.expressions.build import Call, Expr, col, function, lit, when
 from everwhen.errors import QueryError
-from everwhen.runtime.spark.expressions import arrow_type, literal, spark_type, translate
+from everwhen.spark.translate.expressions import arrow_type, literal, spark_type, translate
 
 
 @pytest.fixture(scope="module")

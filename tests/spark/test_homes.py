@@ -16,8 +16,9 @@ from fault_driver import SOURCES, epochs, go_on
 from pyspark.sql import SparkSession
 from spark_epochs import write_epochs
 
-from everwhen.runtime.spark import homes, resident
-from everwhen.runtime.spark.homes import Home, ask
+from everwhen.spark.worker import owner_rpc as homes
+from everwhen.spark.worker import state_host as resident
+from everwhen.spark.worker.owner_rpc import Home, ask
 
 ROWS = pa.table({"x": pa.array(range(300_000), pa.int64()), "s": pa.array(["a", None, "ccc"] * 100_000)})
 
@@ -25,7 +26,7 @@ NEIGHBOUR = """
 import os, sys, time
 from pathlib import Path
 import pyarrow as pa
-from everwhen.runtime.spark.homes import Home
+from everwhen.spark.worker.owner_rpc import Home
 
 def agrees(words):
     def answer(rows):

@@ -14,19 +14,19 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
+from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Source, walk
-from everwhen.api import Stream
-from everwhen.connectors.nexmark import SCHEMAS, STREAMS, NexmarkConfig, NexmarkGenerator
-from everwhen.connectors.nexmark import queries as nexmark
-from everwhen.connectors.nexmark.spark_source import options, register
-from everwhen.connectors.sinks.memory import MemorySink
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.model.parquet import elements_of_table, write_elements
+from everwhen.demo.nexmark import SCHEMAS, STREAMS, NexmarkConfig, NexmarkGenerator
+from everwhen.demo.nexmark import queries as nexmark
+from everwhen.demo.nexmark.spark_source import options, register
+from everwhen.engine.local import LocalRuntime
+from everwhen.formats.parquet import elements_of_table, write_elements
 from everwhen.reference.evaluation import evaluate
-from everwhen.runtime.local import LocalRuntime
-from everwhen.runtime.spark.batch import run
-from everwhen.runtime.spark.start import start
+from everwhen.sinks.memory import MemorySink
+from everwhen.spark.api.run_bounded import run
+from everwhen.spark.api.start import start
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
 
 EVENTS = 400

@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from everwhen.connectors.nexmark.config import NexmarkConfig
-from everwhen.connectors.nexmark.generator import SCHEMAS, NexmarkGenerator
-from everwhen.connectors.nexmark.spark_source import NexmarkReader, NexmarkStreamReader, Reading, options, register
+from everwhen.demo.nexmark.config import NexmarkConfig
+from everwhen.demo.nexmark.generator import SCHEMAS, NexmarkGenerator
+from everwhen.demo.nexmark.spark_source import NexmarkReader, NexmarkStreamReader, Reading, options, register
 from everwhen.errors import QueryError
-from everwhen.model.history import History
-from everwhen.model.parquet import elements_of_table
-from everwhen.runtime.spark.source import SparkSource, describe
+from everwhen.formats.parquet import elements_of_table
+from everwhen.spark.sources.source import SparkSource, describe
+from everwhen.stream.history import History
 
 TROUBLED = NexmarkConfig(late=0.1, corrections=0.05, duplicates=0.05, rate=2_000, auction_length=3_600_000)
 EVENTS = 40_000

@@ -20,16 +20,16 @@ from pyspark.sql import SparkSession
 
 import everwhen as ew
 from everwhen import col
-from everwhen.connectors.sinks.memory import MemorySink
-from everwhen.model.element import Cti, Element, Insert
-from everwhen.model.elements import batch_of
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
-from everwhen.runtime.consistency import Consistency
-from everwhen.runtime.local import LocalRuntime
-from everwhen.runtime.spark.chain import _Operator
-from everwhen.runtime.spark.source import Disorder, SparkSource
-from everwhen.runtime.spark.start import start
+from everwhen.core.consistency import Consistency
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
+from everwhen.engine.local import LocalRuntime
+from everwhen.sinks.memory import MemorySink
+from everwhen.spark.api.start import start
+from everwhen.spark.internals.plan_cache import _Operator
+from everwhen.spark.sources.source import Disorder, SparkSource
+from everwhen.stream.element import Cti, Element, Insert
+from everwhen.stream.element_batch import batch_of
 from everwhen.testing import assert_same_history, assert_valid
 
 SCHEMA: Final = Schema.of([("k", pa.string()), ("x", pa.int64()), ("y", pa.float64())])

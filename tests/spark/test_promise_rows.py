@@ -10,12 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from everwhen.model.promise_set import PromiseSet
-from everwhen.model.punctuation import Frontier, OneOf, Promise, Range
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER
-from everwhen.runtime.spark.layout import ERROR, PROMISE, Layout
-from everwhen.runtime.spark.promises import (
+from everwhen.core.promise import Frontier, OneOf, Promise, Range
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
+from everwhen.punctuation.store import PromiseSet
+from everwhen.spark.exchange.punctuation_rows import (
     BY_HASH,
     OWNED,
     PART,
@@ -26,6 +25,7 @@ from everwhen.runtime.spark.promises import (
     heard,
     promise_rows,
 )
+from everwhen.spark.exchange.schema import ERROR, PROMISE, Layout
 
 SCHEMA = Schema.of([("item", pa.int64()), ("seller", pa.string()), ("day", pa.date32())])
 LAYOUT = Layout.of([SCHEMA])

@@ -25,10 +25,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.errors import QueryError
-from everwhen.model.elements import ADJUST, CTI, INSERT
-from everwhen.model.time import INF, MAX_TIME, MIN_TIME, NEVER
-from everwhen.runtime.spark.source import (
+from everwhen.spark.sources.source import (
     CtiRows,
     Disorder,
     NoProgress,
@@ -39,6 +38,7 @@ from everwhen.runtime.spark.source import (
     problems,
     resolve,
 )
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT
 
 EPOCH = datetime(1970, 1, 1)
 

@@ -15,13 +15,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import everwhen as ew
+from everwhen.engine.files.run import Progress, run_files
 from everwhen.errors import InputError, QueryError
-from everwhen.model.history import History, first_difference
-from everwhen.model.parquet import read_elements
-from everwhen.model.validity import check
-from everwhen.runtime.files import Progress, run_files
-from everwhen.runtime.inputs import InputFile
-from everwhen.runtime.spark.files import run_files_on_spark
+from everwhen.formats.input_file import InputFile
+from everwhen.formats.parquet import read_elements
+from everwhen.spark.api.run_files import run_files_on_spark
+from everwhen.stream.history import History, first_difference
+from everwhen.stream.validity import check
 from runtime.element_files import some as disordered
 from runtime.element_files import write
 
@@ -65,7 +65,7 @@ def test_spark_says_what_the_local_engine_says(
 def test_a_wrong_element_is_named_before_spark_starts(
     tmp_path: Path, inputs: dict[str, str | InputFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("everwhen.runtime.spark.files._spark", lambda place, check: pytest.fail("Spark was started"))
+    monkeypatch.setattr("everwhen.spark.api.run_files._spark", lambda place, check: pytest.fail("Spark was started"))
     late = write(tmp_path / "late.jsonl", [{"op": "cti", "t": 5}, {"vs": 1, "row": {"k": "a", "x": 1}}])
     out = tmp_path / "out.jsonl"
     out.write_text("old")
@@ -130,7 +130,7 @@ PROGRAM = "SELECT k, COUNT(*) AS n FROM S WINDOW(RANGE 10) GROUP BY k"
 
 def started(place: Path, *more: object) -> subprocess.Popen[bytes]:
     (place / "q.sql").write_text(PROGRAM)
-    command = [sys.executable, "-m", "everwhen.cli", "run", "q.sql", "--in", "S=s.jsonl", "--out", "out.jsonl"]
+    command = [sys.executable, "-m", "everwhen.cli.program", "run", "q.sql", "--in", "S=s.jsonl", "--out", "out.jsonl"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     return subprocess.Popen(
         [*command, "--batch", "10", *map(str, more)],

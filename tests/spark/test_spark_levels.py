@@ -18,25 +18,25 @@ from pyspark.sql import SparkSession
 from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
-from everwhen.connectors.sinks.memory import MemorySink
+from everwhen.core.consistency import Consistency
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
+from everwhen.engine.files.run import run_files
+from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError, QueryError
-from everwhen.model.element import Adjust, Cti, Element, Insert
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.model.parquet import read_elements
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
+from everwhen.formats.parquet import read_elements
 from everwhen.reference import history as oracle
 from everwhen.reference.admission import finalized
-from everwhen.runtime.consistency import Consistency
-from everwhen.runtime.files import run_files
-from everwhen.runtime.local import LocalRuntime
-from everwhen.runtime.spark import epoch as epoch_module
-from everwhen.runtime.spark.files import run_files_on_spark
-from everwhen.runtime.spark.handle import Handle
-from everwhen.runtime.spark.intake import IntakeKernel, IntakeTask
-from everwhen.runtime.spark.source import SparkSource
-from everwhen.runtime.spark.start import start
+from everwhen.sinks.memory import MemorySink
+from everwhen.spark.api.handle import Handle
+from everwhen.spark.api.run_files import run_files_on_spark
+from everwhen.spark.api.start import start
+from everwhen.spark.driver import epoch_runner as epoch_module
+from everwhen.spark.sources.source import SparkSource
+from everwhen.spark.worker.ingress_task import IntakeKernel, IntakeTask
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])

@@ -16,13 +16,13 @@ from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
 from everwhen.algebra.nodes import Source, walk
-from everwhen.connectors.sinks.memory import MemorySink
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History
-from everwhen.model.schema import Schema
+from everwhen.core.schema import Schema
 from everwhen.reference.evaluation import evaluate
-from everwhen.runtime.spark.source import Disorder, SparkSource
-from everwhen.runtime.spark.start import start
+from everwhen.sinks.memory import MemorySink
+from everwhen.spark.api.start import start
+from everwhen.spark.sources.source import Disorder, SparkSource
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_valid, reorder
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])

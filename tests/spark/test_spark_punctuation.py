@@ -15,20 +15,20 @@ from pyspark.sql.types import StringType, StructType
 from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
+from everwhen.core.consistency import Consistency
+from everwhen.core.promise import Promise
+from everwhen.core.time import INF
+from everwhen.engine.files.run import run_files
+from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError
-from everwhen.model.element import Element, Insert, Punct
-from everwhen.model.elements import ElementBatch, batch_of
-from everwhen.model.history import History, first_difference
-from everwhen.model.parquet import read_elements
-from everwhen.model.patterns import show_promise
-from everwhen.model.promise_set import PromiseSet
-from everwhen.model.punctuation import Promise
-from everwhen.model.time import INF
-from everwhen.model.validity import check
-from everwhen.runtime.consistency import Consistency
-from everwhen.runtime.files import run_files
-from everwhen.runtime.local import LocalRuntime
-from everwhen.runtime.spark.files import run_files_on_spark
+from everwhen.formats.parquet import read_elements
+from everwhen.punctuation.pattern_json import show_promise
+from everwhen.punctuation.store import PromiseSet
+from everwhen.spark.api.run_files import run_files_on_spark
+from everwhen.stream.element import Element, Insert, Punct
+from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.history import History, first_difference
+from everwhen.stream.validity import check
 
 ITEM = ew.source("Item", {"item": "int64", "seller": "string"})
 BID = ew.source("Bid", {"item": "int64", "price": "int64"})

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from everwhen.errors import QueryError
-from everwhen.runtime.spark import session as module
-from everwhen.runtime.spark.session import JavaHome, java_home, session
+from everwhen.spark.api import session as module
+from everwhen.spark.api.session import JavaHome, java_home, session
 
 ACTIONS = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 
@@ -115,7 +115,7 @@ def test_settings_reach_spark(spark: SparkSession) -> None:
 
 
 SILENT = """
-from everwhen.runtime.spark.session import session
+from everwhen.spark.api.session import session
 spark = session("local[1]", **{"spark.driver.memory": "512m"})
 print(spark.range(3).count(), spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
 spark.stop()
@@ -148,7 +148,7 @@ def test_it_starts_without_a_word(carried: bool, tmp_path: Path) -> None:
 
 
 SUBMITTED = """
-from everwhen.runtime.spark.session import session
+from everwhen.spark.api.session import session
 spark = session("local[1]", spark_sql_shuffle_partitions=9, spark_sql_ansi_enabled=False)
 told = [spark.conf.get(name) for name in ("spark.master", "spark.sql.shuffle.partitions", "spark.sql.ansi.enabled")]
 print(*told, spark.conf.get("spark.sql.session.timeZone"))

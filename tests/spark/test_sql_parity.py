@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
-from everwhen.connectors.sinks.memory import MemorySink
-from everwhen.model.elements import batch_of
-from everwhen.model.history import History
-from everwhen.runtime.spark.start import start
+from everwhen.sinks.memory import MemorySink
+from everwhen.spark.api.start import start
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
 from everwhen.testing import assert_valid
 
 SAMPLES = {

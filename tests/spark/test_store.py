@@ -21,10 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from everwhen.connectors.folder import LocalFolder, RemoteFolder, open_folder
 from everwhen.errors import StateError
-from everwhen.runtime.spark import store as module
-from everwhen.runtime.spark.store import BucketState, BucketStore, inspect
+from everwhen.spark.state import state_store as module
+from everwhen.spark.state.state_store import BucketState, BucketStore, inspect
+from everwhen.storage.folder import LocalFolder, RemoteFolder, open_folder
 
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 PAYLOADS = pa.table(
@@ -297,8 +297,8 @@ def restored(store: BucketStore, epoch: int) -> list[int]:
 KILLED = """
 import os, sys
 import pyarrow as pa
-from everwhen.connectors import folder
-from everwhen.runtime.spark.store import BucketStore
+from everwhen.storage import folder
+from everwhen.spark.state.state_store import BucketStore
 os.link = lambda *_: (print("now", flush=True), __import__("time").sleep(60))
 BucketStore(sys.argv[1], 0, 0).publish_log(0, pa.table({"x": [1, 2]}), {})
 """

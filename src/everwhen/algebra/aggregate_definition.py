@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any, Final
 
-from everwhen.algebra.definition import EXACT, exact, integer, null_first_key, order_key
+from everwhen.algebra.expressions.definition import EXACT, exact, integer, null_first_key, order_key
 
 
 def total(values: Sequence[Any]) -> Any:

@@ -17,10 +17,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from everwhen.algebra import aggregate_definition
-from everwhen.algebra.expr import Expr, col
-from everwhen.algebra.kinds import MAX_DIGITS, is_number, is_orderable, kind
+from everwhen.algebra.expressions.build import Expr, col
+from everwhen.algebra.expressions.kinds import MAX_DIGITS, is_number, is_orderable, kind
+from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
-from everwhen.model.schema import Schema
 
 _FLOAT: Final = ("avg", "stddev", "stddev_pop", "variance", "variance_pop")
 _SAME: Final = ("min", "max", "first", "last")

@@ -18,14 +18,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from everwhen.algebra.expr import Call, Column, Expr, Literal
-from everwhen.algebra.kinds import kind
+from everwhen.algebra.expressions.build import Call, Column, Expr, Literal
+from everwhen.algebra.expressions.kinds import kind
+from everwhen.core.promise import AttributePattern, OneOf, Promise, Range
+from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
-from everwhen.model.pattern_algebra import patterns_of
-from everwhen.model.punctuation import AttributePattern, OneOf, Promise, Range
-from everwhen.model.schema import Schema
-from everwhen.model.value_order import Kind, constants, order_of
-from everwhen.model.value_spans import Run, Spans, keys_of, overlap, spans_of, union
+from everwhen.punctuation.pattern_algebra import patterns_of
+from everwhen.punctuation.value_order import Kind, constants, order_of
+from everwhen.punctuation.value_sets import Run, Spans, keys_of, overlap, spans_of, union
 
 MOST: Final = 64
 """More promises than so many are not made of one condition."""
@@ -40,7 +40,7 @@ Box = Mapping[str, Spans]
 def complement(predicate: Expr, schema: Schema) -> list[Promise]:
     """Promises that no row which fails the predicate appears.
 
-    >>> from everwhen.algebra.expr import col
+    >>> from everwhen.algebra.expressions.build import col
     >>> schema = Schema.of([("hour", pa.int64())])
     >>> [dict(promise.match) for promise in complement(col("hour") < 4, schema)]
     [{'hour': OneOf(values=(None,))}, {'hour': Range(ge=4, gt=None, le=None, lt=None)}]

@@ -23,9 +23,9 @@ import pyarrow as pa
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.properties import properties
-from everwhen.model.pool import is_pooled
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
+from everwhen.rows.interner import is_pooled
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from everwhen.algebra.expr import Call, Column, Expr, Literal, conjuncts
-from everwhen.model.schema import Schema
+from everwhen.algebra.expressions.build import Call, Column, Expr, Literal, conjuncts
+from everwhen.core.schema import Schema
 
 Key = frozenset[str]
 Keys = frozenset[Key]
@@ -50,7 +50,7 @@ class Equalities:
 def forced(condition: Expr, schema: Schema) -> Equalities:
     """What holds for every row that makes the condition true.
 
-    >>> from everwhen.algebra.expr import col
+    >>> from everwhen.algebra.expressions.build import col
     >>> schema = Schema.of([("a", pa.int64()), ("b", pa.int64()), ("c", pa.int64())])
     >>> forced((col("a") == col("b")) & (col("c") == 3) & (col("a") > 0), schema).constant
     frozenset({'c'})

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Literal
 
 from everwhen.algebra.node import Node
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
 from everwhen.errors import QueryError
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF
 
 
 @dataclass(frozen=True, eq=False)

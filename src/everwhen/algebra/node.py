@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from everwhen.model.schema import Schema
+from everwhen.core.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.complement import complement
-from everwhen.algebra.expr import Expr
-from everwhen.algebra.kinds import is_orderable
+from everwhen.algebra.expressions.build import Expr
+from everwhen.algebra.expressions.kinds import is_orderable
 from everwhen.algebra.lifetime_nodes import AlterLifetime as AlterLifetime
 from everwhen.algebra.lifetime_nodes import Coalesce as Coalesce
 from everwhen.algebra.lifetime_nodes import Deletes as Deletes
@@ -31,9 +31,9 @@ from everwhen.algebra.node import Node as Node
 from everwhen.algebra.node import over as over
 from everwhen.algebra.node import walk as walk
 from everwhen.algebra.punctuation_schemes import Scheme, Selection, bound
+from everwhen.core.promise import Promise
+from everwhen.core.schema import Field, Schema
 from everwhen.errors import QueryError
-from everwhen.model.punctuation import Promise
-from everwhen.model.schema import Field, Schema
 
 SetKind = Literal["difference", "strict_difference", "intersect", "max_union"]
 SourceKind = Literal["stream", "constant", "temporal", "varying"]

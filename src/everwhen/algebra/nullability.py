@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.expr import FUNCTIONS, Call, Cast, Column, Expr, Literal, Udf
+from everwhen.algebra.expressions.build import FUNCTIONS, Call, Cast, Column, Expr, Literal, Udf
 
 
 def never_null(node: n.Node, column: str) -> bool:

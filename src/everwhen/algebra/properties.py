@@ -24,9 +24,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.expr import Column
+from everwhen.algebra.expressions.build import Column
 from everwhen.algebra.keys import Equalities, Key, Keys, beside, forced, met, minimal, reduced, renamed, renamed_one
-from everwhen.model.time import INF, show
+from everwhen.core.time import INF, show
 
 _NONE: Final[Keys] = frozenset()
 _EMPTY: Final[Key] = frozenset()

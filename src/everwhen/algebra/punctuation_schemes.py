@@ -14,7 +14,7 @@ rows that have come, and refuses a row that breaks one.  Where the knowledge com
 | `Given`       | the source itself                     | nothing: the source itself speaks of these columns |
 
 `Given` changes nothing about a run.  It tells those who look at a plan before it starts (`everwhen.plan.sanity`) that
-state is bounded.  A sort needs no declaration: it passes on what it has said (`everwhen.operators.sort`).
+state is bounded.  A sort needs no declaration: it passes on what it has said (`everwhen.operators.sort.sort`).
 
 A promise forbids inserts and adjusts alike.  A null stands outside every order: it may always come, and never closes
 anything.  As keys and as groups nulls count like any other value.  NaN is above every number, as everywhere.
@@ -31,13 +31,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from everwhen.algebra.kinds import kind
+from everwhen.algebra.expressions.kinds import kind
+from everwhen.core.promise import Promise
+from everwhen.core.scalars import Unfit, expected, from_python, python_values
+from everwhen.core.schema import Schema
+from everwhen.core.time import ticks
 from everwhen.errors import QueryError
-from everwhen.model.punctuation import Promise
-from everwhen.model.scalars import Unfit, expected, from_python, python_values
-from everwhen.model.schema import Schema
-from everwhen.model.time import ticks
-from everwhen.model.value_order import Kind, order_of
+from everwhen.punctuation.value_order import Kind, order_of
 
 _UNITS: Final = {"s": "1s", "ms": "1ms", "us": "1us", "ns": "1ns"}
 _TEMPORAL: Final = ("timestamp", "date", "time", "duration")

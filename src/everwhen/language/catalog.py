@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import UserAggregate
+from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
-from everwhen.model.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)

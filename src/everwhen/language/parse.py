@@ -9,8 +9,8 @@ the binder's work.
 
 from __future__ import annotations
 
-from everwhen.language.grammar_statement import Statements
-from everwhen.language.syntax import Statement
+from everwhen.language.grammar.statement import Statements
+from everwhen.language.syntax.tree import Statement
 
 
 def parse(text: str) -> tuple[Statement, ...]:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from everwhen.model.changes import Changes
-from everwhen.model.punctuation import Frontier
-from everwhen.model.rows import RowCodec
-from everwhen.operators.base import Operator, Output
-from everwhen.operators.kernels import events as kernel
-from everwhen.operators.kernels.live import group_rows
-from everwhen.operators.kernels.tables import KeyTable
+from everwhen.containers.key_table import KeyTable
+from everwhen.containers.live_runs import group_rows
+from everwhen.core.promise import Frontier
+from everwhen.operators import net_loops as kernel
+from everwhen.operators.contract import Operator, Output
+from everwhen.rows.changes import Changes
+from everwhen.rows.codec import RowCodec
 
 
 def netted(batch: Changes) -> Changes:

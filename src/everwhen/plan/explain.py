@@ -14,16 +14,16 @@ from typing import Final
 from everwhen.algebra.explain import WIDTH, explain, wrapped
 from everwhen.algebra.nodes import Node, Source
 from everwhen.algebra.properties import properties
-from everwhen.model.time import INF
-from everwhen.operators.base import Emit
-from everwhen.operators.chain import EventChain
-from everwhen.operators.group_chain import GroupChain
-from everwhen.operators.join import JoinOperator
-from everwhen.plan.advice import advise
+from everwhen.core.emit import Emit
+from everwhen.core.time import INF
+from everwhen.operators.join.join import JoinOperator
+from everwhen.operators.output.changelog import EventChain
+from everwhen.operators.output.group_changelog import GroupChain
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import PhysicalPlan, Port
-from everwhen.plan.sanity import unbounded
-from everwhen.plan.stages import StagePlan, StreamIn
+from everwhen.plan.sanity.advice import advise
+from everwhen.plan.sanity.bounded import unbounded
+from everwhen.plan.stages.stages import StagePlan, StreamIn
 
 _AREAS: Final = {"keyed": "hash table by key", "sorted": "list sorted by value", "list": "plain list"}
 _INSIDE: Final = WIDTH - 2
@@ -153,7 +153,7 @@ def explain_stages(plan: StagePlan) -> str:
     """One paragraph per stage.
 
     >>> import everwhen as ew
-    >>> from everwhen.plan.stages import cut
+    >>> from everwhen.plan.stages.stages import cut
     >>> s = ew.source("S", {"k": "string", "x": "int64"})
     >>> totals = s.group_by("k").agg(total=ew.sum("x")).aggregate(most=ew.max("total"))
     >>> print(explain_stages(cut({"out": totals.node}, {}, lambda expr, schema: True)))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.expr import Call, Column, Expr, col
+from everwhen.algebra.expressions.build import Call, Column, Expr, col
 
 _MIRROR: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 

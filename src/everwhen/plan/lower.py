@@ -18,24 +18,22 @@ from itertools import count
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.explain import describe
-from everwhen.algebra.expr import Call, Column, Expr, col, lit
+from everwhen.algebra.expressions.build import Call, Column, Expr, col, lit
 from everwhen.algebra.groups_read import GroupsRead, read_once
 from everwhen.algebra.properties import properties
+from everwhen.core.emit import Emit
+from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
-from everwhen.model.pool import Pool
-from everwhen.model.rows import RowCodec
-from everwhen.model.schema import Schema
-from everwhen.operators.aggregate import AggregateOperator
-from everwhen.operators.base import EVERYTHING, Emit, Operator, Policy
-from everwhen.operators.chain import Chain, EventChain
-from everwhen.operators.chronons import ChrononsOperator
-from everwhen.operators.counts import CountsOperator
-from everwhen.operators.group_chain import GroupChain
-from everwhen.operators.group_join import GroupJoinOperator
-from everwhen.operators.hold import HoldOperator, InOrderOperator
-from everwhen.operators.join import JoinOperator
-from everwhen.operators.level import CoalesceOperator
-from everwhen.operators.linear import (
+from everwhen.operators.contract import EVERYTHING, Operator, Policy
+from everwhen.operators.join.group_join import GroupJoinOperator
+from everwhen.operators.join.join import JoinOperator
+from everwhen.operators.net import NetOperator
+from everwhen.operators.output.changelog import Chain, EventChain
+from everwhen.operators.output.group_changelog import GroupChain
+from everwhen.operators.output.hold import HoldOperator, InOrderOperator
+from everwhen.operators.punctuate.punctuate import PunctuateOperator
+from everwhen.operators.sort.sort import SortedChain, SortOperator
+from everwhen.operators.stateless.linear import (
     AlterLifetimeOperator,
     ChopOperator,
     DeletesOperator,
@@ -46,10 +44,11 @@ from everwhen.operators.linear import (
     TimeWindowOperator,
     UnionOperator,
 )
-from everwhen.operators.net import NetOperator
-from everwhen.operators.punctuate import PunctuateOperator
-from everwhen.operators.rows import RowsOperator
-from everwhen.operators.sort import SortedChain, SortOperator
+from everwhen.operators.sweep.aggregate import AggregateOperator
+from everwhen.operators.sweep.multiplicity import CountsOperator
+from everwhen.operators.windows.chronons import ChrononsOperator
+from everwhen.operators.windows.coalesce import CoalesceOperator
+from everwhen.operators.windows.rows_window import RowsOperator
 from everwhen.plan.join_condition import comparison_of, mirrored
 from everwhen.plan.physical import Form, Handed, PhysicalPlan, PlacedOperator, Port, Sink
 from everwhen.plan.properties import (
@@ -65,6 +64,8 @@ from everwhen.plan.properties import (
     settled,
     whole,
 )
+from everwhen.rows.codec import RowCodec
+from everwhen.rows.interner import Pool
 
 
 def lower(

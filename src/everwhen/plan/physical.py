@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from everwhen.algebra import nodes as n
-from everwhen.model.pool import Pool
-from everwhen.model.rows import RowCodec
-from everwhen.operators.base import Operator
-from everwhen.operators.chain import Chain, EventChain
-from everwhen.operators.group_chain import GroupChain
+from everwhen.operators.contract import Operator
+from everwhen.operators.output.changelog import Chain, EventChain
+from everwhen.operators.output.group_changelog import GroupChain
+from everwhen.rows.codec import RowCodec
+from everwhen.rows.interner import Pool
 
 Form = Literal["segments", "events"]
 

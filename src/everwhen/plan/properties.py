@@ -6,7 +6,7 @@ Each is derived from the node alone, and False is always safe: it costs work, no
 from __future__ import annotations
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.expr import Column
+from everwhen.algebra.expressions.build import Column
 from everwhen.algebra.properties import properties
 
 Way = tuple[tuple[int, int], ...]

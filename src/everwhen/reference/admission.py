@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from everwhen.model.element import Adjust, Cti, Element, ExternalCti, Insert
-from everwhen.model.time import INF, NEVER
+from everwhen.core.time import INF, NEVER
 from everwhen.reference.order import canonical_row
+from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert
 
 LATE, CUT, UNKNOWN, IN_VAIN = "late", "cut", "unknown", "in vain"
 

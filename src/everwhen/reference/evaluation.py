@@ -33,12 +33,12 @@ from everwhen.algebra.nodes import (
     Union,
     walk,
 )
+from everwhen.core.time import INF
 from everwhen.errors import InputError, QueryError
-from everwhen.model.history import History
-from everwhen.model.time import INF
 from everwhen.reference import instants, relational, temporal
 from everwhen.reference.logical import Event, Instants, LogicalStream, Snapshot, stream_of
 from everwhen.reference.order import canonical_row
+from everwhen.stream.history import History
 
 Inputs = Mapping[str, History]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from everwhen.model.time import INF, NEVER
+from everwhen.core.time import INF, NEVER
 from everwhen.reference.logical import Instants, LogicalStream
 
 

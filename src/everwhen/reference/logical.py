@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from everwhen.core.time import INF, NEVER
 from everwhen.errors import QueryError
-from everwhen.model.time import INF, NEVER
 from everwhen.reference.order import Row
 
 Snapshot = Counter[Row]

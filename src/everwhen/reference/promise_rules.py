@@ -23,14 +23,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.expression import Column
-from everwhen.model.history import History
-from everwhen.model.punctuation import Promise
-from everwhen.model.schema import Schema
-from everwhen.model.time import INF, NEVER
+from everwhen.algebra.expressions.nodes import Column
+from everwhen.core.promise import Promise
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
 from everwhen.reference.evaluation import evaluate
 from everwhen.reference.logical import Event
 from everwhen.reference.punctuation import ANY, Anything, Pattern, Punctuation, Row, combine, match
+from everwhen.stream.history import History
 
 
 @dataclass(frozen=True, slots=True)

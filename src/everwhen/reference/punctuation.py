@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from everwhen.model.punctuation import Nothing, OneOf, Range
+from everwhen.core.promise import Nothing, OneOf, Range
 
 Row = tuple[Any, ...]
 

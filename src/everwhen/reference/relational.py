@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from everwhen.algebra.aggregates import Aggregation
-from everwhen.algebra.expr import Expr
+from everwhen.algebra.expressions.build import Expr
 from everwhen.algebra.nodes import Join, SetKind
-from everwhen.model.schema import Schema
+from everwhen.core.schema import Schema
 from everwhen.reference.logical import Snapshot
 from everwhen.reference.order import Row, canonical, canonical_row, row_order
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Literal
 
-from everwhen.model.time import INF
+from everwhen.core.time import INF
 from everwhen.reference.logical import LogicalStream, Snapshot
 from everwhen.reference.order import Row, row_order
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from everwhen.algebra.nodes import Node, over, walk
+from everwhen.rewrite.plans.share_common import SHARE_COMMON, same_plans
 from everwhen.rewrite.rule import AnyRule, PlanRule, Roots, Rule
-from everwhen.rewrite.rules import RULES
-from everwhen.rewrite.share_common import SHARE_COMMON, same_plans
+from everwhen.rewrite.rule_order import RULES
 
 _STEPS_PER_NODE: Final = 40
 _ROUNDS: Final = 20

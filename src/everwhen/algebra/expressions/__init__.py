@@ -1,0 +1,1 @@
+"""Scalar expressions: how they are built, what they mean, how whole columns of them are computed."""

@@ -1,0 +1,114 @@
+"""Scalar expressions over a row: built with Python operators, checked against a schema, evaluated by columns.
+
+Each expression has one meaning, `value(row)`, a plain Python definition with SQL's rules (three-valued logic; any null
+operand gives null unless the function says otherwise), and one fast form, `evaluate(columns, length)`, that gives the
+same values.  Errors in a branch that CASE, COALESCE, AND or OR would not have reached do not count: when a kernel
+fails, the batch is evaluated row by row by the definition, which also names the row that is at fault.
+
+    >>> e = (col("price") * 2 > 5) & col("item").is_in([7, 9])
+    >>> print(e)
+    price * 2 > 5 AND item IN (7, 9)
+    >>> e.value({"price": 2.5, "item": 8}), e.value({"price": None, "item": 7})
+    (False, None)
+
+Expressions are immutable.  `==` builds an expression, so they are compared with `equals` and hashed by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+
+from everwhen.algebra.expressions.functions import FUNCTIONS
+from everwhen.algebra.expressions.kinds import type_of
+from everwhen.algebra.expressions.nodes import Call, Cast, Column, Expr, Literal, Udf, lit, to_expr, walk
+from everwhen.errors import QueryError
+
+__all__ = [
+    "FUNCTIONS",
+    "Call",
+    "Cast",
+    "Column",
+    "Expr",
+    "Literal",
+    "Then",
+    "Udf",
+    "When",
+    "col",
+    "conjunction",
+    "conjuncts",
+    "function",
+    "lit",
+    "to_expr",
+    "type_of",
+    "udf",
+    "walk",
+    "when",
+]
+
+
+def col(name: str) -> Expr:
+    """The column of that name."""
+    if not isinstance(name, str):
+        raise QueryError(f"a column is named by text, not {name!r}; for a constant use lit({name!r})")
+    return Column(name)
+
+
+def function(name: str, *args: Any) -> Expr:
+    """A scalar function of the table `FUNCTIONS`, such as `function("round", col("price"), 2)`."""
+    return Call(name, tuple(map(to_expr, args)))
+
+
+def udf(function: Callable[..., Any], *args: Any, type: str | type | pa.DataType) -> Expr:
+    """A deterministic Python function on values, called row by row where no argument is null: slow."""
+    if not args:
+        raise QueryError("a udf needs at least one argument; for a constant use lit()")
+    return Udf(function, tuple(map(to_expr, args)), type_of(type))
+
+
+@dataclass(frozen=True, eq=False)
+class When:
+    """CASE so far, waiting for `.then(value)`."""
+
+    parts: tuple[Expr, ...]
+
+    def then(self, value: Any) -> Then:
+        return Then((*self.parts, to_expr(value)))
+
+
+@dataclass(frozen=True, eq=False)
+class Then:
+    """CASE so far: goes on with `.when(…)` or ends with `.otherwise(value)`."""
+
+    parts: tuple[Expr, ...]
+
+    def when(self, condition: Any) -> When:
+        return When((*self.parts, to_expr(condition)))
+
+    def otherwise(self, value: Any = None) -> Expr:
+        return Call("case", (*self.parts, to_expr(value)))
+
+
+def when(condition: Any) -> When:
+    """`when(c).then(x).when(d).then(y).otherwise(z)`: the value after the first condition that is true."""
+    return When((to_expr(condition),))
+
+
+# -- conditions as lists -----------------------------------------------------------------------------------------------
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The conditions that AND joins, from left to right."""
+    if isinstance(condition, Call) and condition.name == "and":
+        return [each for arg in condition.args for each in conjuncts(arg)]
+    return [condition]
+
+
+def conjunction(conditions: Iterable[Expr]) -> Expr:
+    """All of the conditions; of none it is true."""
+    found = list(conditions)
+    return reduce(lambda a, b: a & b, found) if found else lit(True)

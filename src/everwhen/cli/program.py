@@ -1,0 +1,124 @@
+"""The program `everwhen`: files of elements in, answers out.
+
+Exit status: 0 done; 1 the histories differ (`diff`), or something unforeseen; 2 the command or the SQL is wrong; 3 an
+input element is wrong, with its file and line; 130 stopped by Ctrl-C.  Errors are one message on the error output.  On
+2 and 3 an output file is not touched.
+
+A command is a `Command` of one of the modules of this package; `_COMMANDS` lists them, and is all there is to extend.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import textwrap
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from everwhen.cli import explain, run, shell, streams
+from everwhen.cli.command import DONE, FAILED, INTERRUPTED, WRONG_COMMAND, WRONG_INPUT, Command, fail
+from everwhen.errors import EverwhenError, InputError, QueryError
+
+_MISUSE: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command line and returns its exit status."""
+    try:
+        options = _parser().parse_args(argv)
+        status: int = options.command(options)
+        sys.stdout.flush()
+        return status
+    except SystemExit as stop:  # argparse has said what it had to say
+        return stop.code if isinstance(stop.code, int) else WRONG_COMMAND
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough.  Python would complain once more when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except InputError as error:
+        return fail(error, WRONG_INPUT)
+    except QueryError as error:
+        return fail(error, WRONG_COMMAND)
+    except _MISUSE as error:
+        return fail(f"{error.filename}: {error.strerror or error}", WRONG_COMMAND)
+    except (EverwhenError, OSError) as error:
+        return fail(error, FAILED)
+    except Exception as error:
+        return fail(f"unforeseen {type(error).__name__}: {error}", FAILED)
+
+
+# --- demo ---------------------------------------------------------------------------------------------------------
+
+
+def _declare_demo(parser: argparse.ArgumentParser) -> None:
+    # The demo reads its options itself; they are declared here for the help text, and handed on as they are.
+    parser.add_argument("--seconds", metavar="N", help="stop after so long")
+    parser.add_argument("--events", metavar="N", help="stop after so many events")
+    parser.add_argument("--engine", choices=("spark", "local"), help="what runs the queries: spark unless given")
+    parser.add_argument("--plain", action="store_true", help="lines of text instead of a live display")
+
+
+def _demo(options: argparse.Namespace) -> int:
+    try:
+        from everwhen.demo.program import main as demo  # it brings the engine along, which nothing else here needs
+    except ModuleNotFoundError as missing:
+        return fail(f"the demo cannot run: {missing}", FAILED)
+    arguments = ["--plain"] if options.plain else []
+    for name in ("seconds", "events", "engine"):
+        if (value := getattr(options, name)) is not None:
+            arguments += [f"--{name}", value]
+    return demo(arguments)
+
+
+_DEMO: Final = Command(
+    "demo",
+    "The NEXMark auction, live in the terminal: four queries on Spark, or nine in process with --engine local.",
+    ("everwhen demo --seconds 30",),
+    _declare_demo,
+    _demo,
+)
+
+
+# --- the commands -------------------------------------------------------------------------------------------------
+
+_COMMANDS: Final[tuple[Command, ...]] = (
+    run.RUN,
+    explain.EXPLAIN,
+    shell.SHELL,
+    *streams.COMMANDS,
+    _DEMO,
+)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="everwhen",
+        description="Continuous queries over disordered, corrected streams, with an exact answer at every instant.",
+        epilog="Exit status: 0 done, 1 they differ or failed, 2 the command or the SQL is wrong, 3 an input element "
+        "is wrong, 130 stopped by Ctrl-C.",
+    )
+    parser.add_argument("--version", action="version", version=f"everwhen {_version()}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in _COMMANDS:
+        examples = "\n".join(f"  {line}" for line in command.examples)
+        sub = commands.add_parser(
+            command.name,
+            help=command.summary.split("? ")[0].split(": ")[0].rstrip(".?"),
+            description=textwrap.fill(command.summary, 90),
+            epilog=f"example{'s' if len(command.examples) > 1 else ''}:\n{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.declare(sub)
+        sub.set_defaults(command=command.run)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return version("everwhen")
+    except PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,198 @@
+"""A text of SQL and the files it reads, as `run` and `explain` get them: compiled, checked, rewritten.
+
+Streams that the text does not declare take their columns from their files.  Names are found without regard to case, as
+in SQL.  What is not a regular file (the standard input, a pipe) is copied aside first if its columns must be found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.cli.command import input_option, tick_option, warn
+from everwhen.core.schema import Schema
+from everwhen.errors import QueryError, SqlError
+from everwhen.formats.input_file import STANDARD_INPUT, InputFile, schema_in_file
+from everwhen.storage.atomic_file import is_regular
+
+if TYPE_CHECKING:
+    from everwhen.language.catalog import Declaration
+    from everwhen.language.program import Program
+    from everwhen.rewrite.driver import Applied
+
+_FILE: Final = "file"
+
+
+def declare_query(parser: argparse.ArgumentParser) -> None:
+    """The options that tell which query over which files."""
+    parser.add_argument(
+        "query", metavar="QUERY.sql", help="the query: any CREATE statements, then one SELECT; - is the standard input"
+    )
+    parser.add_argument(
+        "--in", metavar="NAME=FILE", dest="inputs", type=input_option, action="append", default=[],
+        help="the file of a stream or relation: JSON lines, .parquet or .csv; - is the standard input; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tick", metavar="LENGTH", type=tick_option, default="1ms", help="how long a tick is (default 1ms)"
+    )
+    parser.add_argument("--no-optimize", action="store_true", help="run the plan as it is written, without rewriting")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A query ready to be run or explained: as written, as rewritten and by which rules, and what it reads."""
+
+    program: Program
+    logical: Node
+    node: Node
+    applied: Sequence[Applied]
+    inputs: Mapping[str, InputFile]
+
+
+@contextmanager
+def compiled(options: argparse.Namespace, need_files: bool) -> Iterator[Compiled]:
+    """The query of a command line; `need_files`: every input must have its file."""
+    given = _Given(_by_name(options.inputs))
+    if STANDARD_INPUT in given.files.values() and options.query == STANDARD_INPUT:
+        raise QueryError("the query and an input cannot both be the standard input")
+    if list(given.files.values()).count(STANDARD_INPUT) > 1:
+        raise QueryError("only one input can be the standard input")
+    text = _text(options.query)
+    with given:
+        program = _program(text, given, options.tick)
+        logical = program.query.node
+        node, applied = (logical, ()) if options.no_optimize else _rewritten(logical)
+        reads = {one.name for one in walk(node) if isinstance(one, Source)}
+        inputs = given.inputs(program, options.tick, need_files)
+        yield Compiled(program, logical, node, applied, {name: inputs[name] for name in inputs if name in reads})
+
+
+def _program(text: str, given: _Given, tick: str) -> Program:
+    from everwhen.language.program import compile_program  # only these commands pay for the parser
+
+    try:
+        return compile_program(text, given.schema_of, tick)
+    except SqlError as error:
+        if not error.problem.startswith("unknown stream"):
+            raise
+        named = f"; --in names {', '.join(given.files)}" if given.files else ""
+        hint = f"a stream that is not declared takes its columns from its file: --in NAME=FILE{named}"
+        raise QueryError(f"{error}\n{hint}") from None
+
+
+def _rewritten(node: Node) -> tuple[Node, Sequence[Applied]]:
+    from everwhen.rewrite.driver import rewrite
+
+    found = rewrite(node)
+    return found.node, found.applied
+
+
+def _text(file: str) -> str:
+    try:
+        if file == STANDARD_INPUT:
+            return sys.stdin.buffer.read().decode("utf-8-sig")
+        return Path(file).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as bad:
+        raise QueryError(f"{file}: byte {bad.start + 1} is not UTF-8; save the query as UTF-8") from None
+
+
+def _by_name(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, file in pairs:
+        if name.lower() in (known.lower() for known in found):
+            raise QueryError(f"the input {name} is given twice; it has one file")
+        found[name] = file
+    return found
+
+
+@dataclass
+class _Given:
+    """The files of a command line, by name."""
+
+    files: Mapping[str, str]
+    _aside: dict[str, str] = field(default_factory=dict)
+    _place: TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> _Given:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._place is not None:
+            self._place.cleanup()
+
+    def name_of(self, name: str) -> str | None:
+        """The name on the command line that means a stream of the query."""
+        if name in self.files:
+            return name
+        return next((known for known in self.files if known.lower() == name.lower()), None)
+
+    def schema_of(self, name: str) -> Schema | None:
+        """The columns that a file has; None if the stream has no file."""
+        known = self.name_of(name)
+        if known is None:
+            return None
+        file = self.files[known]
+        if file == STANDARD_INPUT or not is_regular(file):
+            file = self._copied(known, file)
+        return schema_in_file(file)
+
+    def _copied(self, name: str, file: str) -> str:
+        if name not in self._aside:
+            self._place = self._place or TemporaryDirectory(prefix="everwhen-")
+            path = Path(self._place.name, f"{len(self._aside)}{Path(file).suffix}")
+            if file == STANDARD_INPUT:
+                with open(path, "wb") as copy:
+                    shutil.copyfileobj(sys.stdin.buffer, copy)
+            else:
+                with open(file, "rb") as found, open(path, "wb") as copy:
+                    shutil.copyfileobj(found, copy)
+            self._aside[name] = str(path)
+        return self._aside[name]
+
+    def inputs(self, program: Program, tick: str, need_files: bool) -> dict[str, InputFile]:
+        """Every input of the query with its file, in the order of the command line."""
+        sources = program.sources
+        places = {name: self._place_of(declaration) for name, declaration in sources.items()}
+        missing = sorted(name for name, place in places.items() if place is None)
+        reads = ", ".join(sorted(sources))
+        if missing and need_files:
+            give = " ".join(f"--in {name}=FILE" for name in missing)
+            raise QueryError(f"no input for {', '.join(missing)}; the query reads {reads}; give {give}")
+        for name in self.files:
+            if name.lower() not in (known.lower() for known in sources):
+                if program.catalog.stream(name) is None:
+                    raise QueryError(f"the query does not read {name}; it reads {reads}")
+                warn(f"the query does not read {name}, so its file is not read either")
+        order = [name.lower() for name in self.files]
+        found = {name: place for name, place in places.items() if place is not None}
+        ranked = sorted(found, key=lambda name: order.index(name.lower()) if name.lower() in order else len(order))
+        return {name: self._input(sources[name], found[name], tick) for name in ranked}
+
+    def _place_of(self, declaration: Declaration) -> str | None:
+        known = self.name_of(declaration.name)
+        if known is not None:
+            return self._aside.get(known, self.files[known])
+        connector = declaration.connector
+        if connector is not None and connector.name.lower() == _FILE and len(connector.arguments) == 1:
+            return str(connector.arguments[0])
+        return None
+
+    def _input(self, declaration: Declaration, file: str, tick: str) -> InputFile:
+        known = self.name_of(declaration.name)
+        shown = "" if known is None or file == self.files[known] else _shown(self.files[known])
+        time = None if declaration.ordered_by is None else declaration.ordered_by[0]
+        period = None if declaration.period is None else (declaration.period[0][0], declaration.period[1][0])
+        return InputFile(file, declaration.schema, declaration.kind, time, period, tick, shown)
+
+
+def _shown(file: str) -> str:
+    return "<stdin>" if file == STANDARD_INPUT else os.fspath(file)

@@ -1,0 +1,135 @@
+"""`run`: a query over files, on Spark or in this process."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from everwhen.cli.command import DONE, TERMINATED, Command, count_option, warn
+from everwhen.cli.progress import watched
+from everwhen.cli.query import Compiled, compiled, declare_query
+from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency, emit_named, length_of
+
+if TYPE_CHECKING:
+    from everwhen.engine.files.run import Losses
+    from everwhen.language.program import AskedConsistency
+
+
+def _declare_run(parser: argparse.ArgumentParser) -> None:
+    declare_query(parser)
+    add = parser.add_argument
+    add("--out", metavar="FILE", default="-", help="where the answer goes: .parquet, else JSON lines; - (default)")
+    add("--engine", choices=("spark", "local"), default="spark", help="what runs it: Spark (default), or this process")
+    declare_consistency(parser)
+    add("--batch", metavar="N", type=count_option, default=10_000, help="elements of each input in turn (10000)")
+    add("--open", action="store_true", help="the inputs go on: say what a running query would have said by now")
+    add("--checkpoint", metavar="DIR", help="keep state here; the same command goes on after it was killed")
+    add("--allow-unbounded", action="store_true", help="run a query whose state nothing bounds")
+
+
+def declare_consistency(parser: argparse.ArgumentParser) -> None:
+    """The options that tell what is said when."""
+    add = parser.add_argument
+    add(
+        "--consistency", choices=("strong", "middle", "weak"),
+        help="strong: wait until an answer is final; middle: answer at once, correct later (default); weak: forget",
+    )  # fmt: skip
+    add("--block", metavar="DURATION", help="how long elements may be held back to be put in order")
+    add("--remember", metavar="DURATION", help="how long corrections are possible")
+    add("--emit", choices=("final", "ended", "current", "all"), help="what is said when, instead of the level's policy")
+
+
+def _run(options: argparse.Namespace) -> int:
+    with _terminated(), compiled(options, need_files=True) as found:
+        asked = level(options, found.program.consistency)
+        _check_bounds(found, options.allow_unbounded)
+        with watched(options.out) as watch:
+            _engine(options.engine)(
+                found.node,
+                found.inputs,
+                options.out,
+                batch=options.batch,
+                open=options.open,
+                checkpoint=options.checkpoint,
+                progress=watch,
+                consistency=asked,
+                losses=_say_losses,
+            )
+    return DONE
+
+
+def _engine(name: str) -> Callable[..., int]:
+    if name == "local":
+        from everwhen.engine.files.run import run_files
+
+        return run_files
+    from everwhen.spark.api.run_files import run_files_on_spark  # it brings Spark along
+
+    return run_files_on_spark
+
+
+def level(options: argparse.Namespace, clause: AskedConsistency | None) -> Consistency:
+    """How long the query waits and remembers, and what it says when: as the options say, else as the query says, else
+    as `middle` does."""
+    named, block, remember = options.consistency, options.block, options.remember
+    if named is None and block is None and remember is None and clause is not None:
+        named, block, remember = clause.level, clause.block, clause.remember
+    emit = None if options.emit is None else emit_named(options.emit)
+    base = LEVELS[named or MIDDLE.name]
+    if block is None and remember is None:
+        found = base if emit is None else base.emitting(emit)
+    else:
+        waits = base.block if block is None else length_of(block, "--block", options.tick)
+        keeps = base.remember if remember is None else length_of(remember, "--remember", options.tick)
+        found = replace(consistency(waits, keeps, emit=emit), repair=remember is not None)
+    return found
+
+
+def _say_losses(losses: Losses) -> None:
+    for name, counts in sorted(losses.items()):
+        total = sum(counts.values())
+        parts = ", ".join(f"{count} {reason.value}" for reason, count in counts.items())
+        warn(f"{name}: {total} element{'s' * (total != 1)} had to be given up at this level ({parts})")
+
+
+def _check_bounds(found: Compiled, allow: bool) -> None:
+    from everwhen.plan.sanity.bounded import require_bounded
+
+    for entry in require_bounded(found.node, allow):
+        warn(entry)
+
+
+@contextmanager
+def _terminated() -> Iterator[None]:
+    """Being asked to end is an end like any other: what was written aside is removed, Spark is stopped."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+RUN: Final = Command(
+    "run",
+    "Run a query over files: its answer as elements, in a file that appears whole or not at all. The query is SQL, any "
+    "number of CREATE statements and one SELECT; a stream that is not declared takes its columns from its file.",
+    (
+        "everwhen run best.sql --in Bid=bids.jsonl --out best.jsonl",
+        "everwhen run best.sql --in Bid=bids.parquet --consistency strong --engine local | head",
+        "everwhen run names.sql --in Bid=bids.jsonl --in Person=people.csv --out names.parquet --checkpoint state",
+    ),
+    _declare_run,
+    _run,
+)

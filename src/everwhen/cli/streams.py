@@ -1,0 +1,147 @@
+"""`check`, `history`, `diff`: what files of elements are, what they say, whether they say the same."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Final
+
+from everwhen.cli.command import (
+    DONE,
+    FAILED,
+    FILES,
+    WRONG_INPUT,
+    Command,
+    fail,
+    read,
+    time_option,
+    tolerance_option,
+)
+from everwhen.core.scalars import json_values
+from everwhen.core.time import show
+from everwhen.errors import InputError, QueryError
+from everwhen.formats.parquet import write_elements
+from everwhen.stream.history import History, first_difference
+from everwhen.stream.validity import Checker, checked
+
+# --- check --------------------------------------------------------------------------------------------------------
+
+
+def _declare_check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help=FILES)
+
+
+def _check(options: argparse.Namespace) -> int:
+    checker = Checker()
+    for batch in read(options.file):
+        checker.take(batch)
+    report = checker.report()
+    sys.stdout.write(f"{report}\n")
+    offence = report.first_offence
+    if offence is None:
+        return DONE
+    return fail(InputError(offence.why, source=offence.source, line=offence.line), WRONG_INPUT)
+
+
+# --- history ------------------------------------------------------------------------------------------------------
+
+
+def _declare_history(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help=FILES)
+    parser.add_argument(
+        "--at", metavar="T", type=time_option, help="only the snapshot at instant T: what is alive then"
+    )
+    parser.add_argument(
+        "--coalesce", action="store_true", help="join lifetimes of equal rows: the canonical level form"
+    )
+    parser.add_argument("--out", metavar="FILE", default="-", help="write elements here (- is the standard output)")
+
+
+def _history(options: argparse.Namespace) -> int:
+    history = History.of(checked(read(options.file)))
+    if options.at is not None:
+        history = history.at(options.at)
+    if options.coalesce:
+        history = history.coalesced()
+    if options.out != "-":
+        write_elements([history.batch()], options.out, history.schema)
+    elif sys.stdout.isatty():
+        _show_table(history, None if options.at is None else f"alive at {options.at}")
+    else:
+        write_elements([history.batch()], sys.stdout)
+    return DONE
+
+
+def _show_table(history: History, title: str | None) -> None:
+    from rich.console import Console  # only a terminal pays for it
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, caption=f"{len(history)} events")
+    batch = history.batch()
+    if title is None:
+        table.add_column("vs", justify="right")
+        table.add_column("ve", justify="right")
+    for name in history.schema.names:
+        table.add_column(Text(name))
+    columns = [[show(int(t)) for t in times] for times in (batch.vs, batch.ve)] if title is None else []
+    columns += [["null" if v is None else str(v) for v in json_values(column)] for column in batch.columns]
+    for row in zip(*columns, strict=True):
+        table.add_row(*map(Text, row))
+    Console().print(table)
+
+
+# --- diff ---------------------------------------------------------------------------------------------------------
+
+
+def _declare_diff(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", metavar="A", help=FILES)
+    parser.add_argument("b", metavar="B", help="another one")
+    parser.add_argument(
+        "--tolerance",
+        metavar="R",
+        type=tolerance_option,
+        default=0.0,
+        help="let floats differ by this part of their size",
+    )
+
+
+def _diff(options: argparse.Namespace) -> int:
+    if options.a == options.b == "-":
+        raise QueryError("only one of the two files can be the standard input")
+    a, b = (History.of(checked(read(file))) for file in (options.a, options.b))
+    # The types of JSON lines are found in the file: 2 in one and 2.0 in the other are the same number to a reader.
+    difference = first_difference(a, b, options.tolerance, typed=False)
+    if difference is None:
+        sys.stdout.write("equal at every instant\n")
+        return DONE
+    sys.stdout.write(f"{difference}\n")
+    return FAILED
+
+
+COMMANDS: Final = (
+    Command(
+        "check",
+        "Is a file of elements a valid stream? Ordered, perfect, closed up to when, grammatical? Names the first "
+        "line that breaks it; the exit status is 3 if the stream is not valid.",
+        ("everwhen check bids.jsonl",),
+        _declare_check,
+        _check,
+    ),
+    Command(
+        "history",
+        "What a file of elements says once all adjusts are applied: its events, or the snapshot at one instant. "
+        "A table on a terminal, elements as JSON lines elsewhere.",
+        ("everwhen history bids.jsonl --at 1200",),
+        _declare_history,
+        _history,
+    ),
+    Command(
+        "diff",
+        "Do two files say the same at every instant, however their lifetimes are cut and corrected? Else the first "
+        "instant at which they differ, and the rows; the exit status is then 1.",
+        ("everwhen diff expected.jsonl got.parquet --tolerance 1e-9",),
+        _declare_diff,
+        _diff,
+    ),
+)

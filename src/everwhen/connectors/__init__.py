@@ -1,1 +1,0 @@
-"""Where elements come from and go to.  Imports nothing above the algebra."""

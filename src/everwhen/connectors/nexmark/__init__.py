@@ -1,8 +1,0 @@
-"""NEXMark: the auction streams of the thesis's running example, and its queries."""
-
-from __future__ import annotations
-
-from everwhen.connectors.nexmark.config import NexmarkConfig
-from everwhen.connectors.nexmark.generator import SCHEMAS, STREAMS, NexmarkGenerator, generate
-
-__all__ = ["SCHEMAS", "STREAMS", "NexmarkConfig", "NexmarkGenerator", "generate"]

@@ -1,0 +1,399 @@
+"""Keyed state: rows interned to small ids, and variable-length regions per id.
+
+* `KeyTable`: coded rows -> dense ids, exact, ids reused after removal.  O(1) expected per row.
+* `Regions`: per id a run of 64-bit records in one flat pool.  A changed region is written anew at the end of the pool
+  (so the old one can still be read within the step); the pool is compacted when more than half of it is garbage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from everwhen.containers.arrays import grown
+from everwhen.containers.njit import loop
+from everwhen.containers.prefetch import prefetch
+
+
+@njit(cache=True)
+def _hash(row: np.ndarray) -> np.uint64:
+    h = np.uint64(0x243F6A8885A308D3)
+    for j in range(len(row)):
+        h = (h ^ np.uint64(row[j])) * np.uint64(0x9E3779B97F4A7C15)
+        h ^= h >> np.uint64(29)
+    h = h * np.uint64(0xBF58476D1CE4E5B9)
+    return h ^ (h >> np.uint64(32))
+
+
+@njit(cache=True, inline="always")
+def _new_id(free, n_free, top):
+    """An id that was given back, or the next one."""
+    if n_free > 0:
+        return free[n_free - 1], n_free - 1, top
+    return top, n_free, top + 1
+
+
+@njit(cache=True, inline="always")
+def _probe(slots, codes, hashes, row, h):
+    """Where a row stands among the slots, or where it would stand; and its id (-1: it is not there)."""
+    mask = np.uint64(len(slots) - 1)
+    at = h & mask
+    while True:
+        id_ = slots[at]
+        if id_ < 0:
+            return at, id_
+        if hashes[id_] == h:
+            same = True
+            for j in range(len(row)):
+                if codes[id_, j] != row[j]:
+                    same = False
+                    break
+            if same:
+                return at, id_
+        at = (at + np.uint64(1)) & mask
+
+
+@loop
+def _intern(slots, codes, hashes, free, n_free, top, batch, ids):
+    for i in range(len(batch)):
+        row = batch[i]
+        h = _hash(row)
+        at, found = _probe(slots, codes, hashes, row, h)
+        if found < 0:
+            found, n_free, top = _new_id(free, n_free, top)
+            slots[at] = found
+            hashes[found] = h
+            for j in range(len(row)):
+                codes[found, j] = row[j]
+        ids[i] = found
+    return n_free, top
+
+
+@loop
+def _intern_direct(direct, codes, free, n_free, top, batch, ids):
+    """Rows of one small code: `direct` has the id of each code, the last entry that of null."""
+    for i in range(len(batch)):
+        at = batch[i, 1] if batch[i, 0] == 0 else len(direct) - 1
+        found = direct[at]
+        if found < 0:
+            found, n_free, top = _new_id(free, n_free, top)
+            direct[at] = found
+            codes[found, 0] = batch[i, 0]
+            codes[found, 1] = batch[i, 1]
+        ids[i] = found
+    return n_free, top
+
+
+@loop
+def _remove_direct(direct, codes, free, n_free, ids):
+    """Forget such rows."""
+    for i in range(len(ids)):
+        at = codes[ids[i], 1] if codes[ids[i], 0] == 0 else len(direct) - 1
+        direct[at] = -1
+        free[n_free] = ids[i]
+        n_free += 1
+    return n_free
+
+
+@loop
+def _intern_column(direct, codes, free, n_free, top, rows, column, ids, first):
+    """The same where the code stands in a column of other rows, from the row `first` on, and is never null.  Stops
+    before a code that is too large for `direct`, and returns also that row."""
+    for i in range(first, len(rows)):
+        if i + 16 < len(rows):
+            prefetch(direct, rows[i + 16, column])
+        at = rows[i, column]
+        if at >= len(direct) - 1:
+            return n_free, top, i
+        found = direct[at]
+        if found < 0:
+            found, n_free, top = _new_id(free, n_free, top)
+            direct[at] = found
+            codes[found, 0] = 0
+            codes[found, 1] = at
+        ids[i] = found
+    return n_free, top, len(rows)
+
+
+@loop
+def _find(slots, codes, hashes, batch, ids):
+    for i in range(len(batch)):
+        _, ids[i] = _probe(slots, codes, hashes, batch[i], _hash(batch[i]))
+
+
+@loop
+def _remove(slots, hashes, free, n_free, ids):
+    mask = np.uint64(len(slots) - 1)
+    for i in range(len(ids)):
+        id_ = ids[i]
+        at = hashes[id_] & mask
+        while slots[at] != id_:
+            if slots[at] < 0:
+                return np.int64(-1)
+            at = (at + np.uint64(1)) & mask
+        # close the gap: move back whatever probed past it
+        hole = at
+        at = (at + np.uint64(1)) & mask
+        while slots[at] >= 0:
+            home = hashes[slots[at]] & mask
+            if ((at - home) & mask) >= ((at - hole) & mask):
+                slots[hole] = slots[at]
+                hole = at
+            at = (at + np.uint64(1)) & mask
+        slots[hole] = -1
+        free[n_free] = id_
+        n_free += 1
+    return n_free
+
+
+@loop
+def _rehash(slots, codes, hashes, ids):
+    mask = np.uint64(len(slots) - 1)
+    for i in range(len(ids)):
+        id_ = ids[i]
+        h = _hash(codes[id_])
+        hashes[id_] = h
+        at = h & mask
+        while slots[at] >= 0:
+            at = (at + np.uint64(1)) & mask
+        slots[at] = id_
+
+
+class KeyTable:
+    """Distinct coded rows with ids 0, 1, …; `pooled` names the columns whose codes belong to a pool."""
+
+    def __init__(self, width: int, pooled: Sequence[tuple[int, pa.DataType]] = ()) -> None:
+        self.width = width
+        self.pooled = tuple(pooled)
+        self.codes = np.zeros((64, width), np.int64)
+        self._hashes = np.zeros(64, np.uint64)
+        self._free = np.zeros(64, np.int64)
+        self._n_free = 0
+        self._top = 0
+        self._slots = np.full(256, -1, np.int64)
+        self._direct: np.ndarray | None = None
+        if width == 2 and [at for at, _ in self.pooled] == [1]:
+            self._direct = np.full(256, -1, np.int64)  # codes of a pool are small: no need to hash them
+
+    def __len__(self) -> int:
+        return self._top - self._n_free
+
+    @property
+    def capacity(self) -> int:
+        """All ids are below this."""
+        return len(self.codes)
+
+    @property
+    def nbytes(self) -> int:
+        return self.codes.nbytes + self._hashes.nbytes + self._slots.nbytes
+
+    def intern(self, rows: np.ndarray) -> np.ndarray:
+        """The ids of rows; unknown ones get a new id.  Call `Calendar.grow` and `Regions.grow` afterwards."""
+        n = len(rows)
+        if self._top + n > len(self.codes):
+            self._grow(self._top + n)
+        ids = np.empty(n, np.int64)
+        if self._direct is not None:
+            if n:
+                self._address(int(rows[:, 1].max()))
+                self._n_free, self._top = _intern_direct(
+                    self._direct, self.codes, self._free, self._n_free, self._top, rows, ids
+                )
+            return ids
+        if 2 * (len(self) + n) > len(self._slots):
+            self._rebuild(4 * (len(self) + n))
+        self._n_free, self._top = _intern(
+            self._slots, self.codes, self._hashes, self._free, self._n_free, self._top, rows, ids
+        )
+        return ids
+
+    def intern_column(self, rows: np.ndarray, column: int) -> np.ndarray:
+        """The ids of rows `[0, code]`, where the codes stand in a column of `rows`."""
+        n = len(rows)
+        if self._direct is None or not n:
+            alone = np.zeros((n, 2), np.int64)
+            alone[:, 1] = rows[:, column]
+            return self.intern(alone)
+        if self._top + n > len(self.codes):
+            self._grow(self._top + n)
+        ids, done = np.empty(n, np.int64), 0
+        while done < n:
+            self._n_free, self._top, done = _intern_column(
+                self._direct, self.codes, self._free, self._n_free, self._top, rows, column, ids, done
+            )
+            if done < n:
+                self._address(int(rows[done:, column].max()))
+        return ids
+
+    def put(self, ids: np.ndarray, rows: np.ndarray) -> None:
+        """Let an empty table have these rows with these ids."""
+        self._top = int(ids.max(initial=-1)) + 1
+        if self._top > len(self.codes):
+            self._grow(self._top)
+        self.codes[ids] = rows
+        unused = np.ones(self._top, np.bool_)
+        unused[ids] = False
+        free = np.flatnonzero(unused)
+        self._n_free = len(free)
+        self._free[: len(free)] = free
+        self.recoded()
+
+    def find(self, rows: np.ndarray) -> np.ndarray:
+        """The ids of rows, -1 for unknown ones."""
+        if self._direct is not None:
+            last = len(self._direct) - 1
+            at = np.where(rows[:, 0] == 0, rows[:, 1], last)
+            known = (at < last) | (rows[:, 0] != 0)
+            return np.where(known, self._direct[np.minimum(at, last)], -1)
+        ids = np.empty(len(rows), np.int64)
+        _find(self._slots, self.codes, self._hashes, rows, ids)
+        return ids
+
+    def remove(self, ids: np.ndarray) -> None:
+        """Forget rows; their ids may be given out again."""
+        if len(ids) and self._direct is not None:
+            self._n_free = _remove_direct(self._direct, self.codes, self._free, self._n_free, ids)
+        elif len(ids):
+            free = _remove(self._slots, self._hashes, self._free, self._n_free, ids)
+            assert free >= 0, "a row was removed twice"
+            self._n_free = free
+
+    def ids(self) -> np.ndarray:
+        """All ids in use."""
+        used = np.ones(self._top, np.bool_)
+        used[self._free[: self._n_free]] = False
+        return np.flatnonzero(used)
+
+    def _address(self, code: int) -> None:
+        assert self._direct is not None
+        if code >= len(self._direct) - 1:
+            null = self._direct[-1]
+            self._direct[-1] = -1
+            self._direct = grown(self._direct, max(code + 2, 2 * len(self._direct)), -1)
+            self._direct[-1] = null
+
+    def _grow(self, needed: int) -> None:
+        size = max(needed, 2 * len(self.codes))
+        self.codes = grown(self.codes, size, 0)
+        self._hashes = grown(self._hashes, size, 0)
+        self._free = grown(self._free, size, 0)
+
+    def _rebuild(self, size: int) -> None:
+        slots = 256
+        while slots < size:
+            slots *= 2
+        self._slots = np.full(slots, -1, np.int64)
+        _rehash(self._slots, self.codes, self._hashes, self.ids())
+
+    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
+        self.codes[self._free[: self._n_free]] = 0
+        return [(self.codes[: self._top], self.pooled)]
+
+    def recoded(self) -> None:
+        if self._direct is None:
+            self._rebuild(4 * max(1, len(self)))
+            return
+        ids = self.ids()
+        rows = self.codes[ids]
+        self._direct = np.full(256, -1, np.int64)
+        self._address(int(rows[:, 1].max(initial=0)))
+        self._direct[np.where(rows[:, 0] == 0, rows[:, 1], len(self._direct) - 1)] = ids
+
+
+@njit(cache=True)
+def _gather(pool, start, length, ids, offsets):
+    total = 0
+    for i in range(len(ids)):
+        offsets[i] = total
+        total += length[ids[i]]
+    offsets[len(ids)] = total
+    out = np.empty((total, pool.shape[1]), pool.dtype)
+    for i in range(len(ids)):
+        s = start[ids[i]]
+        o = offsets[i]
+        for j in range(length[ids[i]]):
+            for c in range(pool.shape[1]):
+                out[o + j, c] = pool[s + j, c]
+    return out
+
+
+@njit(cache=True)
+def _compact(pool, start, length, ids, target):
+    end = 0
+    for i in range(len(ids)):
+        k = ids[i]
+        s = start[k]
+        for j in range(length[k]):
+            for c in range(pool.shape[1]):
+                target[end + j, c] = pool[s + j, c]
+        start[k] = end
+        end += length[k]
+    return end
+
+
+class Regions:
+    """Per id a run of records of `width` integers; `pooled` names the record's columns that belong to a pool."""
+
+    def __init__(self, width: int, pooled: Sequence[tuple[int, pa.DataType]] = ()) -> None:
+        self.width = width
+        self.pooled = tuple(pooled)
+        self.pool = np.zeros((256, width), np.int64)
+        self.start = np.zeros(64, np.int64)
+        self.length = np.zeros(64, np.int64)
+        self.end = 0
+        self.rows = 0
+
+    def grow(self, capacity: int) -> None:
+        """Make room for ids below `capacity`."""
+        if capacity > len(self.start):
+            self.start = grown(self.start, capacity, 0)
+            self.length = grown(self.length, capacity, 0)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for so many records at the end of the pool: close the gaps, in a bigger one if need be."""
+        if self.end + rows > len(self.pool):
+            self._close_gaps(rows)
+
+    def _close_gaps(self, rows: int) -> None:
+        ids = np.flatnonzero(self.length)
+        ids = ids[np.argsort(self.start[ids])]
+        pool = self.pool
+        if 2 * (self.rows + rows) > len(pool):
+            pool = np.empty((max(256, 3 * (self.rows + rows)), self.width), np.int64)
+        self.end = _compact(self.pool, self.start, self.length, ids, pool)
+        self.pool = pool
+
+    def gather(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The records of ids, one after the other, and the offsets at which each id's begin."""
+        offsets = np.empty(len(ids) + 1, np.int64)
+        return _gather(self.pool, self.start, self.length, ids, offsets), offsets
+
+    def put(self, ids: np.ndarray, offsets: np.ndarray, records: np.ndarray) -> None:
+        """Replace the records of (distinct) ids."""
+        n = len(records)
+        self.rows += n - int(self.length[ids].sum())
+        self.length[ids] = 0
+        self.reserve(n)
+        self.pool[self.end : self.end + n] = records
+        self.start[ids] = self.end + offsets[:-1]
+        self.length[ids] = np.diff(offsets)
+        self.end += n
+
+    def clear(self) -> None:
+        """Forget all records of all ids."""
+        self.length[:] = 0
+        self.rows = self.end = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self.pool.nbytes + self.start.nbytes + self.length.nbytes
+
+    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
+        self._close_gaps(0)  # garbage records may hold dead codes
+        return [(self.pool[: self.end], self.pooled)]
+
+    def recoded(self) -> None:
+        """Records carry no hash."""

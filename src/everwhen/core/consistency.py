@@ -1,0 +1,152 @@
+"""Levels of consistency: how long a query may wait before it answers (B), and how long it remembers (M).
+
+    B = 0, M = 0      weak      answer at once, forget at once
+    B = 0, M = ∞      middle    answer at once, correct later
+    B = ∞, M = ∞      strong    wait until an answer is final
+
+and all that lies between, with B ≤ M: the triangle of CEDR's Figure 1.  B and M are ticks of application time, behind
+the largest time seen.  Blocking is what Align does, remembering what Finalize does; what is said of the answer is the
+emission policy's matter.
+
+    >>> level = consistency(block="5 s", remember="1 min")
+    >>> level.block, level.remember, level.emit.value
+    (5000, 60000, 'current')
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from everwhen.core.emit import Emit
+from everwhen.core.time import INF, MAX_TIME, show, ticks
+from everwhen.errors import QueryError
+
+FOREVER: Final = ("inf", "infinity", "∞", "forever")
+
+Duration = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """A level by name, B and M in ticks, and what is said when.
+
+    `repair`: inputs may bring an adjust before its insert, and external CTIs, also if everything is remembered.
+    `within`: at most so many seconds of the clock an element waits, too, so that an input that rests blocks nobody.
+    """
+
+    name: str
+    block: int
+    remember: int
+    emit: Emit
+    repair: bool = False
+    within: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.within is not None and not self.within >= 0:
+            raise QueryError(f"to wait for {self.within} seconds is impossible: 0 or more")
+        for what, length in (("block", self.block), ("remember", self.remember)):
+            if not (0 <= length <= MAX_TIME or length == INF):
+                raise QueryError(f"to {what} for {length} ticks is impossible: 0 or more, at most {MAX_TIME}, or ∞")
+        if self.block > self.remember:
+            raise QueryError(
+                f"to block for {show(self.block)} ticks and remember {show(self.remember)} is impossible: what waits "
+                "is remembered, so block at most as long as you remember"
+            )
+
+    @property
+    def finalizes(self) -> bool:
+        """Whether Finalize stands below operators with state."""
+        return self.remember < INF or self.repair
+
+    @property
+    def aligns(self) -> bool:
+        """Whether Align does; who says only what is final needs no order before."""
+        return self.block > 0 and self.emit is not Emit.FINAL
+
+    def emitting(self, emit: Emit) -> Consistency:
+        """Another emission policy.  Who blocks for ever does so by saying only what is final: to say more is to wait
+        for nothing."""
+        waits = not (self.block == INF and self.emit is Emit.FINAL and emit is not Emit.FINAL)
+        return replace(self, emit=emit, block=self.block if waits else 0)
+
+    def changed(
+        self,
+        block: Duration | None = None,
+        remember: Duration | None = None,
+        emit: str | Emit | None = None,
+        tick: str = "1ms",
+    ) -> Consistency:
+        """Another B, M or emission policy; what is None stays as it is."""
+        level = self
+        if emit is not None:
+            level = level.emitting(emit if isinstance(emit, Emit) else emit_named(emit))
+        return level if block is None and remember is None else level.moved(block, remember, tick)
+
+    def moved(self, block: Duration | None, remember: Duration | None, tick: str = "1ms") -> Consistency:
+        """Another B or M, the same emission policy."""
+        b = self.block if block is None else length_of(block, "block", tick)
+        m = self.remember if remember is None else length_of(remember, "remember", tick)
+        return Consistency(_named(b, m), b, m, self.emit, self.repair or remember is not None, self.within)
+
+
+def consistency(
+    block: Duration | None = None,
+    remember: Duration | None = None,
+    *,
+    emit: str | Emit | None = None,
+    tick: str = "1ms",
+    within: float | None = None,
+) -> Consistency:
+    """A level by its bounds: durations in words or ticks, "inf" or `INF` for ∞.
+
+    Without `block` nothing waits; without `remember` nothing is forgotten.  With it, even if it is ∞, broken chains of
+    adjusts are repaired and external CTIs are read.  `emit` is `final` if B is ∞, else `current`.  With `within`,
+    seconds of the clock, elements wait no longer than that, nor longer than `block`, if there is one.
+    """
+    m = INF if remember is None else length_of(remember, "remember", tick)
+    b = length_of(block, "block", tick) if block is not None else 0 if within is None else m
+    policy = Emit.FINAL if b == INF and within is None else Emit.CURRENT
+    if emit is not None:
+        policy = emit if isinstance(emit, Emit) else emit_named(emit)
+    return Consistency(_named(b, m), b, m, policy, remember is not None, within)
+
+
+def length_of(duration: Duration, what: str, tick: str = "1ms") -> int:
+    """A duration in ticks; ∞ in words too."""
+    if isinstance(duration, str):
+        text = duration.strip()
+        if text.lower() in FOREVER:
+            return INF
+        if text.startswith("-"):
+            raise QueryError(f"{what}: {text} is less than nothing; write a duration such as 0, '5 s' or '10 minutes'")
+        duration = int(text) if text.isdecimal() else text
+    try:
+        return ticks(duration, tick)
+    except QueryError as bad:
+        raise QueryError(f"{what}: {bad}") from None
+
+
+def emit_named(text: str) -> Emit:
+    """The emission policy of that name."""
+    try:
+        return Emit(text)
+    except ValueError:
+        names = ", ".join(policy.value for policy in Emit)
+        raise QueryError(f"unknown emission policy {text!r}; there are {names}") from None
+
+
+def _named(block: int, remember: int) -> str:
+    return f"block {show(block)}, remember {show(remember)}"
+
+
+STRONG = Consistency("strong", INF, INF, Emit.FINAL)
+"""Wait until an answer is final; nothing is ever taken back."""
+
+MIDDLE = Consistency("middle", 0, INF, Emit.CURRENT)
+"""Answer at once, correct later."""
+
+WEAK = Consistency("weak", 0, 0, Emit.CURRENT)
+"""Answer at once, forget at once: what is late is given up."""
+
+LEVELS: Final = {level.name: level for level in (STRONG, MIDDLE, WEAK)}

@@ -1,0 +1,97 @@
+"""Progress as promises `(pattern, t)`: no later change touches a matching payload at an instant before `t`.
+
+A CTI(t) is `(*, t)`; Tucker's punctuation is `(p, ∞)`.  What operators are handed is the `Frontier` of a port: how far
+everything is promised, and the promises with patterns that are new in this step, mostly as columns (`Promises`).  Those
+said before stand; an operator that needs them again keeps them, in a `PromiseSet`.  `F(x)` is the largest `t` promised
+for a payload `x`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from everwhen.core.time import INF, NEVER, show
+
+
+def less(a: Any, b: Any) -> bool:
+    """`a < b` for values of one type; NaN is above every number."""
+    return bool(a < b or (b != b and a == a))
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values of one type are one payload; NaN is NaN, and a null is only a null."""
+    return bool(a == b or (a != a and b != b))
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Values between two bounds; a missing bound is `None`.  A null is in no range."""
+
+    ge: Any = None
+    gt: Any = None
+    le: Any = None
+    lt: Any = None
+
+    def matches(self, value: Any) -> bool:
+        if value is None:
+            return False
+        return (
+            (self.ge is None or not less(value, self.ge))
+            and (self.gt is None or less(self.gt, value))
+            and (self.le is None or not less(self.le, value))
+            and (self.lt is None or less(value, self.lt))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of a list of values; a null is matched only if the list holds it."""
+
+    values: tuple[Any, ...]
+
+    def matches(self, value: Any) -> bool:
+        return any(value is None if v is None else value is not None and same(value, v) for v in self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The empty pattern."""
+
+    def matches(self, value: Any) -> bool:
+        return False
+
+
+AttributePattern = Range | OneOf | Nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """`(match, t)`; attributes left out of `match` are wildcards."""
+
+    match: Mapping[str, AttributePattern] = field(default_factory=dict)
+    t: int = INF
+
+    @staticmethod
+    def constants(values: Mapping[str, Any], t: int = INF) -> Promise:
+        """A promise that binds attributes to single values."""
+        return Promise({name: OneOf((value,)) for name, value in values.items()}, t)
+
+    def matches(self, row: Mapping[str, Any]) -> bool:
+        """Whether the promise concerns this payload."""
+        return all(pattern.matches(row[name]) for name, pattern in self.match.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """What a port promises: everything before `time`, and from now on more for payloads that match a pattern."""
+
+    time: int = NEVER
+    promises: Sequence[Promise] = ()
+
+    def __str__(self) -> str:
+        return show(self.time)
+
+
+NO_PROGRESS = Frontier()

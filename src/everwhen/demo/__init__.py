@@ -1,0 +1,1 @@
+"""The live NEXMark demo."""

@@ -1,0 +1,1 @@
+"""Plans at work in one process: sources, the dataflow of operators, runs over finite inputs."""

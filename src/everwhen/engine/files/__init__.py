@@ -1,0 +1,1 @@
+"""Runs over files, with checkpoints."""

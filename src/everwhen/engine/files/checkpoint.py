@@ -1,0 +1,194 @@
+"""A checkpoint of a run over files: how far it had come, with what state, and what it had said by then.
+
+    <dir>/run.json           what is run: query, inputs, options
+    <dir>/state-<n>          after so many epochs: the state, how much of each input it took, which parts belong to it
+    <dir>/part-<n>.parquet   what was said since the state before (JSON lines where Parquet has no room for a column)
+    <dir>/lock               held while a run uses the directory
+
+**Guarantee.**  A state is published by one rename, after the part that it refers to.  So whenever a run is killed, the
+newest state and its parts are what an undisturbed run would have had at that epoch; the rest is removed when the run is
+started again, and computed again.  A run that is finished stays finished: started again it only says its answer again.
+Another query, other inputs or other options are refused, and what changed is told.  A state that is damaged is noticed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+from everwhen.core.schema import RESERVED, Schema
+from everwhen.errors import QueryError, StateError
+from everwhen.formats.parquet import AT, COUNT, MATCH, read_elements, write_elements
+from everwhen.storage.atomic_file import whole_file
+from everwhen.storage.framed_file import SNAPSHOT, Damaged, seal, unseal
+from everwhen.stream.element_batch import ElementBatch
+
+_FORMAT: Final = 1
+_SHOWN: Final = 65_536
+"""So many bytes at either end of a file, and its length, tell whether it is the same file."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a run had reached.  `taken` counts the elements of each input, `parts` are the files of what was said."""
+
+    epoch: int = 0
+    taken: Mapping[str, int] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
+    said: int = 0
+    state: Any = None
+    done: bool = False
+
+
+class Checkpoint:
+    """A directory that belongs to one run for ever.  Use it within `held`."""
+
+    def __init__(self, place: str | os.PathLike[str], schema: Schema) -> None:
+        self.place = Path(place)
+        self.schema = schema
+        reserved = any(name in (*RESERVED, MATCH, COUNT, AT) for name in schema.names)
+        self._ending = "jsonl" if reserved else "parquet"
+
+    @contextmanager
+    def held(self, identity: Mapping[str, str]) -> Iterator[Saved]:
+        """What was saved last, by a run of this identity; nobody else can use the directory meanwhile."""
+        with locked(self.place):
+            agree(self.place, identity)
+            yield self._newest()
+
+    def save(self, before: Saved, news: Sequence[ElementBatch], taken: Mapping[str, int], state: Any) -> Saved:
+        """The next state, after `news` were said; `state` None: the run is done."""
+        epoch = before.epoch + 1
+        parts = before.parts
+        if any(map(len, news)):
+            name = f"part-{epoch:09d}.{self._ending}"
+            write_elements(news, self.place / name, self.schema)
+            parts += (name,)
+        said = before.said + sum(map(len, news))
+        saved = Saved(epoch, dict(taken), parts, said, state, done=state is None)
+        buffers: list[pickle.PickleBuffer] = []
+        text = pickle.dumps(saved, protocol=5, buffer_callback=buffers.append)
+        with whole_file(self.place / _state_name(epoch)) as path, open(path, "wb") as file:
+            for chunk in seal(SNAPSHOT, [[text], *([buffer.raw()] for buffer in buffers)]):
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        for old in self._states():
+            if old < epoch:
+                (self.place / _state_name(old)).unlink(missing_ok=True)
+        return saved
+
+    def answer(self, saved: Saved) -> Iterable[ElementBatch]:
+        """All that was said up to a state."""
+        for name in saved.parts:
+            yield from read_elements(self.place / name, self.schema)
+
+    def _states(self) -> list[int]:
+        names = (path.name for path in self.place.glob("state-*"))
+        return sorted(int(name.removeprefix("state-")) for name in names if name.removeprefix("state-").isdecimal())
+
+    def _newest(self) -> Saved:
+        states = self._states()
+        saved = self._load(states[-1]) if states else Saved()
+        for path in (*self.place.glob("part-*"), *self.place.glob(".*.part")):
+            if path.name not in saved.parts:
+                path.unlink(missing_ok=True)
+        missing = [name for name in saved.parts if not (self.place / name).exists()]
+        if missing:
+            raise StateError(f"{self.place / missing[0]} is missing; restore it, or start with a new checkpoint")
+        return saved
+
+    def _load(self, epoch: int) -> Saved:
+        path = self.place / _state_name(epoch)
+        try:
+            with open(path, "rb") as file:
+                text, *buffers = unseal(file, SNAPSHOT)
+            found = pickle.loads(text, buffers=buffers)
+        except (OSError, Damaged, pickle.UnpicklingError, AttributeError, ImportError) as bad:
+            raise StateError(f"{path} cannot be read: {bad}; remove the directory to start anew") from None
+        assert isinstance(found, Saved)
+        return found
+
+
+@contextmanager
+def locked(place: Path) -> Iterator[None]:
+    """A directory, made if it is not there, that no other run can use meanwhile."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        lock = open(place / "lock", "ab")  # noqa: SIM115 - closed below
+    except OSError as bad:
+        raise StateError(f"{place} cannot be used as a checkpoint: {bad.strerror}") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StateError(
+                f"the checkpoint {place} is in use by another run; wait for it, or take another directory"
+            ) from None
+        yield
+
+
+def agree(place: Path, identity: Mapping[str, str]) -> None:
+    """Notes what is run in a new checkpoint; refuses one that belongs to another run, and tells what is different.
+
+    The version of the program counts: another one may cut the same history into other events, which those said before
+    would not fit.
+    """
+    path = place / "run.json"
+    now = {"format": _FORMAT, "version": _version(), **identity}
+    if not path.exists():
+        with whole_file(path) as part:
+            part.write_text(json.dumps(now, indent=1), encoding="utf-8")
+        return
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(before, dict):
+            raise ValueError("it holds no object")
+    except (OSError, ValueError) as bad:
+        raise StateError(f"{path} cannot be read: {bad}; remove the directory to start anew") from None
+    changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    if changed:
+        told = "\n".join(f"  {name}: {_told(before.get(name), now.get(name))}" for name in changed)
+        raise QueryError(
+            f"the checkpoint {place} belongs to another run, which this one cannot go on from:\n{told}\n"
+            "Run it as it was, or take a new directory."
+        )
+
+
+def fingerprint(path: str) -> str:
+    """What tells whether a file is still the same: its length, and its beginning and end."""
+    size = os.stat(path).st_size
+    digest = hashlib.blake2b(digest_size=8)
+    with open(path, "rb") as file:
+        digest.update(file.read(_SHOWN))
+        if size > _SHOWN:
+            file.seek(max(size - _SHOWN, _SHOWN))
+            digest.update(file.read(_SHOWN))
+    return f"{os.path.abspath(path)}, {size} bytes, {digest.hexdigest()}"
+
+
+def _version() -> str:
+    try:
+        return version("everwhen")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _told(before: Any, now: Any) -> str:
+    if "\n" not in f"{before}{now}":
+        return f"{before} before, {now} now"
+    return "\n" + "\n".join(f"    {'before' if i == 0 else 'now   '}: {line}" for i, text in enumerate((before, now))
+                            for line in str(text).splitlines())  # fmt: skip
+
+
+def _state_name(epoch: int) -> str:
+    return f"state-{epoch:09d}"

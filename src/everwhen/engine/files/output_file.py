@@ -1,0 +1,60 @@
+"""Where an answer goes: a file, a pipe or the standard output, whole or not at all.
+
+**Guarantee.**  Until the last element is there, nothing is touched: a file is written beside its place and moved there;
+what cannot be replaced (the standard output, a pipe, a device) is written from a spool in the end.  Only a terminal
+gets elements as they come, for there a person looks on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Final
+
+from everwhen.core.schema import Schema
+from everwhen.formats.parquet import is_parquet, write_elements
+from everwhen.stream.element_batch import ElementBatch
+
+STANDARD_OUTPUT: Final = "-"
+
+
+def write_answer(batches: Iterable[ElementBatch], out: str, schema: Schema) -> int:
+    """Writes elements, as Parquet if the name ends so, else as JSON lines; returns how many."""
+    if out == STANDARD_OUTPUT:
+        if sys.stdout.isatty():
+            return sum(_shown(batch) for batch in batches)
+        return _spooled(batches, "answer.jsonl", sys.stdout.buffer, schema)
+    if _is_endless(out):
+        with open(out, "wb") as file:
+            return _spooled(batches, "answer.parquet" if is_parquet(out) else "answer.jsonl", file, schema)
+    return write_elements(batches, out, schema)
+
+
+def _shown(batch: ElementBatch) -> int:
+    count = write_elements([batch], sys.stdout)
+    sys.stdout.flush()
+    return count
+
+
+def _spooled(batches: Iterable[ElementBatch], name: str, file: IO[bytes], schema: Schema) -> int:
+    with TemporaryDirectory(prefix="everwhen-") as place:
+        spool = Path(place, name)
+        count = write_elements(batches, spool, schema)
+        with open(spool, "rb") as written:
+            shutil.copyfileobj(written, file)
+        file.flush()
+    return count
+
+
+def _is_endless(path: str) -> bool:
+    """Whether it is there and no file: then it cannot be replaced."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)

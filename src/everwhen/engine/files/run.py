@@ -1,0 +1,180 @@
+"""A query over files, in this process: elements in, the answer in a file that appears whole or not at all.
+
+**Guarantee.**  On any error, and when it is interrupted, the output is as it was.  With a checkpoint a run that was
+killed goes on when it is started again with the same inputs, and ends with the same output as one that was not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from everwhen.algebra.builder import Stream
+from everwhen.algebra.explain import explain
+from everwhen.core.consistency import MIDDLE, Consistency
+from everwhen.core.emit import Emit
+from everwhen.core.schema import Schema
+from everwhen.engine.epochs import Arrival
+from everwhen.engine.files.checkpoint import Checkpoint, Saved, fingerprint
+from everwhen.engine.files.output_file import write_answer
+from everwhen.engine.local import LocalRuntime, Query
+from everwhen.engine.run import SMALL_PIECE, answers
+from everwhen.errors import QueryError
+from everwhen.formats.input_file import STANDARD_INPUT, InputFile, read_input
+from everwhen.operators.ingress.finalize import Reason
+from everwhen.storage.atomic_file import is_regular
+from everwhen.stream.element_batch import ElementBatch
+
+_PATIENCE: Final = 2.0
+"""Seconds between two checkpoints, at the least."""
+_EFFORT: Final = 10
+"""So many times as long as a checkpoint took is the time to the next one."""
+_SAID: Final = 500_000
+"""A checkpoint is due when so many elements were said since the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come: elements read and said, and the CTI of each input."""
+
+    words: str
+    read: int = 0
+    said: int = 0
+    ctis: Mapping[str, int] | None = None
+
+
+Watch = Callable[[Progress], None]
+Losses = Mapping[str, Mapping[Reason, int]]
+"""By input and reason, how many elements were given up."""
+
+
+def run_files(
+    query: Query,
+    inputs: Mapping[str, str | InputFile],
+    out: str = "-",
+    *,
+    consistency: Consistency = MIDDLE,
+    emit: str | Emit | None = None,
+    batch: int = 10_000,
+    open: bool = False,
+    checkpoint: str | None = None,
+    progress: Watch | None = None,
+    every: float | None = None,
+    losses: Callable[[Losses], None] | None = None,
+) -> int:
+    """Runs a query over files and writes its answer; returns how many elements it has.
+
+    `inputs` are files of elements by the names of the query's sources, or `InputFile`s; "-" is the standard input.
+    `every`: seconds between checkpoints; by default a few.  `losses` is told in the end how much had to be given up.
+    """
+    watch: Watch = progress or (lambda _: None)
+    runtime = LocalRuntime(query, emit, consistency=consistency)
+    level = runtime.consistency
+    given = input_files(inputs, {name: runtime.schema_of(name) for name in runtime.inputs}, batch)
+    schema = (query.node if isinstance(query, Stream) else query).schema
+    if checkpoint is None:
+        work = _Work(runtime, given, batch, open, watch)
+        count = write_answer(chain.from_iterable(work.epochs(Saved())), out, schema)
+        if losses is not None:
+            losses(runtime.given_up)
+        return count
+    store = Checkpoint(checkpoint, schema)
+    with store.held(identity(query, given, level.emit, batch, open, "local", level)) as saved:
+        if not saved.done:
+            if saved.state is not None:
+                runtime.restore(saved.state)
+            saved = _Work(runtime, given, batch, open, watch).saved(store, saved, every)
+            if losses is not None:
+                losses(runtime.given_up)
+        return write_answer(store.answer(saved), out, schema)
+
+
+def input_files(
+    inputs: Mapping[str, str | InputFile], schemas: Mapping[str, Schema], batch: int
+) -> dict[str, InputFile]:
+    """Every source of a query with its file, in the order given; a misfit is an error that says what is read."""
+    reads = ", ".join(sorted(schemas))
+    if batch < 1:
+        raise QueryError(f"a batch holds at least one element, not {batch}")
+    missing = sorted(set(schemas) - set(inputs))
+    if missing:
+        raise QueryError(f"no input for {', '.join(missing)}; the query reads {reads}")
+    unknown = sorted(set(inputs) - set(schemas))
+    if unknown:
+        raise QueryError(f"the query does not read {', '.join(unknown)}; it reads {reads}")
+    given = {
+        name: file if isinstance(file, InputFile) else InputFile(str(file), schemas[name])
+        for name, file in inputs.items()
+    }
+    if sum(file.file == STANDARD_INPUT for file in given.values()) > 1:
+        raise QueryError("only one input can be the standard input")
+    for file in given.values():
+        if file.file != STANDARD_INPUT and is_regular(file.file):
+            with open(file.file, "rb"):
+                pass  # whether it can be read is known before anything is done
+    return given
+
+
+def identity(
+    query: Query,
+    given: Mapping[str, InputFile],
+    emit: Emit,
+    batch: int,
+    open: bool,
+    engine: str,
+    level: Consistency = MIDDLE,
+) -> dict[str, str]:
+    """What must not change while a checkpoint is used."""
+    node = query.node if isinstance(query, Stream) else query
+    if any(file.file == STANDARD_INPUT for file in given.values()):
+        raise QueryError("a checkpoint cannot go on from the standard input; write it to a file first")
+    found = {"engine": engine, "query": explain(node), "emit": emit.value, "batch": str(batch), "open": str(open)}
+    if level.finalizes or level.aligns:
+        found["bounds"] = f"block {level.block}, remember {level.remember}, repair {level.repair}"
+    for name, file in given.items():
+        meant = "" if not file.times and file.kind == "stream" else f" ({file.kind} {', '.join(file.times)})".rstrip()
+        found[f"input {name}"] = f"{fingerprint(file.file)}{meant}"
+    return found
+
+
+class _Work:
+    """A runtime over files, epoch by epoch."""
+
+    def __init__(
+        self, runtime: LocalRuntime, given: Mapping[str, InputFile], batch: int, open: bool, watch: Watch
+    ) -> None:
+        self.runtime, self.given, self.batch, self.open, self.watch = runtime, given, batch, open, watch
+        self.taken: dict[str, int] = {}
+
+    def epochs(self, saved: Saved) -> Iterator[list[ElementBatch]]:
+        """What is said to each epoch after those that were saved; `taken` is how much of each input that took."""
+        pieces = {
+            name: read_input(file, max(self.batch, SMALL_PIECE), saved.taken.get(name, 0))
+            for name, file in self.given.items()
+        }
+        whole = [name for name, file in self.given.items() if file.known_whole]
+        arrival = Arrival(pieces, self.batch, self.open, whole, taken=dict(saved.taken))
+        self.taken = arrival.taken
+        said = saved.said
+        for epoch in arrival:
+            found = list(answers(self.runtime, epoch))
+            said += sum(map(len, found))
+            self.watch(Progress("running", sum(self.taken.values()), said, self.runtime.progress))
+            yield found
+
+    def saved(self, store: Checkpoint, saved: Saved, every: float | None) -> Saved:
+        """Runs to the end, with checkpoints on the way."""
+        news: list[ElementBatch] = []
+        due = time.monotonic() + (_PATIENCE if every is None else every)
+        for said in self.epochs(saved):
+            news += said
+            began = time.monotonic()
+            if began >= due or sum(map(len, news)) >= _SAID:
+                saved = store.save(saved, news, self.taken, self.runtime.snapshot())
+                news = []
+                ended = time.monotonic()
+                due = ended + (max(_PATIENCE, _EFFORT * (ended - began)) if every is None else every)
+        return store.save(saved, news, self.taken, None)

@@ -1,0 +1,71 @@
+"""Inputs that rest: after so many seconds without an element, an input no longer holds the others back.
+
+Its progress is then what all inputs that still speak have promised.  That is a promise which the input itself has not
+given, so Finalize stands on every input: what comes behind it later is dropped or cut, and counted, never lost in
+silence.  An input that has ended is no measure, and where everybody rests nobody holds anybody back.  The clock is
+handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.node import Inflow
+from everwhen.errors import QueryError
+
+
+class Idleness:
+    """When each of the inputs spoke last.  Without `seconds` nobody ever rests."""
+
+    def __init__(self, clock: Callable[[], float], seconds: float | None, inputs: Iterable[str] = ()) -> None:
+        if seconds is not None and not seconds > 0:
+            raise QueryError(f"an input cannot count as idle after {seconds} seconds: more than 0, or None for never")
+        self.seconds = seconds
+        self._clock = clock
+        self._spoke = dict.fromkeys(inputs, clock())
+
+    def read(self, inputs: Iterable[str]) -> None:
+        """These inputs are there now; one that is new counts as heard."""
+        self._spoke = {name: self._spoke.get(name, self._clock()) for name in inputs}
+
+    def hurry(self, inflows: Collection[Inflow], read: Iterable[set[str]]) -> None:
+        """Force the sources of a session that rest, at all their levels; `read` are those that are read together, which
+        are a measure for each other, also by way of others."""
+        self.read(inflow.source for inflow in inflows)
+        for group in linked(read):
+            among = [inflow for inflow in inflows if inflow.source in group and inflow.bounds.finalizes]
+            promised: dict[str, int] = {}
+            for inflow in among:
+                promised[inflow.source] = min(promised.get(inflow.source, INF), inflow.intake.cti)
+            forced = self.forced(promised)
+            for inflow in among:
+                if inflow.intake.cti < forced.get(inflow.source, NEVER):
+                    inflow.intake.hurry(forced[inflow.source])
+
+    def heard(self, inputs: Iterable[str]) -> None:
+        """These inputs have spoken now."""
+        if self.seconds is not None:
+            self._spoke |= dict.fromkeys(self._spoke.keys() & set(inputs), self._clock())
+
+    def forced(self, promised: Mapping[str, int]) -> dict[str, int]:
+        """How far the inputs that rest have to be taken to have come, given what each has promised; those of which
+        nothing is given do not count."""
+        if self.seconds is None:
+            return {}
+        since = self._clock() - self.seconds
+        resting = {name for name, at in self._spoke.items() if at <= since and name in promised}
+        awake = [promised[name] for name in self._spoke if name not in resting and promised.get(name, INF) < INF]
+        if not awake:
+            return {}
+        reached = min(awake)
+        return {name: reached for name in sorted(resting) if promised[name] < reached}
+
+
+def linked(groups: Iterable[set[str]]) -> list[set[str]]:
+    """Groups that have a member in common, directly or by way of others, as one."""
+    found: list[set[str]] = []
+    for group in groups:
+        apart = [each for each in found if each.isdisjoint(group)]
+        found = [*apart, group.union(*(each for each in found if not each.isdisjoint(group)))]
+    return found

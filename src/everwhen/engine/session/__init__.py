@@ -1,0 +1,1 @@
+"""Queries that come and go while one dataflow runs."""

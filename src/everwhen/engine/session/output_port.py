@@ -1,0 +1,310 @@
+"""Outlets: where a running plan leaves the graph, once for all queries that differ only behind it.
+
+A filter looks at rows alone, and an adjust carries the row of the event that it moves.  So filtering the *elements* of
+an answer is the same as filtering the answer, and queries that differ in their last filters can share everything up to
+the chain: its memory, its work, and the decoding of rows.  The same holds for a projection that keeps all columns under
+whatever names, and for any projection where events are the source's own, which are never merged.  (Elsewhere one that
+drops columns may merge rows, whose changes would then have to be netted.)
+
+A `Subscription` is such a tail, together with the instant from which on the query's answer is right: an outlet's
+elements restricted to [since, ∞).  An event that began earlier is known to the subscriber under the start `since`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.algebra import nodes as n
+from everwhen.algebra.expressions.build import Column
+from everwhen.core.emit import Emit
+from everwhen.core.promise import Frontier, Promise
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.change_emit import Outflow
+from everwhen.engine.session.filter_index import FEWEST, Bank, constant_of
+from everwhen.operators.contract import StateSize
+from everwhen.operators.output.changelog import Chain, EventChain, with_punctuation, without_punctuation
+from everwhen.operators.output.group_changelog import GroupChain
+from everwhen.plan.physical import Port
+from everwhen.rows.changes import Changes
+from everwhen.stream.element import Punct
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch, empty_elements
+
+Step = n.Filter | n.Map
+
+Exit = tuple[n.Node, Emit]
+"""Where a plan leaves the graph: the plan, and what its operators were built to say."""
+
+
+def peeled(node: n.Node) -> tuple[n.Node, tuple[Step, ...]]:
+    """A plan without the filters and projections at its end that may follow the chain, and these, first one first."""
+    steps: list[Step] = []
+    while isinstance(node, n.Filter) or (isinstance(node, n.Map) and (node.keeps_events or _keeps_all(node))):
+        steps.append(node)
+        node = node.input
+    return node, tuple(reversed(steps))
+
+
+def _keeps_all(node: n.Map) -> bool:
+    plain = {expr.name for _, expr in node.columns if isinstance(expr, Column)}
+    return plain.issuperset(node.input.schema.names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Said:
+    """What an outlet says in an epoch: elements, then promises about data, then perhaps a CTI."""
+
+    batch: ElementBatch
+    """All but the promises."""
+
+    data: int
+    """How many elements stand before the CTI."""
+
+    silence: ElementBatch
+    """The same without any data: only the CTI, if there is one."""
+
+    first: int
+    """The earliest start."""
+
+    promises: tuple[Promise, ...] = ()
+
+    @staticmethod
+    def of(batch: ElementBatch) -> Said:
+        if batch.promises:
+            promises = tuple(said.promise for said in batch.promises.values() if isinstance(said, Punct))
+            return replace(Said.of(without_punctuation(batch)), promises=promises)
+        size = len(batch)
+        data = size - int(size > 0 and int(batch.op[-1]) == CTI)
+        if not data:
+            return Said(batch, 0, batch, INF)
+        return Said(batch, data, batch.slice(data, size - data), int(batch.vs[:data].min()))
+
+
+@dataclass
+class Outlet:
+    """A chain at a port of the graph.  It sees the port's history from `since` on."""
+
+    flow: Outflow
+    since: int
+    began: float
+    over: Emit | None = None
+    """The policy of the operators below, if they say more than this outlet does."""
+    moved: tuple[Emit, ...] = ()
+    """The policies that it was moved to since it is there, each once, the present one last."""
+    rows_in: int = 0
+    rows_out: int = 0
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    _banks: dict[str, Bank] | None = None
+
+    def __post_init__(self) -> None:
+        self._nothing = Said.of(empty_elements(self.chain.codec.schema))
+
+    @property
+    def port(self) -> Port:
+        return self.flow.port
+
+    @property
+    def chain(self) -> Chain | GroupChain | EventChain:
+        return self.flow.chain
+
+    def subscribe(self, query: str, subscription: Subscription) -> None:
+        self.subscriptions[query] = subscription
+        self._banks = None
+
+    def leave(self, query: str) -> None:
+        del self.subscriptions[query]
+        self._banks = None
+
+    def step(self, changes: Changes, tau: int, frontier: Frontier) -> Said:
+        quiet = not len(changes) and frontier.time <= self.chain.cti and not frontier.promises
+        if quiet and self.flow.gate is None:
+            return self._nothing
+        batch = self.flow.step(changes, tau, frontier)
+        self.rows_in += len(changes)
+        self.rows_out += len(batch)
+        return Said.of(batch)
+
+    def deliver(self, said: Said) -> dict[str, ElementBatch | Exception]:
+        """What every subscriber hears, or the error of its own tail."""
+        if self._banks is None:
+            self._banks = self._build_banks()
+        parts = {name: bank.find(said.batch, said.data) for name, bank in self._banks.items() if said.data}
+        heard: dict[str, ElementBatch | Exception] = {}
+        for query, each in self.subscriptions.items():
+            try:
+                if each.constant is not None and each.constant[0] in parts and not each.restricts(said):
+                    batch = each.take_rest(said, parts[each.constant[0]].get(each.constant[1]))
+                else:
+                    batch = each.take(said)
+                heard[query] = with_punctuation(batch, each.carried(said.promises)) if said.promises else batch
+            except Exception as error:  # also of a function of the user's: the others must go on
+                heard[query] = error
+        return heard
+
+    def _build_banks(self) -> dict[str, Bank]:
+        wanted: dict[str, list[Any]] = {}
+        for each in self.subscriptions.values():
+            if each.constant is not None:
+                wanted.setdefault(each.constant[0], []).append(each.constant[1])
+        schema = self.chain.codec.schema
+        return {
+            name: Bank(schema.index(name), schema.types[schema.index(name)], constants)
+            for name, constants in wanted.items()
+            if len(constants) >= FEWEST
+        }
+
+    def again(self, events: Changes, since: int) -> Said:
+        """What one who joins now must hear: the events that live at or after `since`, and the CTI."""
+        alive = events.take(events.hi > since)
+        alive = alive.take(np.argsort(alive.lo, kind="stable"))
+        count, cti = len(alive), self.chain.cti
+        op = np.full(count + (cti > NEVER), INSERT, np.uint8)
+        vs, ve = np.full(len(op), cti, np.int64), np.full(len(op), cti, np.int64)
+        vs[:count], ve[:count] = np.maximum(alive.lo, since), alive.hi
+        op[count:] = CTI
+        columns = self.chain.codec.decode(alive.rows, nulls=len(op) - count)
+        return Said.of(ElementBatch(self.chain.codec.schema, op, vs, ve, np.zeros(len(op), np.int64), columns))
+
+    def state_size(self) -> StateSize:
+        size = self.chain.state_size()
+        return size if self.flow.gate is None else size + self.flow.gate.state_size()
+
+
+class Subscription:
+    """The tail of one query."""
+
+    def __init__(self, steps: tuple[Step, ...], schema: Schema, since: int, began: float) -> None:
+        self.since = since
+        self.began = began
+        self.rows_in = 0
+        self.rows_out = 0
+        self._steps = steps
+        self._schema = schema
+        self._renames = any(isinstance(step, n.Map) for step in steps)
+        first = steps[0] if steps else None
+        self.constant = constant_of(first.predicate, first.schema) if isinstance(first, n.Filter) else None
+
+    def restricts(self, said: Said) -> bool:
+        """Whether some of the elements speak of instants before `since`."""
+        return self.since > NEVER and said.data > 0 and said.first < self.since
+
+    def carried(self, promises: Sequence[Promise]) -> list[Promise]:
+        """Promises under the query's own names: those about columns that it keeps.  A filter changes none."""
+        found = list(promises)
+        for step in self._steps:
+            if isinstance(step, n.Map):
+                kept: dict[str, list[str]] = {}
+                for name, expr in step.columns:
+                    if isinstance(expr, Column):
+                        kept.setdefault(expr.name, []).append(name)
+                found = [
+                    Promise({name: pattern for given, pattern in p.match.items() for name in kept[given]}, p.t)
+                    for p in found
+                    if p.match.keys() <= kept.keys()
+                ]
+        return found
+
+    def take_rest(self, said: Said, found: ElementBatch | None) -> ElementBatch:
+        """The query's elements, of those that a bank found for its first condition."""
+        if found is None or len(self._steps) == 1:
+            self.rows_in += said.data
+            self.rows_out += 0 if found is None else len(found) - (len(said.batch) - said.data)
+            return self._silence(said) if found is None else found
+        batch = self.take(Said.of(found), self._steps[1:])
+        self.rows_in += said.data - (len(found) - (len(said.batch) - said.data))
+        return batch
+
+    def take(self, said: Said, steps: tuple[Step, ...] | None = None) -> ElementBatch:
+        """The query's elements; cost: the tail's conditions over all elements, and a copy of those that stay."""
+        self.rows_in += said.data
+        if not said.data:
+            return self._silence(said)
+        batch = said.batch
+        if steps is None and len(self._steps) == 1 and not self._renames and not self.restricts(said):
+            return self._filtered(said, self._steps[0])
+        times = [batch.op[: said.data], batch.vs[: said.data], batch.ve[: said.data], batch.vnew[: said.data]]
+        columns = batch.columns
+        if said.data < len(batch):
+            columns = tuple(column.slice(0, said.data) for column in columns)
+        whole = True
+        if self.restricts(said):
+            whole = False
+            times, columns = _restricted(times, columns, self.since)
+        for step in self._steps if steps is None else steps:
+            named = dict(zip(step.input.schema.names, columns, strict=True))
+            if isinstance(step, n.Map):
+                columns = tuple(expr.evaluate(named, len(times[0])) for _, expr in step.columns)
+                whole = False
+                continue
+            picked = _met(step, named, len(times[0]))
+            if len(picked) < len(times[0]):
+                whole = False
+                times, columns = _taken(times, columns, picked)
+        if whole:
+            self.rows_out += said.data
+            return batch
+        self.rows_out += len(times[0])
+        if not len(times[0]):
+            return self._silence(said)
+        if said.data < len(batch):
+            end = said.silence
+            times = [np.append(a, b) for a, b in zip(times, (end.op, end.vs, end.ve, end.vnew), strict=True)]
+            columns = tuple(pa.concat_arrays([column, pa.nulls(1, column.type)]) for column in columns)
+        return ElementBatch(self._schema, times[0], times[1], times[2], times[3], columns)
+
+    def _filtered(self, said: Said, step: Step) -> ElementBatch:
+        """The same for a single condition, the usual case: all that stays is copied once, the CTI with it."""
+        assert isinstance(step, n.Filter)
+        batch, data = said.batch, said.data
+        columns = {name: column.slice(0, data) for name, column in zip(step.schema.names, batch.columns, strict=True)}
+        picked = _met(step, columns, data)
+        self.rows_out += len(picked)
+        if len(picked) == data:
+            return batch
+        if not len(picked):
+            return self._silence(said)
+        if data < len(batch):
+            picked = np.append(picked, data)
+        times, taken = _taken([batch.op, batch.vs, batch.ve, batch.vnew], batch.columns, picked)
+        return ElementBatch(self._schema, times[0], times[1], times[2], times[3], taken)
+
+    def _silence(self, said: Said) -> ElementBatch:
+        if not self._renames:
+            return said.silence
+        end = said.silence
+        columns = tuple(pa.nulls(len(end), type_) for type_ in self._schema.types)
+        return ElementBatch(self._schema, end.op, end.vs, end.ve, end.vnew, columns)
+
+
+def _met(step: n.Filter, columns: Mapping[str, pa.Array], length: int) -> np.ndarray:
+    """The positions of elements whose row makes the condition true."""
+    verdict = step.predicate.evaluate(columns, length)
+    if verdict.null_count:
+        verdict = verdict.fill_null(False)
+    return np.flatnonzero(verdict.to_numpy(zero_copy_only=False))
+
+
+def _taken(
+    times: list[np.ndarray], columns: tuple[pa.Array, ...], picked: np.ndarray
+) -> tuple[list[np.ndarray], tuple[pa.Array, ...]]:
+    at = pa.array(picked)
+    return [each[picked] for each in times], tuple(column.take(at) for column in columns)
+
+
+def _restricted(
+    times: list[np.ndarray], columns: tuple[pa.Array, ...], since: int
+) -> tuple[list[np.ndarray], tuple[pa.Array, ...]]:
+    """Elements about the instants from `since` on: what they change earlier is left out."""
+    op, vs, ve, vnew = times
+    adjust = op == ADJUST
+    # an event that had ended before and grows beyond it is new to who listens from then on
+    grown = adjust & (ve <= since) & (vnew > since)
+    op = np.where(grown, np.uint8(INSERT), op)
+    ve = np.where(grown, vnew, ve)
+    cut = [op, np.maximum(vs, since), ve, np.where(adjust & ~grown, np.maximum(vnew, since), 0)]
+    return _taken(cut, columns, np.flatnonzero(ve > since))

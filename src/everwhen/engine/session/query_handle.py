@@ -1,0 +1,57 @@
+"""The handle of a query in a session: how it is, its stream, other levels, its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from everwhen.algebra.builder import Stream
+from everwhen.core.consistency import Duration
+from everwhen.core.emit import Emit
+from everwhen.engine.session.query_registry import QueryInfo
+from everwhen.operators.ingress.finalize import Reason
+
+if TYPE_CHECKING:
+    from everwhen.engine.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class QueryHandle:
+    """A registered query."""
+
+    name: str
+    session: Session
+
+    @property
+    def info(self) -> QueryInfo:
+        """Its entry in the catalogue, as it is now."""
+        return self.session.query(self.name)
+
+    @property
+    def valid_from(self) -> int:
+        """The instant from which on every snapshot of the answer is right."""
+        return self.info.valid_from
+
+    @property
+    def stream(self) -> Stream:
+        """Its answer, for other queries to read."""
+        return self.session.stream(self.name)
+
+    def change(
+        self,
+        block: Duration | None = None,
+        remember: Duration | None = None,
+        tick: str = "1ms",
+        *,
+        emit: str | Emit | None = None,
+    ) -> None:
+        """Move it to another level; see `Session.change`."""
+        self.session.change(self.name, block, remember, tick, emit=emit)
+
+    @property
+    def given_up(self) -> dict[str, dict[Reason, int]]:
+        """How many elements of each source its level gave up, by reason."""
+        return self.session.given_up(self.name)
+
+    def stop(self) -> None:
+        self.session.stop(self.name)

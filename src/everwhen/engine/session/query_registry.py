@@ -1,0 +1,128 @@
+"""The catalogue of queries: their names, what they read, and how they are (Krämer, 7.2.4, "Query Catalog").
+
+A name is the user's, or generated and told before the query runs.  A query whose stream others read cannot stop before
+they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Literal
+
+from everwhen.algebra.nodes import Node
+from everwhen.core.consistency import MIDDLE, Consistency
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
+from everwhen.engine.session.output_port import Exit, Step, Subscription
+from everwhen.errors import QueryError
+from everwhen.sinks.base import EpochSink
+from everwhen.stream.element_batch import ElementBatch
+
+State = Literal["running", "stopped", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryInfo:
+    """An entry as users see it.
+
+    `since` counts epochs: how many the session had run when the query was started the last time.  Every snapshot of its
+    answer from the instant `valid_from` on is what it would be had the query run from the start; it says nothing about
+    earlier instants.  `reads` names sources, `depends_on` other queries.  `error` says why it failed.  `consistency` is
+    the level at which it runs now.
+    """
+
+    name: str
+    schema: Schema
+    state: State
+    since: int
+    valid_from: int
+    reads: tuple[str, ...]
+    depends_on: tuple[str, ...]
+    error: str
+    consistency: Consistency = MIDDLE
+
+
+@dataclass
+class Entry:
+    """A query with its plan, and while it runs its place in the network: `exit` names it.
+
+    `outlet` is the plan without its last filters; `own` counts its moves to other levels, since it was started.
+    """
+
+    name: str
+    node: Node
+    depends_on: tuple[str, ...]
+    reads: tuple[str, ...]
+    outlet: Node
+    steps: tuple[Step, ...]
+    level: Consistency
+    sink: EpochSink | None = None
+    state: State = "stopped"
+    since: int = 0
+    valid_from: int = INF
+    error: Exception | None = None
+    subscription: Subscription | None = None
+    pending: ElementBatch | None = None
+    next_commit: int = 0
+    exit: Exit | None = None
+    own: int = 0
+
+    def info(self) -> QueryInfo:
+        error = "" if self.error is None else str(self.error) or type(self.error).__name__
+        return QueryInfo(
+            self.name,
+            self.node.schema,
+            self.state,
+            self.since,
+            self.valid_from,
+            self.reads,
+            self.depends_on,
+            error,
+            self.level,
+        )
+
+
+@dataclass
+class Catalogue:
+    """Entries by name, in the order in which they were registered."""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def free_name(self, wanted: str | None) -> str:
+        """The name for a new query: the wanted one if it is free, else one of ours."""
+        if wanted is None:
+            return next(name for name in (f"q{number}" for number in self._numbers) if name not in self.entries)
+        if not wanted or not isinstance(wanted, str):
+            raise QueryError(f"a query's name is a text, not {wanted!r}")
+        if wanted in self.entries:
+            raise QueryError(
+                f"there is a query {wanted!r} already ({self.entries[wanted].state}); take another name, or stop and "
+                "remove it first"
+            )
+        return wanted
+
+    def __getitem__(self, name: str) -> Entry:
+        if name not in self.entries:
+            raise QueryError(f"there is no query {name!r}; there is {', '.join(self.entries) or 'none'}")
+        return self.entries[name]
+
+    def running(self) -> list[Entry]:
+        return [entry for entry in self.entries.values() if entry.state == "running"]
+
+    def require_running(self, names: Iterable[str]) -> None:
+        """QueryError unless the queries whose streams are to be read are running."""
+        for name in names:
+            if self[name].state != "running":
+                raise QueryError(f"the stream of the query {name!r} cannot be read: it is {self[name].state}; start it")
+
+    def require_unread(self, name: str, what: str) -> None:
+        """QueryError if a running query reads this one's stream."""
+        readers = [entry.name for entry in self.running() if name in entry.depends_on]
+        if readers:
+            raise QueryError(
+                f"the query {name!r} cannot be {what}: {', '.join(readers)} read{'s' * (len(readers) == 1)} its "
+                "stream; stop what reads it first"
+            )

@@ -1,0 +1,444 @@
+"""The session: many queries over shared streams in one running graph.
+
+Queries come and go while it runs.  Plans with equal parts share their operators, whoever built them; a new query
+attaches to what runs already, and says from which instant on its answer is right (`valid_from`; the proof is in
+`network.py`).  Queries that differ only in their last filters share all but these (`outlet.py`).
+
+    >>> import everwhen as ew
+    >>> from everwhen.stream.element_batch import batch_of
+    >>> bids = ew.source("Bid", {"item": "string", "price": "int64"})
+    >>> best = bids.range(10).group_by("item").agg(best=ew.max("price"))
+    >>> session = Session()
+    >>> q = session.register("best", best)
+    >>> bid = lambda t, item, price: ew.Insert(t, t + 1, {"item": item, "price": price})
+    >>> batch = lambda *elements: batch_of(elements, bids.schema)
+    >>> for element in session.push({"Bid": batch(bid(1, "a", 3), bid(2, "b", 4), ew.Cti(3))})["best"].elements():
+    ...     print(element)
+    insert [1, ∞) item='a' best=3
+    insert [2, ∞) item='b' best=4
+    cti 3
+    >>> late = session.register("only a", best.where(ew.col("item") == "a"))
+    >>> late.valid_from
+    3
+    >>> for element in session.push({"Bid": batch(bid(4, "a", 9))})["only a"].elements():
+    ...     print(element)
+    insert [3, ∞) item='a' best=3
+    cti 3
+    adjust [3, ∞ -> 4) item='a' best=3
+    insert [4, ∞) item='a' best=9
+    >>> session.stop("best")
+    >>> [(each.name, each.state, each.reads) for each in session.queries()]
+    [('best', 'stopped', ('Bid',)), ('only a', 'running', ('Bid',))]
+
+One `push` is one epoch, as in the local runtime.  An error of one query's operators stops that query, with the error in
+`queries()`; the others go on.  A wrong batch (`InputError`) is refused as a whole.
+
+A source is there as long as some query reads it; batches for others are refused.  Left and read again, it goes on
+behind its CTI, and answers are right from where all that had passed is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from everwhen.algebra.builder import Stream
+from everwhen.algebra.explain import explain
+from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.core.consistency import MIDDLE, Consistency, Duration
+from everwhen.core.emit import Emit
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
+from everwhen.engine.local import OperatorMetadata, Query
+from everwhen.engine.run import chosen
+from everwhen.engine.session import migrate as moving
+from everwhen.engine.session import snapshot as session_state
+from everwhen.engine.session.metrics import describe
+from everwhen.engine.session.network import Network
+from everwhen.engine.session.output_port import Subscription, peeled
+from everwhen.engine.session.query_handle import QueryHandle
+from everwhen.engine.session.query_registry import Catalogue, Entry, QueryInfo
+from everwhen.engine.source_levels import at_level
+from everwhen.errors import InputError, QueryError
+from everwhen.operators.contract import StateSize
+from everwhen.operators.ingress.finalize import Reason
+from everwhen.operators.ingress.pipeline import Intake
+from everwhen.rewrite.plans.share_common import Sharing
+from everwhen.sinks.base import EpochSink
+from everwhen.stream.element_batch import ElementBatch, joined
+
+
+class Session:
+    """Register queries, push batches, stop queries, in any order; `close` once.
+
+    `emit`, `consistency`: the level of queries that do not say otherwise.  `optimize` rewrites a plan before it joins;
+    it must leave common parts of queries alone.  After `idle` seconds without an element a source no longer holds those
+    back that are read together with it; what it says later, behind them, is given up (`idleness.py`).
+    """
+
+    def __init__(
+        self,
+        emit: str | Emit | None = None,
+        optimize: Callable[[Node], Node] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        *,
+        consistency: Consistency = MIDDLE,
+        idle: float | None = None,
+    ) -> None:
+        self.epoch = 0
+        self.consistency = consistency.changed(emit=emit)
+        self._optimize = optimize
+        self._clock = clock
+        self._network = Network(clock, idle)
+        self._idle = idle is not None
+        self._moves = 0
+        self._catalogue = Catalogue()
+        self._nodes = Sharing()
+        self._streams: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
+        self._closed = False
+
+    # -- queries ------------------------------------------------------------------------------------------------
+
+    def register(
+        self, name: str | None, query: Query, sink: EpochSink | None = None, consistency: Consistency | None = None
+    ) -> QueryHandle:
+        """Add a query and start it.  Without a name it gets one.  A sink is handed every epoch's elements.
+
+        It runs at the level asked for, else at that of its own text, else at the session's.
+
+        QueryError: the name is taken, a source is declared in another way, or the query would need a past that is not
+        kept.  Then nothing has changed.
+        """
+        self._require_open()
+        level = consistency
+        if level is None:
+            asks = isinstance(query, Stream) and query.level is not None
+            level = chosen(query, None) if asks else self.consistency
+        entry = self._enter(self._catalogue.free_name(name), query, sink, level)
+        try:
+            self._start(entry)
+        except BaseException:
+            del self._catalogue.entries[entry.name]
+            raise
+        return QueryHandle(entry.name, self)
+
+    def _enter(self, name: str, query: Query, sink: EpochSink | None, level: Consistency) -> Entry:
+        node = query.node if isinstance(query, Stream) else query
+        self._require_same_sources(node)
+        plan = node if self._optimize is None else self._optimize(node)
+        outlet, steps = peeled(plan)
+        depends_on = tuple(dict.fromkeys(self._derived_from(node)))
+        reads = tuple(sorted({each.name for each in walk(plan) if isinstance(each, Source)}))
+        entry = Entry(name, node, depends_on, reads, outlet, steps, level, sink)
+        self._catalogue.entries[name] = entry
+        return entry
+
+    def start(self, name: str) -> QueryHandle:
+        """Start a stopped query again; it joins as a new one would."""
+        self._require_open()
+        entry = self._catalogue[name]
+        if entry.state == "running":
+            raise QueryError(f"the query {name!r} is running")
+        self._require_same_sources(entry.node)
+        self._start(entry)
+        return QueryHandle(name, self)
+
+    def stop(self, name: str) -> None:
+        """Stop a query and drop what only it needs; it stays in the catalogue.
+
+        QueryError: other queries read its stream.
+        """
+        entry = self._catalogue[name]
+        if entry.state != "running":
+            raise QueryError(f"the query {name!r} is {entry.state} already")
+        self._catalogue.require_unread(name, "stopped")
+        self._leave(entry)
+        self._tidy()
+
+    def remove(self, name: str) -> None:
+        """Take a query out of the catalogue; stop it first if it is running."""
+        self._catalogue.require_unread(name, "removed")
+        if self._catalogue[name].state == "running":
+            self.stop(name)
+        del self._catalogue.entries[name]
+
+    def forget(self, source: str) -> Callable[[], None]:
+        """Let a source that nobody reads begin anew when it is read again, as if it had never been there.  What is
+        returned takes that back."""
+        if source in self.inputs:
+            readers = [entry.name for entry in self._catalogue.running() if source in entry.reads]
+            raise QueryError(f"the source {source!r} cannot be forgotten: {', '.join(readers)} read it")
+        left = self._network.left
+        before = left.pop(source, None)
+        return lambda: None if before is None else left.update({source: before})
+
+    def stream(self, name: str) -> Stream:
+        """A query's answer as a stream: a query built on it shares its operators and depends on it."""
+        # a node of its own tells who was built on it; equal structure makes it the same operator
+        node = replace(self._catalogue[name].node)
+        self._streams[node] = name
+        return Stream(node)
+
+    def _derived_from(self, node: Node) -> Iterator[str]:
+        """The queries whose streams a plan reads; not what those read in turn."""
+        if node in self._streams:
+            yield self._streams[node]
+        else:
+            for each in node.inputs:
+                yield from self._derived_from(each)
+
+    def queries(self) -> list[QueryInfo]:
+        """All queries, stopped and failed ones too, in the order in which they were registered."""
+        return [entry.info() for entry in self._catalogue.entries.values()]
+
+    def query(self, name: str) -> QueryInfo:
+        return self._catalogue[name].info()
+
+    def _start(self, entry: Entry, emit: Emit | None = None, over: Emit | None = None, own: int = 0) -> None:
+        """Let a query join.  `emit`, `over` and `own` tell of one that goes on how it was built."""
+        self._catalogue.require_running(entry.depends_on)
+        node, levels = at_level(entry.outlet, entry.level, own, idle=self._idle)
+        exit = self._nodes.node(node), emit or entry.level.emit
+        try:
+            since, said = self._network.attach(exit, levels, over)
+            subscription = Subscription(entry.steps, entry.node.schema, since, self._clock())
+            entry.pending = subscription.take(said)
+            if entry.sink is not None:
+                entry.sink.prepare(entry.node.schema)
+                entry.next_commit = entry.sink.committed() + 1
+        except BaseException:
+            self._tidy()
+            raise
+        self._network.outlets[exit].subscribe(entry.name, subscription)
+        entry.exit, entry.own, entry.subscription, entry.valid_from = exit, own, subscription, since
+        entry.state, entry.since, entry.error = "running", self.epoch, None
+
+    def change(
+        self,
+        name: str,
+        block: Duration | None = None,
+        remember: Duration | None = None,
+        tick: str = "1ms",
+        *,
+        emit: str | Emit | None = None,
+    ) -> None:
+        """Move a running query to another level; what it says because of it comes with the next epoch.
+
+        What it has said and promised stands; to remember longer does not bring back what was forgotten.  From now on it
+        has its operators for itself: others that shared them stay as they are.
+        """
+        self._require_open()
+        entry = self._catalogue[name]
+        if entry.state != "running" or entry.exit is None or entry.subscription is None:
+            raise QueryError(f"the query {name!r} is {entry.state}: only one that runs can be moved")
+        level = entry.level.changed(block, remember, emit, tick)
+        if level == entry.level:
+            return
+        old, self._moves = entry.exit, self._moves + 1
+        node, levels = at_level(entry.outlet, level, self._moves, idle=self._idle)
+        exit = self._nodes.node(node), old[1]
+        outlet = moving.fork(self._network, old, exit, levels)
+        if level.emit is not entry.level.emit:
+            said = entry.subscription.take(moving.emitting(self._network, outlet, level.emit))
+            entry.pending = said if entry.pending is None else joined(entry.pending, said)
+        self._network.outlets[old].leave(name)
+        outlet.subscribe(name, entry.subscription)
+        entry.exit, entry.own, entry.level = exit, self._moves, level
+        self._tidy()
+
+    def given_up(self, name: str) -> dict[str, dict[Reason, int]]:
+        """How many elements of each source were given up for a running query, by reason.
+
+        Queries at one level share a source's memory, so they have lost the same.
+        """
+        entry = self._catalogue[name]
+        if entry.exit is None:
+            return {}
+        ports = self._network.below(self._network.outlets[entry.exit].port)
+        inflows = {port.source: self._network.inflows[port.source] for port in ports if port.source}
+        lost = {each.source: each.intake.finalize for each in inflows.values() if each.intake.finalize is not None}
+        return {source: dict(finalize.counts) for source, finalize in lost.items() if finalize.counts}
+
+    def _leave(self, entry: Entry, error: Exception | None = None) -> None:
+        assert entry.exit is not None, "it runs"
+        self._network.outlets[entry.exit].leave(entry.name)
+        entry.state, entry.error = ("stopped", None) if error is None else ("failed", error)
+        entry.subscription = entry.pending = entry.exit = None
+        if entry.sink is not None:
+            try:
+                entry.sink.close()
+            except Exception as failure:  # the query has left; others must not notice
+                entry.state, entry.error = "failed", entry.error or failure
+
+    def _tidy(self) -> None:
+        """Drop what no running query needs."""
+        used = [entry.exit for entry in self._catalogue.running() if entry.exit is not None]
+        self._network.keep(set(used))
+        self._nodes = Sharing(tuple(node for node, _ in used))  # forgets all other nodes
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise QueryError("the session is closed")
+
+    def _require_same_sources(self, node: Node) -> None:
+        """A source that is read already is declared in the same way."""
+        for each in walk(node):
+            if not isinstance(each, Source):
+                continue
+            at = next((name for name, inflow in self._network.inflows.items() if inflow.source == each.name), None)
+            if at is not None:
+                known = self._network.sources[at]
+                if self._nodes.node(replace(each, name=at)) is not known:
+                    known = replace(known, name=each.name)
+                    raise QueryError(
+                        f"a source has one declaration: what is read now is {explain(known)}, not {explain(each)}"
+                    )
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def push(self, batches: Mapping[str, ElementBatch]) -> dict[str, ElementBatch]:
+        """One epoch: batches by source; returns the elements of each running query.
+
+        If a batch is wrong (`InputError`), none of the epoch's batches has been taken.
+        """
+        self._require_open()
+        intakes = [(intake, batch) for name, batch in batches.items() for intake in self._intakes(name)]
+        checked: list[Intake] = []
+        try:
+            for intake, batch in intakes:
+                intake.check(batch)
+                checked.append(intake)
+        except InputError:
+            for intake in checked:
+                intake.undo()
+            raise
+        self._network.heard({name for name, batch in batches.items() if len(batch)})
+        return self._epoch()
+
+    def close_input(self, name: str) -> dict[str, ElementBatch]:
+        """The end of one source."""
+        self._require_open()
+        self._end(self._intakes(name))
+        return self._epoch()
+
+    def close(self) -> dict[str, ElementBatch]:
+        """The end of all sources: CTI(∞) on each; then all queries stop."""
+        if self._closed:
+            return {}
+        self._end([inflow.intake for inflow in self._network.inflows.values()])
+        results = self._epoch()
+        self._closed = True
+        for entry in self._catalogue.running():
+            self._leave(entry)
+        self._tidy()
+        return results
+
+    def _end(self, intakes: list[Intake]) -> None:
+        for intake in intakes:
+            intake.check_end()
+        for intake in intakes:
+            intake.close()
+
+    def _epoch(self) -> dict[str, ElementBatch]:
+        said, failed = self._network.step()
+        self.epoch += 1
+        heard: dict[str, ElementBatch | Exception] = {}
+        for node, outlet in self._network.outlets.items():
+            heard |= outlet.deliver(said[node]) if node in said else dict.fromkeys(outlet.subscriptions, failed[node])
+        results: dict[str, ElementBatch] = {}
+        for entry in self._catalogue.running():
+            found = heard[entry.name]
+            try:
+                if isinstance(found, Exception):
+                    raise found
+                results[entry.name] = self._deliver(entry, found)
+            except Exception as error:  # of whatever kind: the other queries must go on
+                self._leave(entry, error)
+        if len(results) < len(heard):
+            self._tidy()
+        self._network.pool.collect()
+        return results
+
+    def _deliver(self, entry: Entry, batch: ElementBatch) -> ElementBatch:
+        if entry.pending is not None:
+            batch, entry.pending = joined(entry.pending, batch), None
+        if entry.sink is not None:
+            entry.sink.commit(entry.next_commit, batch)
+            entry.next_commit += 1
+        return batch
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The sources that are read now."""
+        return tuple(dict.fromkeys(inflow.source for inflow in self._network.inflows.values()))
+
+    def schema_of(self, source: str) -> Schema:
+        """The payload columns that a source must have."""
+        return self._intakes(source)[0].codec.schema
+
+    @property
+    def progress(self) -> dict[str, int]:
+        """The CTI of each source that is read, as those know it who remember longest."""
+        found: dict[str, int] = {}
+        for inflow in self._network.inflows.values():
+            found[inflow.source] = min(found.get(inflow.source, INF), inflow.intake.cti)
+        return found
+
+    def _intakes(self, name: str) -> list[Intake]:
+        """The intakes of a source, one per level at which it is read."""
+        found = [inflow.intake for inflow in self._network.inflows.values() if inflow.source == name]
+        if not found:
+            read = ", ".join(sorted(self.inputs)) or "nothing"
+            raise QueryError(f"no running query reads {name!r}, so it takes no batches; what is read: {read}")
+        return found
+
+    def state_size(self) -> StateSize:
+        """All that is kept: intakes, operators and chains."""
+        network = self._network
+        parts = [inflow.intake.state_size() for inflow in network.inflows.values()]
+        parts += [running.placed.operator.state_size() for running in network.running.values()]
+        return sum([*parts, *(outlet.state_size() for outlet in network.outlets.values())], StateSize())
+
+    def metadata(self) -> dict[str, OperatorMetadata]:
+        """By name, per operator, per output's chain, and per query for its last filters: which queries use it, rates,
+        selectivity, state, progress, what it waits for.  Names stay as long as the operator runs."""
+        return describe(self._network, self._catalogue.running(), self._clock())
+
+    # -- state --------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything needed to go on elsewhere but the queries themselves, as plain data."""
+        self._require_open()
+        return {
+            "epoch": self.epoch,
+            "moves": self._moves,
+            "idle": self._idle,
+            **session_state.snapshot(self._network, self._catalogue.entries.values()),
+        }
+
+    def restore(
+        self, state: Mapping[str, Any], queries: Mapping[str, Query], sinks: Mapping[str, EpochSink] | None = None
+    ) -> None:
+        """Go on from a snapshot, in a new session: all its queries are given again, and run at their levels.
+
+        QueryError: the session is not new, or these are other queries.
+        """
+        if self._catalogue.entries or self.epoch:
+            raise QueryError("only a new session can be restored: this one has queries or has run")
+        if state.get("idle", False) != self._idle:
+            raise QueryError("the snapshot is of a session with idle=, or without: give this one the same")
+        others = state["queries"].keys() ^ queries.keys()
+        if others:
+            raise QueryError(f"the snapshot is of other queries: {', '.join(sorted(others))} is here or there only")
+        for name, query in state["queries"].items():
+            level = session_state.level_of(query)
+            entry = self._enter(name, queries[name], (sinks or {}).get(name), level)
+            if query["state"] == "running":
+                self._start(entry, *session_state.built(query))
+        session_state.restore(self._network, self._catalogue.entries, state)
+        self.epoch, self._moves = state["epoch"], state["moves"]

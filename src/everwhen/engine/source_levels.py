@@ -1,0 +1,96 @@
+"""Sources at levels: several consumers of one source, each with its own B and M.
+
+A query at a level reads its sources through an intake of that level, so in the graph of a session a source stands once
+per level, under a name that says so, and plans at different levels have different sources.  Plans at one level have the
+same, and share their operators as ever.  What is said when (`emit`) is no part of it: it is a matter of operators.
+
+    level below operators with state    name
+    none (strong, middle)               Bid
+    block 5, remember 60                Bid [block 5, remember 60]
+    the same of a query that was moved  Bid [block 5, remember 60, #3]
+
+Elements that wait do so together with those of the query's other sources, because one may be late for the other; so
+queries that wait share a source only if they read the same ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from everwhen.algebra.nodes import Node, Source, over, walk
+from everwhen.core.consistency import Consistency
+from everwhen.core.time import INF, show
+from everwhen.plan.lower import lower
+
+WHOLE = ("constant", "temporal")
+"""Relations that are known whole before anything else comes: their rows are neither late nor early."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What stands between a source and a graph.
+
+    `waits_with`: the sources whose elements wait together; `own`: the number of a query's move, if it has been moved.
+    """
+
+    block: int = 0
+    remember: int = INF
+    finalizes: bool = False
+    aligns: bool = False
+    within: float | None = None
+    waits_with: tuple[str, ...] = ()
+    own: int = 0
+
+    def name(self, source: str) -> str:
+        """What a source is called at this level."""
+        said = []
+        if self.finalizes or self.aligns:
+            said.append(f"block {show(self.block)}, remember {show(self.remember)}")
+        if self.within is not None:
+            said.append(f"within {self.within} s")
+        others = [each for each in self.waits_with if each != source]
+        said += [f"with {', '.join(others)}"] * bool(others) + [f"#{self.own}"] * bool(self.own)
+        return f"{source} [{', '.join(said)}]" if said else source
+
+
+PLAIN = Bounds()
+
+
+def at_level(
+    node: Node, level: Consistency, own: int = 0, *, idle: bool = False
+) -> tuple[Node, dict[str, tuple[str, Bounds]]]:
+    """A plan over the sources of a level; by the name of each of these its own name and bounds.
+
+    Only sources below operators with state wait or are forgotten, and never relations.  `idle`: sources may rest, so
+    all of these need Finalize.
+    """
+    bounded: frozenset[str] = frozenset()
+    if level.finalizes or level.aligns or idle:
+        kinds = {each.name: each.kind for each in walk(node) if isinstance(each, Source)}
+        stateful = lower({"": node}, level.emit).stateful_sources()
+        bounded = frozenset(name for name in stateful if kinds[name] not in WHOLE)
+    found: dict[str, tuple[str, Bounds]] = {}
+    placed: dict[int, Node] = {}
+    for each in walk(node):
+        if isinstance(each, Source):
+            bounds = _bounds(each.name, level, bounded, own, idle)
+            name = bounds.name(each.name)
+            found[name] = each.name, bounds
+            placed[id(each)] = each if name == each.name else replace(each, name=name)
+        else:
+            placed[id(each)] = over(each, *(placed[id(child)] for child in each.inputs))
+    return placed[id(node)], found
+
+
+def _bounds(source: str, level: Consistency, bounded: frozenset[str], own: int, idle: bool) -> Bounds:
+    if source not in bounded:
+        return replace(PLAIN, own=own)
+    return Bounds(
+        level.block if level.aligns else 0,
+        level.remember,
+        level.finalizes or idle,
+        level.aligns,
+        level.within if level.aligns else None,
+        tuple(sorted(bounded)) if level.aligns else (),
+        own,
+    )

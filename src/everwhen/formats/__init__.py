@@ -1,0 +1,1 @@
+"""Files of elements or plain rows: JSON lines, Parquet, CSV."""

@@ -1,0 +1,139 @@
+"""What a file is to a query: a stream of elements, or rows that become elements by what is declared of them.
+
+    stream      elements; with a time column (ORDERED BY) a row may bring its start instead of `vs`, and lives one tick
+    varying     the same: a relation that changes is a stream
+    constant    plain rows, each of which lives from 0 for ever; known whole at the start
+    temporal    rows with two columns for the start and the end of their lives, or elements; known whole at the start
+
+Rows stand in JSON lines, bare (`{"id":1,"name":"x"}`) or within `"row"`, in Parquet, or in CSV with a header.  The time
+columns are whole numbers (ticks), or timestamps, which become ticks rounded down; without a zone they are in UTC.  They
+are part of the payload only if the schema has them.
+
+**Guarantee.**  What is read is well formed, or the first row that is not is an `InputError` with file and line.
+Nothing here looks at promises or earlier events: that is the guard's part.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Final, Literal, get_args
+
+import pyarrow as pa
+
+from everwhen.core.schema import Schema
+from everwhen.core.time import ticks
+from everwhen.errors import InputError, QueryError
+from everwhen.formats.csv import csv_pieces, csv_schema
+from everwhen.formats.json.lines import elements_of_lines
+from everwhen.formats.parquet import is_parquet, open_parquet
+from everwhen.formats.parquet import schema_of as schema_of_elements
+from everwhen.formats.row_mapping import RowsAsElements
+from everwhen.stream.element_batch import ElementBatch
+
+Kind = Literal["stream", "varying", "constant", "temporal"]
+STANDARD_INPUT: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file and what its rows mean.  `time` is the column of ORDERED BY, `period` those of a temporal relation."""
+
+    file: str
+    schema: Schema
+    kind: Kind = "stream"
+    time: str | None = None
+    period: tuple[str, str] | None = None
+    tick: str = "1ms"
+    name: str = ""  # by which messages call it, where that is not the file's
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise QueryError(f"an input is one of {', '.join(get_args(Kind))}, not {self.kind!r}")
+        if self.tick_length == 0:
+            raise QueryError(f"a tick is longer than nothing, not {self.tick!r}")
+
+    @property
+    def tick_length(self) -> int:
+        """The length of a tick in nanoseconds."""
+        return ticks(self.tick, "1ns")
+
+    @property
+    def shown(self) -> str:
+        """What messages call the file."""
+        return self.name or ("<stdin>" if self.file == STANDARD_INPUT else self.file)
+
+    @property
+    def known_whole(self) -> bool:
+        """Whether nothing can be added while the query runs."""
+        return self.kind in ("constant", "temporal")
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The columns that tell times."""
+        return (() if self.time is None else (self.time,)) + (self.period or ())
+
+    @property
+    def rows(self) -> RowsAsElements:
+        """How its rows become elements."""
+        start, end = (self.time, None) if self.period is None else self.period
+        constant = self.kind == "constant"
+        return RowsAsElements(self.schema, start, end, constant, not self.known_whole, self.tick_length)
+
+
+def read_input(given: InputFile, batch: int, skip: int = 0) -> Iterator[ElementBatch]:
+    """The elements of a file after the first `skip`, in batches of about so many."""
+    if given.file == STANDARD_INPUT:
+        yield from _read_lines(given, sys.stdin.buffer, batch, skip)
+    elif is_parquet(given.file):
+        with open(given.file, "rb") as stream:
+            yield from _read_parquet(given, stream, batch, skip)
+    elif is_csv(given.file):
+        for piece, first in csv_pieces(given.file, given.schema, given.times, batch):
+            if skip >= piece.num_rows:
+                skip -= piece.num_rows
+                continue
+            yield from given.rows.of_table(piece.slice(skip), given.file, first + skip)
+            skip = 0
+    else:
+        with open(given.file, "rb") as stream:
+            yield from _read_lines(given, stream, batch, skip)
+
+
+def _read_lines(given: InputFile, stream: IO[bytes], batch: int, skip: int) -> Iterator[ElementBatch]:
+    lines = iter(stream)
+    first = 1
+    while skip and (line := next(lines, None)) is not None:
+        first += 1
+        skip -= bool(line.strip(b" \t\r\n"))
+    reshape = given.rows.of_object if given.times or given.known_whole else None
+    yield from elements_of_lines(lines, given.shown, given.schema, batch, first, reshape, always=given.known_whole)
+
+
+def _read_parquet(given: InputFile, stream: IO[bytes], batch: int, skip: int) -> Iterator[ElementBatch]:
+    file = open_parquet(stream, given.file)
+    first = 1
+    try:
+        for piece in file.iter_batches(batch_size=batch):
+            if skip < piece.num_rows:
+                yield from given.rows.of_table(piece.slice(skip), given.file, first + skip)
+            skip = max(skip - piece.num_rows, 0)
+            first += piece.num_rows
+    except (pa.ArrowException, OSError) as bad:
+        text = str(bad).splitlines()[0] if str(bad) else type(bad).__name__
+        raise InputError(f"the file cannot be read: {text}", source=given.file, remedy="is it whole?") from None
+
+
+def schema_in_file(file: str) -> Schema:
+    """The payload columns that a file of elements has, for a stream that is not declared."""
+    found = csv_schema(file) if is_csv(file) else schema_of_elements(file)
+    if not len(found):
+        next(read_input(InputFile(file, found), 1), None)  # no columns: perhaps because these are no elements
+    return found
+
+
+def is_csv(file: str | os.PathLike[str]) -> bool:
+    """Whether a file's name says that it is CSV."""
+    return os.fspath(file).lower().endswith((".csv", ".tsv"))

@@ -1,0 +1,1 @@
+"""JSON lines: a fast reader on Arrow, an exact one in Python, the writer, inference of schemas."""

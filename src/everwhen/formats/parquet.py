@@ -1,0 +1,371 @@
+"""Elements as Parquet: columns `op, vs, ve, vnew` (all but `vs` optional) and one column per attribute.
+
+* No `op` column: all are inserts; a null op is an insert, too.  No `ve` column: chronons; a null ve is infinity.  The
+  time of a CTI stands in `vs`, null is infinity.  An adjust needs the column `vnew`, where null is infinity.
+* Elements beyond the contract's three have columns of their own, written only where such elements are: `_match` holds
+  the `match` object of a `punct` as JSON text (its `t` in `vs`, null: infinity), `_count` the count of an
+  `external_cti` (its times in `vs, ve`), `_at` the arrival order across inputs.
+
+The rules and errors are those of `jsonlines`; the line of an error is the number of the row, from 1.  Dictionary
+columns and columns of large text or binary are read as plain ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any, Final, TypeGuard
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from everwhen.core.promise import Promise
+from everwhen.core.scalars import Unfit
+from everwhen.core.schema import RESERVED, Schema
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME
+from everwhen.errors import InputError, QueryError
+from everwhen.formats.json.lines import DEFAULT_BATCH, Readable, infer_schema, read_jsonlines, write_jsonlines
+from everwhen.punctuation.pattern_json import read_match, write_match
+from everwhen.storage.atomic_file import whole_file
+from everwhen.stream.batch_punctuation import Places, punctuations
+from everwhen.stream.element import ExternalCti, Punct
+from everwhen.stream.element_batch import ADJUST, CTI, EXTERNAL_CTI, INSERT, OPS, PUNCT, ElementBatch
+from everwhen.stream.wellformed import IN_RANGE, ill_formed, lifetime_problem
+
+MATCH, COUNT, AT = "_match", "_count", "_at"
+_SPECIAL: Final = (*RESERVED, MATCH, COUNT, AT)
+_TIMES: Final = ("vs", "ve", "vnew", COUNT, AT)
+
+
+def read_elements(
+    path_or_file: Readable, schema: Schema | None = None, batch: int = DEFAULT_BATCH
+) -> Iterator[ElementBatch]:
+    """The elements of a file: Parquet if its name ends so, else JSON lines."""
+    if is_parquet(path_or_file):
+        return read_parquet(path_or_file, batch, schema)
+    return read_jsonlines(path_or_file, schema, batch)
+
+
+def write_elements(batches: Iterable[ElementBatch], path_or_file: Readable, schema: Schema | None = None) -> int:
+    """Writes elements as Parquet if the name ends so, else as JSON lines; returns how many."""
+    if is_parquet(path_or_file):
+        return write_parquet(batches, path_or_file, schema)
+    return write_jsonlines(batches, path_or_file)
+
+
+def schema_of(path_or_file: Readable) -> Schema:
+    """The schema of a file of elements."""
+    if not is_parquet(path_or_file):
+        return infer_schema(path_or_file)
+    with open(path_or_file, "rb") as file:
+        return _payload_schema(open_parquet(file, os.fspath(path_or_file)).schema_arrow, os.fspath(path_or_file))
+
+
+def is_parquet(path_or_file: Readable) -> TypeGuard[str | os.PathLike[str]]:
+    """Whether a file's name says that it is Parquet."""
+    return isinstance(path_or_file, str | os.PathLike) and os.fspath(path_or_file).lower().endswith(".parquet")
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def read_parquet(
+    path: str | os.PathLike[str], batch: int = DEFAULT_BATCH, schema: Schema | None = None
+) -> Iterator[ElementBatch]:
+    """The elements of a Parquet file in batches; with a schema, columns are cast to it and missing ones are null."""
+    source = os.fspath(path)
+    with open(path, "rb") as stream:
+        file = open_parquet(stream, source)
+        found = _payload_schema(file.schema_arrow, source)
+        _check_special(file.schema_arrow, source)
+        target = found if schema is None else schema
+        extra = [name for name in found.names if name not in target]
+        if extra:
+            raise InputError(f"the column {extra[0]!r} is not in the schema {target}", source=source)
+        first = 1
+        try:
+            for piece in file.iter_batches(batch_size=batch):
+                yield from _elements(piece, source, first, target)
+                first += piece.num_rows
+        except (pa.ArrowException, OSError) as bad:
+            raise _broken(source, bad) from None
+
+
+def elements_of_table(
+    table: pa.Table | pa.RecordBatch, schema: Schema | None = None, source: str = "table", first: int = 1
+) -> Iterator[ElementBatch]:
+    """The elements of an Arrow table with the columns of a Parquet file of elements; `first` numbers its first row."""
+    target = _payload_schema(table.schema, source) if schema is None else schema
+    _check_special(table.schema, source)
+    for piece in [table] if isinstance(table, pa.RecordBatch) else table.to_batches():
+        yield from _elements(piece, source, first, target)
+        first += piece.num_rows
+
+
+def _elements(piece: pa.RecordBatch, source: str, first: int, schema: Schema) -> Iterator[ElementBatch]:
+    try:
+        yield _Piece(piece, source, first).elements(schema)
+    except InputError as bad:
+        # Columns are checked one after the other, so an earlier row may be wrong as well: name the first.  What comes
+        # before it has arrived.
+        before = (bad.line or first) - first
+        if before:
+            yield from _elements(piece.slice(0, before), source, first, schema)
+        raise
+
+
+def open_parquet(stream: IO[bytes], source: str) -> pq.ParquetFile:
+    """A Parquet file; one that cannot be read is an `InputError`."""
+    try:
+        return pq.ParquetFile(stream)
+    except (pa.ArrowException, OSError) as bad:
+        raise _broken(source, bad) from None
+
+
+def _broken(source: str, bad: Exception) -> InputError:
+    text = str(bad).splitlines()[0] if str(bad) else type(bad).__name__
+    return InputError(f"not a Parquet file that can be read: {text}", source=source, remedy="is it whole?")
+
+
+def _payload_schema(columns: pa.Schema, source: str) -> Schema:
+    names = [field.name for field in columns]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InputError(f"the column {twice[0]!r} is there twice", source=source, remedy="rename one of them")
+    return Schema.of((field.name, _plain(field.type)) for field in columns if field.name not in _SPECIAL)
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(type_):
+        return _plain(type_.value_type)
+    if pa.types.is_large_string(type_) or type_ == pa.string_view():
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(type_) or type_ == pa.binary_view() else type_
+
+
+def _check_special(columns: pa.Schema, source: str) -> None:
+    if "vs" not in columns.names:
+        there = ", ".join(columns.names) or "none"
+        raise InputError(f'there is no column "vs"; there is {there}', source=source, remedy="the start of a lifetime")
+    for name in _SPECIAL:
+        if name not in columns.names:
+            continue
+        type_ = _plain(columns.field(name).type)
+        right = pa.types.is_integer(type_) if name in _TIMES else pa.types.is_string(type_)
+        if not right and not pa.types.is_null(type_):
+            wanted = "whole numbers (ticks)" if name in _TIMES else "text"
+            raise InputError(f"the column {name!r} is of type {type_}", source=source, remedy=f"it holds {wanted}")
+
+
+class _Piece:
+    """One batch of a file."""
+
+    def __init__(self, piece: pa.RecordBatch, source: str, first: int) -> None:
+        self.piece = piece
+        self.source = source
+        self.first = first
+        self.length = piece.num_rows
+
+    def error(self, index: int, problem: str, remedy: str = "") -> InputError:
+        return InputError(problem, source=self.source, line=self.first + index, remedy=remedy)
+
+    def elements(self, schema: Schema) -> ElementBatch:
+        op = self._ops()
+        vs, no_start = self._times("vs")
+        ve, no_end = self._times("ve")
+        vnew, no_new = self._times("vnew")
+        self._require(no_start & (op != CTI) & (op != PUNCT), '"vs" is null', "only a CTI may stand at infinity")
+        vs[no_start] = ve[no_end] = vnew[no_new] = INF
+        if "ve" not in self.piece.schema.names:
+            self._require(op == EXTERNAL_CTI, 'an external_cti needs the column "ve"', "the end of its interval")
+            ve = np.where(no_start, INF, vs + 1)
+        if "vnew" not in self.piece.schema.names:
+            self._require(op == ADJUST, 'an adjust needs the column "vnew"', "the new end of the lifetime")
+        promise_times = vs.copy()
+        ve = np.where(op == CTI, vs, np.where(op == PUNCT, INF, ve))
+        vnew = np.where(op == ADJUST, vnew, 0)
+        vs = np.where(op == PUNCT, 0, vs)
+        bad = ill_formed(op, vs, ve, vnew)
+        if bad is not None:
+            problem = lifetime_problem(int(op[bad]), int(vs[bad]), int(ve[bad]), int(vnew[bad]))
+            raise self.error(bad, *problem)
+        promises: Places = {}
+        if (op >= PUNCT).any():
+            promises = punctuations(self._promises(op, promise_times, ve, schema), schema)
+        at = None
+        if AT in self.piece.schema.names:
+            at, missing = self._integers(AT)
+            self._require(missing, '"_at" is null', "give it to every element, or to none")
+        columns = tuple(self._column(field.name, field.type) for field in schema)
+        return ElementBatch(schema, op, vs, ve, vnew, columns, promises, self.source, self.first, None, at)
+
+    def _require(self, wrong: np.ndarray, problem: str, remedy: str) -> None:
+        if wrong.any():
+            raise self.error(int(np.argmax(wrong)), problem, remedy)
+
+    def _ops(self) -> np.ndarray:
+        if "op" not in self.piece.schema.names:
+            return np.full(self.length, INSERT, np.uint8)
+        names = self._column("op", pa.string()).fill_null(OPS[INSERT])
+        codes = pc.index_in(names, value_set=pa.array(OPS))
+        if codes.null_count:
+            index = int(np.argmax(codes.is_null().to_numpy(zero_copy_only=False)))
+            raise self.error(index, f"unknown op {names[index].as_py()!r}", f"there are {', '.join(OPS)}")
+        return codes.to_numpy().astype(np.uint8)
+
+    def _integers(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """A column of whole numbers, and where it is null; an absent column is null throughout."""
+        column = self._column(name, pa.int64())
+        return column.fill_null(0).to_numpy().copy(), column.is_null().to_numpy(zero_copy_only=False)
+
+    def _times(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        times, missing = self._integers(name)
+        self._require((times < MIN_TIME) | (times > MAX_TIME), f'"{name}" is out of range', IN_RANGE)
+        return times, missing
+
+    def _column(self, name: str, type_: pa.DataType) -> pa.Array:
+        if name not in self.piece.schema.names:
+            return pa.nulls(self.length, type_)
+        column = self.piece.column(name)
+        if isinstance(column, pa.DictionaryArray):
+            column = column.dictionary_decode()
+        if column.type == type_:
+            return column
+        try:
+            return column.cast(type_)
+        except pa.ArrowException:
+            for index in range(self.length):
+                try:
+                    column.slice(index, 1).cast(type_)
+                except pa.ArrowException:
+                    problem = f"{column[index].as_py()!r} in column {name!r} is not of type {type_}"
+                    raise self.error(index, problem) from None
+            raise
+
+    def _promises(
+        self, op: np.ndarray, vs: np.ndarray, ve: np.ndarray, schema: Schema
+    ) -> dict[int, Punct | ExternalCti]:
+        match, (count, no_count) = self._column(MATCH, pa.string()), self._integers(COUNT)
+        found: dict[int, Punct | ExternalCti] = {}
+        for i in np.flatnonzero(op >= PUNCT).tolist():
+            if op[i] == EXTERNAL_CTI:
+                if no_count[i] or count[i] < 0:
+                    raise self.error(i, f'an external_cti needs a count of 0 or more in the column "{COUNT}"')
+                found[i] = ExternalCti(int(vs[i]), int(ve[i]), int(count[i]))
+                continue
+            problem, remedy = lifetime_problem(CTI, int(vs[i]), 0, 0)
+            if problem:
+                raise self.error(i, problem, remedy)
+            try:
+                pattern = read_match(json.loads(match[i].as_py() or "null"), schema)
+            except ValueError as bad:
+                raise self.error(i, f'the column "{MATCH}" holds no JSON: {bad}') from None
+            except Unfit as bad:
+                raise self.error(i, bad.problem, bad.remedy) from None
+            found[i] = Punct(Promise(pattern, int(vs[i])))
+        return found
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+def write_parquet(batches: Iterable[ElementBatch], path: str | os.PathLike[str], schema: Schema | None = None) -> int:
+    """Writes elements to a file that appears whole or not at all; the schema is needed only if there is no batch."""
+    with whole_file(path) as part:
+        output = _Output(part)
+        try:
+            for batch in batches:
+                if len(batch):
+                    output.write(batch)
+            if output.writer is None:
+                output.open(schema or Schema(()), frozenset())
+        finally:
+            output.close()
+    return output.count
+
+
+class _Output:
+    """A Parquet file that grows a column when the first element needs it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.writer: pq.ParquetWriter | None = None
+        self.schema = Schema(())
+        self.special: frozenset[str] = frozenset()
+        self.count = 0
+
+    def open(self, schema: Schema, special: frozenset[str]) -> None:
+        taken = [name for name in schema.names if name in _SPECIAL]
+        if taken:
+            raise QueryError(f"a column named {taken[0]!r} has no place in a Parquet file of elements; rename it")
+        self.schema, self.special = schema, special
+        times = [("op", pa.string()), ("vs", pa.int64()), ("ve", pa.int64()), ("vnew", pa.int64())]
+        extra = [(name, pa.string() if name == MATCH else pa.int64()) for name in (MATCH, COUNT, AT) if name in special]
+        self.writer = pq.ParquetWriter(self.path, pa.schema([*times, *extra, *schema.to_arrow()]))
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+    def write(self, batch: ElementBatch) -> None:
+        needed = self.special
+        if (batch.op == PUNCT).any():
+            needed |= {MATCH}
+        if (batch.op == EXTERNAL_CTI).any():
+            needed |= {COUNT}
+        if batch.at is not None:
+            needed |= {AT}
+        if self.writer is None:
+            self.open(batch.schema, needed)
+        elif needed != self.special:
+            self._widen(needed)
+        assert self.writer is not None
+        self.writer.write_table(self._table(batch))
+        self.count += len(batch)
+
+    def _widen(self, special: frozenset[str]) -> None:
+        """Starts the file anew with more columns: rare, and cheaper than columns that nearly no file needs."""
+        self.close()
+        old = self.path.with_name(self.path.name + ".narrow")
+        os.replace(self.path, old)
+        try:
+            self.open(self.schema, special)
+            assert self.writer is not None
+            with pq.ParquetFile(old) as file:
+                for piece in file.iter_batches():
+                    nulls = {field.name: pa.nulls(len(piece), field.type) for field in self.writer.schema}
+                    there = {name: piece.column(name) for name in piece.schema.names}
+                    self.writer.write_table(pa.table({**nulls, **there}, schema=self.writer.schema))
+        finally:
+            old.unlink()
+
+    def _table(self, batch: ElementBatch) -> pa.Table:
+        assert self.writer is not None
+        vs, ve = batch.vs.copy(), batch.ve.copy()
+        counts = np.zeros(len(batch), np.int64)
+        matches: list[str | None] = [None] * len(batch)
+        for i, promise in batch.promises.items():
+            if isinstance(promise, Punct):
+                vs[i] = promise.promise.t
+                match = write_match(promise.promise.match, batch.schema)
+                matches[i] = json.dumps(match, ensure_ascii=False, separators=(",", ":"))
+            else:
+                vs[i], ve[i], counts[i] = promise.vs, promise.ve, promise.count
+        op = batch.op
+        columns: dict[str, Any] = {
+            "op": pa.array(OPS).take(pa.array(op)),
+            "vs": pa.array(vs, mask=vs == INF),
+            "ve": pa.array(ve, mask=(ve == INF) | (op == CTI) | (op == PUNCT)),
+            "vnew": pa.array(batch.vnew, mask=(batch.vnew == INF) | (op != ADJUST)),
+        }
+        columns |= {
+            MATCH: pa.array(matches, pa.string()),
+            COUNT: pa.array(counts, mask=op != EXTERNAL_CTI),
+            AT: batch.at,
+        }
+        columns |= dict(zip(batch.schema.names, batch.columns, strict=True))
+        return pa.table({name: columns[name] for name in self.writer.schema.names}, schema=self.writer.schema)

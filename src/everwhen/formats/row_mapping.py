@@ -1,0 +1,181 @@
+"""Rows that are no elements by themselves, made elements by what is declared of their input.
+
+A constant row lives from 0 for ever; a row of a temporal relation from one of its columns to another; a row of a stream
+that is ordered by a column for one tick from there.  An element that brings its own times keeps them.  A column that
+only tells a time is dropped, unless the payload has it.
+
+An object is an element if it has an object named `row`, or an `op` and the payload has no column of that name; any
+other is a bare row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import gcd
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.core.scalars import Unfit, describe
+from everwhen.core.schema import RESERVED, Schema
+from everwhen.core.time import MAX_TIME, MIN_TIME
+from everwhen.errors import InputError
+from everwhen.formats.parquet import AT, COUNT, MATCH, elements_of_table
+from everwhen.stream.element_batch import CTI, OPS, ElementBatch
+from everwhen.stream.wellformed import IN_RANGE
+
+_SPECIAL: Final = (*RESERVED, MATCH, COUNT, AT)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_UNITS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_DAY: Final = 86_400 * 10**9
+_WANTED: Final = "a whole number of ticks, or a timestamp such as 2024-05-01T12:30:00"
+_CONSTANT: Final = "a constant relation holds plain rows; declare it TEMPORAL or VARYING if they come and go"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAsElements:
+    """How rows become elements: `start` and `end` are columns of times; without both, rows are constant if `constant`.
+
+    `tick` is the length of a tick in nanoseconds.
+    """
+
+    schema: Schema
+    start: str | None
+    end: str | None
+    constant: bool
+    numbered: bool
+    tick: int
+
+    # -- objects of JSON lines ----------------------------------------------------------------------------------
+
+    def of_object(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The element that an object stands for; what is wrong with it beyond that is found when it is read."""
+        element: dict[str, Any] = dict(found) if self._is_element(found) else {"row": found}
+        if not self.numbered and "row" in element:
+            element.pop("at", None)
+        op = element.get("op", OPS[0])
+        if self.constant:
+            times = [name for name in ("vs", "ve", "vnew", "t") if name in element]
+            if times or op != OPS[0]:
+                raise Unfit(f"a row with {times[0]!r}" if times else f"an element {describe(op)}", _CONSTANT)
+            return {**element, "vs": 0, "ve": None}
+        row = element.get("row")
+        if op not in OPS[:CTI] or not isinstance(row, dict):
+            return element
+        if "vs" not in element:
+            if self.start is None:
+                return element
+            element["vs"] = self._time(row, self.start)
+            if self.end is not None and "ve" not in element:
+                element["ve"] = None if row.get(self.end) is None else self._time(row, self.end)
+        dropped = {name for name in (self.start, self.end) if name is not None and name not in self.schema}
+        if dropped & row.keys():
+            element["row"] = {name: value for name, value in row.items() if name not in dropped}
+        return element
+
+    def _is_element(self, found: dict[str, Any]) -> bool:
+        if isinstance(found.get("row"), dict):
+            return True
+        return "op" not in self.schema and isinstance(found.get("op"), str) and found["op"] in OPS
+
+    def _time(self, row: dict[str, Any], name: str) -> int:
+        value = row.get(name)
+        if value is None:
+            what = f"its column {name!r} is null" if name in row else f"no column {name!r}"
+            raise Unfit(f'the row has no time: neither "vs" nor a value in {name!r}, {what}', _WANTED)
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise Unfit(f"the time in {name!r} is {describe(value)}", _WANTED)
+        if isinstance(value, int):
+            return value
+        return ticks_of_text(value, name, self.tick)
+
+    # -- tables -------------------------------------------------------------------------------------------------
+
+    def of_table(self, piece: pa.RecordBatch, source: str, first: int) -> Iterator[ElementBatch]:
+        """The elements of a table whose first row has the number `first`."""
+        names = piece.schema.names
+        columns: dict[str, pa.Array] = {name: piece.column(name) for name in names}
+        if self.constant:
+            timed = [name for name in RESERVED if name in columns]
+            if timed:
+                remedy = "give the rows as JSON lines" if timed[0] in self.schema else _CONSTANT
+                raise InputError(f"there is a column {timed[0]!r}", source=source, remedy=remedy)
+            columns["vs"] = pa.array(np.zeros(len(piece), np.int64))
+            columns["ve"] = pa.nulls(len(piece), pa.int64())
+        elif "vs" not in columns and self.start in columns:
+            assert self.start is not None
+            columns["vs"] = self._times(columns[self.start], self.start, source, first, nulls=False)
+            if self.end is not None and "ve" not in columns:
+                if self.end not in columns:
+                    raise InputError(f"there is no column {self.end!r}", source=source, remedy=_there(names))
+                columns["ve"] = self._times(columns[self.end], self.end, source, first, nulls=True)
+        elif "vs" not in columns and self.start is not None:
+            raise InputError(f"there is neither a column 'vs' nor {self.start!r}", source=source, remedy=_there(names))
+        if not self.numbered:
+            columns.pop(AT, None)
+        for name in (self.start, self.end):
+            if name is not None and name not in self.schema and name not in _SPECIAL:
+                columns.pop(name, None)
+        extra = [name for name in columns if name not in _SPECIAL and name not in self.schema]
+        if extra:
+            raise InputError(f"the column {extra[0]!r} is not in the schema {self.schema}", source=source)
+        yield from elements_of_table(pa.RecordBatch.from_pydict(columns), self.schema, source, first)
+
+    def _times(self, column: pa.Array, name: str, source: str, first: int, nulls: bool) -> pa.Array:
+        """A column of times as ticks."""
+        type_ = column.type
+        if not nulls and column.null_count:
+            at = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            raise InputError(f"the time in column {name!r} is null", source=source, line=first + at, remedy=_WANTED)
+        if pa.types.is_integer(type_):
+            return column.cast(pa.int64())
+        if pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_dictionary(type_):
+            found = []
+            for i, text in enumerate(column.to_pylist()):
+                try:
+                    found.append(None if text is None else ticks_of_text(str(text), name, self.tick))
+                except Unfit as bad:
+                    raise InputError(bad.problem, source=source, line=first + i, remedy=bad.remedy) from None
+            return pa.array(found, pa.int64())
+        if pa.types.is_timestamp(type_):
+            return self._scaled(column.cast(pa.int64()), _UNITS[type_.unit], name, source, first)
+        if pa.types.is_date(type_):
+            return self._scaled(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY, name, source, first)
+        raise InputError(f"the column {name!r} of times is of type {type_}", source=source, remedy=_WANTED)
+
+    def _scaled(self, numbers: pa.Array, unit: int, name: str, source: str, first: int) -> pa.Array:
+        """Numbers of a unit (in nanoseconds) as ticks, rounded down."""
+        common = gcd(unit, self.tick)
+        times, by = unit // common, self.tick // common
+        values = numbers.fill_null(0).to_numpy()
+        wrong = np.abs(values) > MAX_TIME // times
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise InputError(f"the time in {name!r} is out of range", source=source, line=first + at, remedy=IN_RANGE)
+        missing = numbers.is_null().to_numpy(zero_copy_only=False)
+        return pa.array(values * times // by, mask=missing)
+
+
+def ticks_of_text(text: str, name: str, tick: int) -> int:
+    """A timestamp, or a whole number, written as text, in ticks of so many nanoseconds, rounded down."""
+    plain = text.strip()
+    if plain.removeprefix("-").isdecimal():
+        return int(plain)
+    try:
+        moment = datetime.fromisoformat(plain)
+    except ValueError:
+        raise Unfit(f"the time in {name!r} is {describe(text)}", _WANTED) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    found = (moment - _EPOCH) // _MICROSECOND * 1000 // tick
+    if not MIN_TIME <= found <= MAX_TIME:
+        raise Unfit(f"the time in {name!r} is out of range: {describe(text)}", IN_RANGE)
+    return found
+
+
+def _there(names: list[str]) -> str:
+    return f"there is {', '.join(names) or 'none'}"

@@ -1,0 +1,1 @@
+"""From syntax to logical nodes: names, types, joins, groups, subqueries."""

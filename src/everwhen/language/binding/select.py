@@ -1,0 +1,373 @@
+"""SELECT as a plan: FROM, WHERE, grouping, HAVING, the columns, DISTINCT.
+
+Without GROUP BY, aggregates are over everything alive, and say nothing where nothing is (semantics, 11); a subquery in
+an expression is one row even then (`aggregated`).  A subquery that reads the query around it carries what it reads in
+its first columns, groups by them and takes them into its duplicate elimination.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from everwhen.algebra import nodes as n
+from everwhen.algebra.aggregates import AggregateCall
+from everwhen.algebra.builder import GroupBy, Stream
+from everwhen.algebra.expressions.build import Column, Expr, Literal, col, conjunction
+from everwhen.algebra.expressions.kinds import kind
+from everwhen.errors import QueryError
+from everwhen.language.binding.aggregates import AggregateUse, aggregate_use, is_aggregate
+from everwhen.language.binding.context import Aggregated, Binding, Bound, Correlation, Groups, Key, OutColumn, Rows
+from everwhen.language.binding.expressions import condition, conjuncts, functions, value
+from everwhen.language.binding.scope import NameProblem
+from everwhen.language.binding.sources import from_clause
+from everwhen.language.binding.subqueries import inside
+from everwhen.language.syntax import tree as s
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """A column of the answer before names are made unique; `fixed` names are the user's own."""
+
+    name: str
+    expr: Expr
+    span: s.Span
+    origin: str | None = None
+    fixed: bool = False
+
+
+def select(e: s.Select, binding: Binding, correlation: Correlation | None = None) -> Bound:
+    """The plan of a SELECT."""
+    rows, keys = _grouped_rows(e, binding, correlation)
+    rows.place = "SELECT"
+    outputs = _named(_outputs(e, rows), binding)
+    columns = tuple((key.inner, col(key.inner)) for key in keys) + tuple((o.name, o.expr) for o in outputs)
+    node = _projected(rows.node, columns)
+    if e.distinct:
+        node = n.Distinct(node)
+    return Bound(node, tuple(OutColumn(o.name, o.origin) for o in outputs), keys)
+
+
+def is_single(e: s.Select, binding: Binding) -> bool:
+    """Whether the query is one row of aggregates."""
+    items = [item.expression for item in e.items if isinstance(item, s.Item)]
+    return not e.group_by and (
+        e.having is not None or any(is_aggregate(f, binding) for item in items for f in functions(item))
+    )
+
+
+def aggregated(e: s.Select, binding: Binding, correlation: Correlation) -> Aggregated:
+    """A query that is one row of aggregates, in parts: see `Aggregated`."""
+    for item in e.items:
+        if isinstance(item, s.Star) or inside(item.expression) or inside(e.having):
+            raise binding.error(
+                "beside aggregates without GROUP BY, a subquery has no * and no further subquery; name the inner one "
+                "with WITH and join it",
+                item.span,
+            )
+    rows, keys = _grouped_rows(s.Select(e.items, False, e.sources, e.where, (), None, e.span), binding, correlation, e)
+    rows.place = "SELECT"
+    values = tuple(value(item.expression, rows) for item in e.items if isinstance(item, s.Item))
+    rows.place = "HAVING"
+    having = None if e.having is None else condition(e.having, rows)
+    counts = [
+        a.name
+        for node in n.walk(rows.node)
+        if isinstance(node, n.Aggregate)
+        for a in node.aggregations
+        if a.function in ("count", "count_distinct")
+    ]
+    return Aggregated(rows.node, keys, values, having, frozenset(counts))
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def _grouped_rows(
+    e: s.Select, binding: Binding, correlation: Correlation | None, calls_of: s.Select | None = None
+) -> tuple[Rows, tuple[Key, ...]]:
+    """The rows that the columns are about: filtered, and grouped if the query has groups."""
+    rows, keys = _filtered(e, binding, correlation)
+    whole = calls_of or e
+    places = [*(item.expression for item in whole.items if isinstance(item, s.Item)), whole.having]
+    calls = [f for place in places for f in functions(place) if is_aggregate(f, binding)]
+    if not (calls or e.group_by or whole.having is not None):
+        return rows, keys
+    groups = _group(e, rows, calls, keys)
+    if e.having is not None:
+        groups.place = "HAVING"
+        test = condition(e.having, groups)
+        groups.node = n.Filter(groups.node, test)
+    return groups, keys
+
+
+def _filtered(e: s.Select, binding: Binding, correlation: Correlation | None) -> tuple[Rows, tuple[Key, ...]]:
+    rows = from_clause(e.sources, binding)
+    rows.correlation, rows.place = correlation, "WHERE"
+    keys: tuple[Key, ...] = ()
+    if correlation is not None and (values := correlation.values()) is not None:
+        rows.node = n.Join(rows.node, values)
+        keys = correlation.keys()
+    links: list[tuple[Key, Expr]] = []
+    simple, nested = [], []
+    for test in conjuncts(e.where):
+        link = _link(test, rows) if correlation is not None and correlation.linking else None
+        if link is not None:
+            links.append(link)
+        elif inside(test):
+            nested.append(test)
+        else:
+            simple.append(condition(test, rows))
+    if simple:
+        rows.node = n.Filter(rows.node, conjunction(simple))
+    if nested:
+        tests = [condition(test, rows) for test in nested]
+        rows.node = n.Filter(rows.node, conjunction(tests))
+    if links:
+        added = tuple((key.inner, inner) for key, inner in links)
+        rows.node = n.Map(rows.node, (*((c, col(c)) for c in rows.node.schema.names), *added))
+    return rows, (*keys, *(key for key, _ in links))
+
+
+def _link(e: s.Expression, rows: Rows) -> tuple[Key, Expr] | None:
+    """`inner = outer` as a key: the inner side takes the place of the outer value."""
+    if not (isinstance(e, s.Operator) and e.symbol == "=") or inside(e) or rows.correlation is None:
+        return None
+    sides = {_side(operand, rows): operand for operand in e.operands}
+    if sides.keys() != {"inner", "outer"}:
+        return None
+    inner = value(sides["inner"], rows)
+    around = rows.correlation.rows
+    outer = value(sides["outer"], around)
+    rows.check(rows.binding.compared("=", inner, Literal(None, outer.bind(around.node.schema)), rows), e.span)
+    return Key(outer, rows.binding.name("link"), False), inner
+
+
+def _side(e: s.Expression, rows: Rows) -> str | None:
+    """Where all names of an expression are found: in the rows themselves, or around them."""
+    found = {rows.own(name) for name in names_in(e)}
+    return None if len(found) != 1 or functions(e) else "inner" if found.pop() else "outer"
+
+
+def names_in(e: s.Expression | None) -> list[s.Name]:
+    """Every column name in the expression."""
+    match e:
+        case s.Name():
+            return [e]
+        case s.Operator(_, operands) | s.Row(operands):
+            below = list(operands)
+        case s.Function(_, args):
+            below = [*args]
+        case s.CastTo(operand):
+            below = [operand]
+        case s.Case(operand, whens, otherwise):
+            below = [x for x in (operand, *(x for pair in whens for x in pair), otherwise) if x is not None]
+        case _:
+            return []
+    return [name for each in below for name in names_in(each)]
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+def _group(e: s.Select, rows: Rows, calls: list[s.Function], outer: tuple[Key, ...]) -> Rows:
+    binding = rows.binding
+    rows.place = "GROUP BY"
+    keys: list[tuple[str, Expr]] = [(key.inner, col(key.inner)) for key in outer]
+    for written in e.group_by:
+        if inside(written):
+            raise binding.error(
+                "GROUP BY has no subqueries; compute it in a query in FROM, and group by that", written.span
+            )
+        expr, name = _group_key(written, e, rows)
+        if any(expr.equals(known) for _, known in keys):
+            continue
+        taken = {known for known, _ in keys}
+        keys.append((name if name and name not in taken else binding.name("group"), expr))
+    rows.place = "an aggregate"
+    uses: list[tuple[str, AggregateUse, s.Function]] = []
+    columns: dict[int, Expr] = {}
+    wished = {id(i.expression): i.alias.text for i in e.items if isinstance(i, s.Item) and i.alias is not None}
+    for call in calls:
+        args = [_typed_argument(arg, call, rows) for arg in call.args]
+        where = None if call.where is None else condition(call.where, rows)
+        use = aggregate_use(call, args, where, rows)
+        name = next((known for known, other, _ in uses if other.same(use)), None)
+        if name is None:
+            taken = {known for known, _ in keys} | {known for known, _, _ in uses}
+            name = wished.get(id(call), call.name)
+            name = binding.name(call.name) if name in taken else name
+            uses.append((name, use, call))
+        columns[id(call)] = col(name)
+    if not keys and not uses:
+        raise binding.error("HAVING needs groups or aggregates; conditions on rows stand in WHERE", e.span)
+    node = _aggregate(keys, uses, rows)
+    groups = Groups(rows, tuple((expr, name) for name, expr in keys), columns)
+    return Rows(binding, node, rows.scope, rows.correlation, groups)
+
+
+def _typed_argument(arg: s.Expression, call: s.Function, rows: Rows) -> Expr:
+    found = value(arg, rows)
+    if kind(found.bind(rows.node.schema)) == "null" and call.name != "count":
+        raise rows.binding.error("a NULL here has no type; write for example CAST(NULL AS INT)", arg.span)
+    return found
+
+
+def _group_key(written: s.Expression, e: s.Select, rows: Rows) -> tuple[Expr, str | None]:
+    """A grouping expression and a name for its column; a number means a column of the answer, a name may."""
+    items = [item for item in e.items if isinstance(item, s.Item)]
+    if isinstance(written, s.Constant):
+        if not isinstance(written.value, int) or not 1 <= written.value <= len(e.items):
+            raise rows.binding.error(
+                f"GROUP BY takes columns, expressions, or the number of a column of the answer, 1 to {len(e.items)}",
+                written.span,
+            )
+        item = e.items[written.value - 1]
+        if isinstance(item, s.Star):
+            raise rows.binding.error("GROUP BY cannot mean *; name the columns", written.span)
+        return value(item.expression, rows), item.alias.text if item.alias else _written_name(item.expression)
+    alias = None
+    if isinstance(written, s.Name):
+        found = rows.find(written)
+        matching = [i for i in items if i.alias is not None and i.alias.text.lower() == written.parts[0].text.lower()]
+        if found is None and len(written.parts) == 1 and matching:
+            return value(matching[0].expression, rows), matching[0].alias.text if matching[0].alias else None
+    expr = value(written, rows)
+    if isinstance(written, s.Name) and isinstance(expr, Column):
+        column = rows.scope.column(written.parts)
+        alias = column.name if column is not None else None
+    return expr, alias
+
+
+def _aggregate(keys: list[tuple[str, Expr]], uses: list[tuple[str, AggregateUse, s.Function]], rows: Rows) -> n.Node:
+    """One row per group; aggregates over distinct values are taken apart and joined by the keys."""
+    plain = [use for use in uses if not use[1].distinct]
+    apart = [use for use in uses if use[1].distinct]
+    node: n.Node | None = _summed(rows.node, keys, plain, rows) if plain or not apart else None
+    for use in apart:
+        args = tuple((f"_{i}", arg) for i, arg in enumerate(use[1].args))
+        distinct = n.Distinct(n.Map(rows.node, (*keys, *args)))
+        call = AggregateUse(use[1].function, tuple(col(name) for name, _ in args), use[1].parameters, False)
+        own = [(name, col(name)) for name, _ in keys]
+        other = _summed(distinct, own, [(use[0], call, use[2])], rows)
+        node = other if node is None else _joined(node, other, tuple(name for name, _ in keys), use[0])
+    assert node is not None
+    names = (*(name for name, _ in keys), *(name for name, _, _ in uses))
+    return _projected(node, tuple((name, col(name)) for name in names))
+
+
+def _joined(node: n.Node, other: n.Node, keys: tuple[str, ...], name: str) -> n.Node:
+    both = n.Join(node, other, keys, keys, null_safe=True)
+    return n.Map(both, tuple((c, col(c)) for c in (*node.schema.names, name)))
+
+
+def _summed(
+    node: n.Node, keys: list[tuple[str, Expr]], uses: list[tuple[str, AggregateUse, s.Function]], rows: Rows
+) -> n.Node:
+    grouped = GroupBy(Stream(node), tuple(keys))
+    calls = {name: AggregateCall(use.function, use.args, use.parameters) for name, use, _ in uses}
+    try:
+        return grouped.agg(**calls).node
+    except QueryError as error:
+        for name, _, call in uses:
+            try:
+                grouped.agg(**{name: calls[name]})
+            except QueryError as inner:
+                raise rows.binding.error(str(inner), call.span) from None
+        raise rows.binding.error(str(error), uses[0][2].span if uses else s.Span(0, 0)) from None
+
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+
+def _outputs(e: s.Select, rows: Rows) -> list[_Output]:
+    found: list[_Output] = []
+    for item in e.items:
+        if isinstance(item, s.Star):
+            found += _starred(item, rows)
+            continue
+        written = item.expression
+        parts = written.items if isinstance(written, s.Row) and e.distinct else (written,)
+        for part in parts:
+            expr = value(part, rows)
+            if item.alias is not None and len(parts) == 1:
+                found.append(_Output(item.alias.text, expr, item.span, fixed=True))
+                continue
+            origin = part.parts[0].text if isinstance(part, s.Name) and len(part.parts) == 2 else None
+            found.append(_Output(_declared_name(part, rows) or f"column{len(found) + 1}", expr, item.span, origin))
+    return found
+
+
+def _starred(star: s.Star, rows: Rows) -> list[_Output]:
+    scope = rows.known()
+    try:
+        tables = scope.tables if star.qualifier is None else (scope.qualified(star.qualifier),)
+    except NameProblem as problem:
+        raise rows.binding.error(str(problem), star.span) from None
+    found: list[_Output] = []
+    for table in tables:
+        if table is None:
+            assert star.qualifier is not None
+            raise rows.binding.error(scope.unknown((star.qualifier, s.Ident("*", True, star.span))), star.span)
+        for column in table.columns:
+            if column.hidden and star.qualifier is None:
+                continue
+            expr = col(column.physical)
+            if rows.groups is not None:
+                key = next((key for known, key in rows.groups.keys if known.equals(expr)), None)
+                if key is None:
+                    raise rows.binding.error(
+                        f"* has the column {column.name}, which is neither grouped by nor inside an aggregate",
+                        star.span,
+                    )
+                expr = col(key)
+            found.append(_Output(column.name, expr, star.span, table.alias))
+    return found
+
+
+def _declared_name(e: s.Expression, rows: Rows) -> str | None:
+    """What a column without an alias is called: as it is declared, not as it is written here."""
+    if isinstance(e, s.Name):
+        column = rows.known().column(e.parts)
+        return e.parts[-1].text if column is None else column.name
+    return _written_name(e)
+
+
+def _written_name(e: s.Expression) -> str | None:
+    match e:
+        case s.Name(parts):
+            return parts[-1].text
+        case s.Function(name):
+            return name
+        case s.CastTo(operand):
+            return _written_name(operand)
+        case s.Case():
+            return "case"
+    return None
+
+
+def _named(outputs: list[_Output], binding: Binding) -> list[_Output]:
+    """Every column under a name of its own: a second one is called by its table too, or counted."""
+    fixed = [o.name for o in outputs if o.fixed]
+    taken: set[str] = set()
+    found = []
+    for output in outputs:
+        name = output.name
+        if output.fixed:
+            if fixed.count(name) > 1 and name in taken:
+                raise binding.error(f"two columns are called {name}; give them different names", output.span)
+        else:
+            options = [name] if name not in fixed else []
+            options += [f"{output.origin}_{name}"] if output.origin else []
+            options += [f"{name}_{i}" for i in range(1, len(outputs) + 1)]
+            name = next(option for option in options if option not in taken and option not in fixed)
+        taken.add(name)
+        found.append(_Output(name, output.expr, output.span, output.origin, output.fixed))
+    return found
+
+
+def _projected(node: n.Node, columns: tuple[tuple[str, Expr], ...]) -> n.Node:
+    """The columns; the node itself if it has just those."""
+    same = all(isinstance(expr, Column) and expr.name == name for name, expr in columns)
+    if same and tuple(name for name, _ in columns) == node.schema.names:
+        return node
+    return n.Map(node, columns)

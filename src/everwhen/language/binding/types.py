@@ -1,0 +1,78 @@
+"""SQL's names for column types, as Arrow types.
+
+INT and REAL are 64 bits wide here, so that numbers read from JSON lose nothing; the narrow types have names of their
+own (TINYINT, SMALLINT, INT32, FLOAT32).  A length given with a text type (VARCHAR(20)) is read over.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Final
+
+import pyarrow as pa
+
+from everwhen.algebra.expressions.kinds import MAX_DIGITS
+from everwhen.errors import QueryError
+
+TYPES: Final = {
+    "boolean": pa.bool_(),
+    "bool": pa.bool_(),
+    "tinyint": pa.int8(),
+    "int8": pa.int8(),
+    "smallint": pa.int16(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int": pa.int64(),
+    "integer": pa.int64(),
+    "bigint": pa.int64(),
+    "long": pa.int64(),
+    "int64": pa.int64(),
+    "uint64": pa.uint64(),
+    "float32": pa.float32(),
+    "real": pa.float64(),
+    "float": pa.float64(),
+    "double": pa.float64(),
+    "double precision": pa.float64(),
+    "float64": pa.float64(),
+    "decimal": pa.decimal128(18, 3),
+    "numeric": pa.decimal128(18, 3),
+    "char": pa.string(),
+    "varchar": pa.string(),
+    "text": pa.string(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "varbinary": pa.binary(),
+    "blob": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "datetime": pa.timestamp("us"),
+    "interval": pa.duration("us"),
+}
+_WITH_DIGITS: Final = re.compile(r"(\w+)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+
+
+def type_named(text: str) -> pa.DataType:
+    """The type that SQL calls so.
+
+    >>> type_named("DECIMAL(10, 2)"), type_named("int")
+    (Decimal128Type(decimal128(10, 2)), DataType(int64))
+    """
+    name = " ".join(text.lower().split())
+    if name in TYPES:
+        return TYPES[name]
+    if match := _WITH_DIGITS.fullmatch(name):
+        base, first, second = match[1], int(match[2]), match[3]
+        if base in ("decimal", "numeric"):
+            scale = int(second or 0)
+            if not 1 <= first <= MAX_DIGITS or scale > first:
+                raise QueryError(f"a decimal has 1 to {MAX_DIGITS} digits, its scale is not larger: {text}")
+            return pa.decimal128(first, scale)
+        if base in ("varchar", "char") and second is None:
+            return pa.string()
+        if base in ("timestamp", "datetime") and first in (0, 3, 6, 9):
+            return pa.timestamp({0: "s", 3: "ms", 6: "us", 9: "ns"}[first])
+    near = difflib.get_close_matches(name, TYPES, n=1)
+    common = "BOOLEAN, INT, REAL, DECIMAL(digits, scale), TEXT, DATE, TIMESTAMP, INTERVAL"
+    hint = f"did you mean {near[0].upper()}?" if near else f"there are {common} and narrower ones"
+    raise QueryError(f"unknown type {text.upper()}; {hint}")

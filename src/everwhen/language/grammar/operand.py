@@ -1,0 +1,232 @@
+"""Operands of expressions: literals, columns, CASE, INTERVAL, and what stands in parentheses."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from everwhen.core.time import ticks
+from everwhen.errors import QueryError, SqlError
+from everwhen.language.grammar.cursor import Cursor
+from everwhen.language.syntax.tree import (
+    Case,
+    CastTo,
+    Constant,
+    Duration,
+    Exists,
+    Expression,
+    Name,
+    Query,
+    Row,
+    Scalar,
+    Span,
+    TypeName,
+)
+
+T = TypeVar("T")
+
+_TYPED_LITERALS: Final = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "DATETIME")
+
+
+class Operands(Cursor):
+    """The part of the grammar that reads what operators are applied to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._failed: dict[int, SqlError] = {}
+
+    @abstractmethod
+    def call(self) -> Expression: ...
+
+    @abstractmethod
+    def type_name(self) -> TypeName: ...
+
+    @abstractmethod
+    def expression_or_row(self) -> Expression: ...
+
+    def no_row(self, found: Expression) -> None:
+        if isinstance(found, Row):
+            raise self.error("a list in parentheses stands only before IN (SELECT …)", found.span)
+
+    def operand(self) -> Expression:
+        first, lexeme = self.at, self.peek()
+        match lexeme.kind:
+            case "number":
+                return Constant(self.number(), self.span(first))
+            case "text":
+                self.advance()
+                if self.peek().kind == "text":
+                    raise self.error("two texts in a row; join them with ||")
+                return Constant(lexeme.text, self.span(first))
+            case "symbol" if lexeme.text == "(":
+                return self._parenthesis()
+            case "symbol" if lexeme.text == "." and self.peek(1).kind == "number" and self.peek(1).start == lexeme.end:
+                return Constant(self.number(), self.span(first))
+            case "symbol" if lexeme.text in ("?", ":", "@", "{"):
+                raise self.error("a query has no parameters; write the value itself")
+            case "word":
+                return self._word()
+            case "quoted":
+                return self.call() if self.at_symbol("(", ahead=1) else self.column()
+        self.fail_expected("an expression")
+
+    def _word(self) -> Expression:
+        first, word = self.at, self.peek().text.upper()
+        following = self.peek(1)
+        match word:
+            case "TRUE" | "FALSE" | "NULL":
+                self.advance()
+                return Constant({"TRUE": True, "FALSE": False}.get(word), self.span(first))
+            case "CASE":
+                with self.nested():
+                    return self._case()
+            case "EXISTS" if following.is_symbol("("):
+                self.advance()
+                if not self.starts_query():
+                    raise self.error("EXISTS needs a subquery: EXISTS (SELECT …)")
+                return Exists(self.query_in_parentheses(), self.span(first))
+            case "INTERVAL" if following.kind in ("text", "number"):
+                return self._duration()
+            case _ if word in _TYPED_LITERALS and following.kind == "text":
+                self.advance()
+                type_name = TypeName(word.lower(), self.span(first))
+                text = self.at
+                self.advance()
+                return CastTo(Constant(following.text, self.span(text)), type_name, self.span(first))
+            case "ARRAY" | "MAP" | "STRUCT" if following.is_symbol("[", "{"):
+                raise self.error(f"{word} values are not part of the language")
+            case "ALL" | "ANY" | "SOME" if following.is_symbol("("):
+                raise self.error(f"{word} stands only behind a comparison: x >= {word} (SELECT …)")
+            case "LEFT" | "RIGHT" | "LIKE" if following.is_symbol("("):
+                return self.call()
+            case "SELECT" | "WITH":
+                raise self.error("a subquery stands in parentheses: (SELECT …)")
+        if not self.at_name():
+            named = following.is_symbol(",", ")", ".", "=", "<", ">") or following.is_word("FROM")
+            self.fail_expected("an expression" + f' (as a name {word} is written "{self.peek().text}")' * named)
+        return self.call() if following.is_symbol("(") else self.column()
+
+    def column(self) -> Name:
+        """`price` or `B.price`; behind the point any word is a name."""
+        first = self.at
+        parts = [self.name("a column")]
+        while self.take_symbol("."):
+            if self.at_symbol("*"):
+                raise self.error("a * stands only in SELECT and in COUNT(*)")
+            if self.peek().kind not in ("word", "quoted"):
+                self.fail_expected("the name of a column")
+            parts.append(self.ident())
+        if len(parts) > 2:
+            raise self.error("a column is written name or stream.name", self.span(first))
+        if self.at_symbol("("):
+            raise self.error("a function is called by its name alone", self.span(first))
+        return Name(tuple(parts), self.span(first))
+
+    def number(self) -> int | float:
+        first = self.at
+        text = "0." if self.take_symbol(".") else ""
+        text += self.advance().text
+        lexeme = self.lexemes[self.at - 1]
+        following = self.peek()
+        if following.start == lexeme.end and following.kind in ("word", "quoted", "number"):
+            raise self.error("expected a space or an operator behind the number")
+        if len(text) > 400:
+            raise self.error("the number has more digits than any type can hold", self.span(first))
+        if text.count(".") > 1:
+            raise self.error(f"{text[1:]} is not a number", self.span(first))
+        if text.isdecimal():
+            return int(text)
+        value = float(text)
+        if value in (float("inf"), float("-inf")):
+            raise self.error("the number is larger than any type can hold", self.span(first))
+        return value
+
+    def _duration(self) -> Duration:
+        first = self.at
+        self.advance()
+        lexeme = self.advance()
+        text = lexeme.text.strip().lower()
+        if self.peek().kind == "word" and self.at_name() and self.is_number(text):
+            text = f"{text} {self.advance().text.lower()}"
+            if self.at_word("TO"):
+                raise self.error("INTERVAL … TO … is not part of the language; write INTERVAL '1h 30min'")
+        return Duration(self.checked_duration(text, self.span(first)), self.span(first))
+
+    @staticmethod
+    def is_number(text: str) -> bool:
+        return (
+            text.isascii() and text[:1].isdecimal() and text[-1:].isdecimal() and text.replace(".", "", 1).isdecimal()
+        )
+
+    def checked_duration(self, text: str, span: Span) -> str:
+        """The text, if it is a length of time."""
+        try:
+            ticks(text, "1ns")
+        except QueryError as error:
+            raise self.error(f"{error}", span) from error
+        except ValueError as error:
+            raise self.error("the number has too many digits", span) from error
+        return text
+
+    def _case(self) -> Case:
+        first = self.at
+        self.advance()
+        operand = None if self.at_word("WHEN") else self.expression()
+        whens: list[tuple[Expression, Expression]] = []
+        if not self.at_word("WHEN"):
+            self.fail_expected("WHEN")
+        while self.take_word("WHEN"):
+            when = self.expression()
+            self.expect_word("THEN")
+            whens.append((when, self.expression()))
+        otherwise = self.expression() if self.take_word("ELSE") else None
+        self.expect_word("END", why=" of CASE" if otherwise is not None else ", WHEN or ELSE")
+        return Case(operand, tuple(whens), otherwise, self.span(first))
+
+    # -- parentheses ---------------------------------------------------------------------------------------------------
+
+    def query_in_parentheses(self) -> Query:
+        self.expect_symbol("(")
+        with self.nested():
+            query = self.query()
+        self.expect_symbol(")", why=" behind the subquery")
+        return query
+
+    def _parenthesis(self) -> Expression:
+        first = self.at
+        with self.nested():
+            if not self.starts_query():
+                return self._row_or_expression()
+            return self.alternatives(
+                lambda: Scalar(self.query_in_parentheses(), self.span(first)), self._row_or_expression
+            )
+
+    def _row_or_expression(self) -> Expression:
+        first = self.at
+        self.expect_symbol("(")
+        items = self.listed(self.expression_or_row)
+        self.expect_symbol(")", why=" or ','" if len(items) > 1 else "")
+        if len(items) == 1:
+            return items[0]
+        for item in items:
+            self.no_row(item)
+        return Row(tuple(items), self.span(first))
+
+    def alternatives(self, one: Callable[[], T], other: Callable[[], T]) -> T:
+        """The first that can be read; if none can, the error that is further to the right.
+
+        What could not be read the first way is not tried that way again, so that nesting costs no more than its depth.
+        """
+        first, depth = self.at, self._depth
+        error = self._failed.get(first)
+        if error is None:
+            try:
+                return one()
+            except SqlError as problem:
+                self.at, self._depth = first, depth
+                error = self._failed[first] = problem
+        try:
+            return other()
+        except SqlError as second:
+            raise (second if second.start > error.start else error) from None

@@ -1,0 +1,414 @@
+"""What a text says, as a tree: every construct of the language once, each with its place in the text.
+
+The parser builds these nodes, the binder reads them; nothing here knows streams, columns or types.  A construct that
+has no node is not part of the language, and the parser says so with its place.
+
+Names are as written.  `Name.quoted` tells which of them stood in quotation marks, since only those are compared letter
+by letter; all others are compared without regard to case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from everwhen.language.syntax.schemes import Given as Given
+from everwhen.language.syntax.schemes import SchemeBounds as SchemeBounds
+from everwhen.language.syntax.schemes import SchemeClustered as SchemeClustered
+from everwhen.language.syntax.schemes import SchemeComplete as SchemeComplete
+from everwhen.language.syntax.schemes import SchemeGiven as SchemeGiven
+from everwhen.language.syntax.schemes import SchemeSorted as SchemeSorted
+from everwhen.language.syntax.schemes import SchemeSyntax as SchemeSyntax
+from everwhen.language.syntax.schemes import SchemeUnique as SchemeUnique
+from everwhen.language.syntax.words import Ident as Ident
+from everwhen.language.syntax.words import Length as Length
+from everwhen.language.syntax.words import Span as Span
+
+# -- expressions -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A column: `price`, `B.price`."""
+
+    parts: tuple[Ident, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal: int, float, str, bool, None, or Decimal; dates, timestamps and intervals are casts of text."""
+
+    value: Any
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """`INTERVAL '5' MINUTE`, `INTERVAL 5 MINUTES`: a length of time as a value."""
+
+    text: str  # such as "5 minutes"
+    span: Span
+
+
+Symbol = Literal[
+    "+", "-", "*", "/", "//", "%", "||",
+    "=", "<>", "<", "<=", ">", ">=",
+    "and", "or", "not", "negate",
+    "is_null", "not_null", "is_true", "is_false", "is_not_true", "is_not_false",
+    "is_distinct", "is_not_distinct",
+    "in", "between", "like", "ilike",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator over operands; `in` has its list after the first, `between` low and high, `and`, `or` exactly two.
+
+    NOT IN, NOT LIKE and the like are `not` over the operator.
+    """
+
+    symbol: Symbol
+    operands: tuple[Expression, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """`name(args)`: scalar or aggregate, built in or the user's: the binder decides.
+
+    `star` is COUNT(*); `distinct` is COUNT(DISTINCT x); `where` is the condition of FILTER (WHERE …).
+    """
+
+    name: str  # in lower case
+    args: tuple[Expression, ...]
+    span: Span
+    star: bool = False
+    distinct: bool = False
+    where: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """CASE: with an operand it is compared with each `when`."""
+
+    operand: Expression | None
+    whens: tuple[tuple[Expression, Expression], ...]
+    otherwise: Expression | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class TypeName:
+    """A column type as written, in lower case with its parameters: `decimal(10, 2)`, `varchar`, `timestamp`."""
+
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CastTo:
+    """CAST(x AS type), x::type, DATE '…', TIMESTAMP '…'."""
+
+    operand: Expression
+    type: TypeName
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """(a, b): only before IN and as what DISTINCT is of."""
+
+    items: tuple[Expression, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A subquery that stands for a value."""
+
+    query: Query
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    query: Query
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Quantified:
+    """`operand <op> ALL|ANY (query)`; IN is `= any`.  NOT IN is `not` over it."""
+
+    operand: Expression  # a Row for (a, b) IN (SELECT x, y …)
+    symbol: Literal["=", "<>", "<", "<=", ">", ">="]
+    quantifier: Literal["all", "any"]
+    query: Query
+    span: Span
+
+
+Expression = Name | Constant | Duration | Operator | Function | Case | CastTo | Row | Scalar | Exists | Quantified
+
+
+# -- what stands in FROM -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RangeWindow:
+    """WINDOW(RANGE …): `size` None is UNBOUNDED.  WINDOW(NOW) is `size` of one tick: Length("1", None)."""
+
+    size: Length | None
+    slide: Length | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWindow:
+    """WINDOW([PARTITION BY …] ROWS n): `rows` None is UNBOUNDED."""
+
+    rows: Length | None
+    slide: Length | None
+    partition: tuple[Name, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """CEDR: LIFETIME(HOP d SHIFT d LENGTH d): each may be left out; `unbounded` is LENGTH UNBOUNDED."""
+
+    hop: Length | None
+    shift: Length | None
+    length: Length | None
+    unbounded: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Granularity:
+    granule: Length
+    span: Span
+
+
+Modifier = RangeWindow | RowsWindow | Lifetime | Granularity
+"""Applied from left to right, as written behind the stream; at most one of each kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRef:
+    """A stream or relation by name."""
+
+    name: Ident
+    alias: Ident | None
+    modifiers: tuple[Modifier, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A subquery in FROM, with a name for it and its columns if given."""
+
+    query: Query
+    alias: Ident | None
+    columns: tuple[Ident, ...]
+    modifiers: tuple[Modifier, ...]
+    span: Span
+
+
+Conversion = Literal["istream", "dstream", "rstream", "inserts", "deletes", "coalesce"]
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """ISTREAM(x), DSTREAM(x), RSTREAM(x), INSERTS(x), DELETES(x), COALESCE(x) in FROM; x is a stream or subquery."""
+
+    kind: Conversion
+    item: StreamRef | Derived | Converted
+    alias: Ident | None
+    modifiers: tuple[Modifier, ...]
+    span: Span
+
+
+JoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "cross"]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinItem:
+    """`left JOIN right ON …` or `USING (…)`; a comma is a cross join of its own in `Select.items_from`."""
+
+    left: FromItem
+    right: FromItem
+    kind: JoinKind
+    on: Expression | None
+    using: tuple[Ident, ...]
+    span: Span
+
+
+FromItem = StreamRef | Derived | Converted | JoinItem
+
+
+# -- queries -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Star:
+    """`*` or `B.*`."""
+
+    qualifier: Ident | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A column of the answer."""
+
+    expression: Expression
+    alias: Ident | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """SELECT … FROM … WHERE … GROUP BY … HAVING …; `group_by` may hold positions as Constants, as SQL has it."""
+
+    items: tuple[Star | Item, ...]
+    distinct: bool
+    sources: tuple[FromItem, ...]
+    where: Expression | None
+    group_by: tuple[Expression, ...]
+    having: Expression | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuery:
+    """UNION, EXCEPT, INTERSECT, with ALL or without."""
+
+    kind: Literal["union", "except", "intersect"]
+    all: bool
+    left: Query
+    right: Query
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Cql:
+    """CQL's conversion of a whole query: ISTREAM(SELECT …), SELECT ISTREAM(…) …"""
+
+    kind: Literal["istream", "dstream", "rstream"]
+    query: Query
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """A named query of WITH."""
+
+    name: Ident
+    columns: tuple[Ident, ...]
+    query: Query
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class With:
+    """WITH a AS (…), b AS (…) body; later ones may read earlier ones."""
+
+    queries: tuple[Common, ...]
+    body: Query
+    span: Span
+
+
+Query = Select | SetQuery | Cql | With
+
+
+# -- statements --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDef:
+    name: Ident
+    type: TypeName
+    key: bool = False  # `itemID INT KEY` (also PRIMARY KEY, UNIQUE)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCall:
+    """SOURCE name('argument', …): the function that connects to the data."""
+
+    name: str
+    args: tuple[Any, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSource:
+    """CREATE STREAM or RELATION with a schema.
+
+    `ordered_by` names the column that holds the start of a row's lifetime, `period` the two that hold start and end;
+    those columns are not part of the stream (thesis, remark 7.1).  `insert_only` is INSERT ONLY: nothing is corrected.
+    """
+
+    kind: Literal["stream", "constant", "temporal", "varying"]
+    name: Ident
+    columns: tuple[ColumnDef, ...]
+    keys: tuple[tuple[Ident, ...], ...]
+    source: SourceCall | None
+    ordered_by: Ident | None
+    period: tuple[Ident, Ident] | None
+    insert_only: bool
+    or_replace: bool
+    span: Span
+    punctuate: tuple[SchemeSyntax, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDerived:
+    """CREATE STREAM name [(columns)] AS query."""
+
+    name: Ident
+    columns: tuple[Ident, ...]
+    query: Query
+    or_replace: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """DROP STREAM | RELATION [IF EXISTS] name."""
+
+    name: Ident
+    if_exists: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """CONSISTENCY STRONG | MIDDLE | WEAK, or CONSISTENCY (BLOCK d, REMEMBER d)."""
+
+    level: Literal["strong", "middle", "weak"] | None
+    block: Length | None
+    remember: Length | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class OrderItem:
+    """A column of ORDER BY."""
+
+    name: Ident
+    descending: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A query to be answered."""
+
+    query: Query
+    consistency: Consistency | None
+    span: Span
+    order: tuple[OrderItem, ...] = ()
+
+
+Statement = CreateSource | CreateDerived | Drop | Ask

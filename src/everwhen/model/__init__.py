@@ -1,1 +1,0 @@
-"""The temporal model: ticks, lifetimes, elements, batches, histories.  Imports nothing above itself."""

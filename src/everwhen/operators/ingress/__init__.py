@@ -1,0 +1,1 @@
+"""What a source goes through before the plan: checks, reordering (Align), forced progress (Finalize)."""

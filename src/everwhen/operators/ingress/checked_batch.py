@@ -1,0 +1,88 @@
+"""The data of a batch: its inserts and adjusts in arrival order, and where promises stand between them.
+
+Nothing is copied until it must be: checks read the columns of the batch, in which the gaps are skipped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.containers.gaps import only_gaps, spans_without, without
+from everwhen.core.schema import Schema
+from everwhen.stream.element import Adjust, Insert
+from everwhen.stream.element_batch import ADJUST, ElementBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Elements up to the last one that is data; `gaps` are the places of the others among them."""
+
+    op: np.ndarray
+    vs: np.ndarray
+    ve: np.ndarray
+    vnew: np.ndarray
+    columns: tuple[pa.Array, ...]
+    adjusts: int
+    gaps: np.ndarray
+
+    @staticmethod
+    def of(batch: ElementBatch, data: int, adjusts: int, gaps: np.ndarray) -> Arrived:
+        """The data of a batch: so many elements, with gaps between them, and what stands behind the last."""
+        end = data + len(gaps)
+        if end == len(batch):
+            return Arrived(batch.op, batch.vs, batch.ve, batch.vnew, batch.columns, adjusts, gaps)
+        columns = tuple(column.slice(0, end) for column in batch.columns)
+        return Arrived(batch.op[:end], batch.vs[:end], batch.ve[:end], batch.vnew[:end], columns, adjusts, gaps)
+
+    def __len__(self) -> int:
+        """The elements that are data."""
+        return len(self.op) - len(self.gaps)
+
+    @property
+    def sync(self) -> np.ndarray:
+        """The earliest instant that each changes."""
+        return np.where(self.op == ADJUST, np.minimum(self.ve, self.vnew), self.vs) if self.adjusts else self.vs
+
+    def element(self, place: int, schema: Schema) -> Insert | Adjust:
+        """An element, for people."""
+        payload = {name: column[place].as_py() for name, column in zip(schema.names, self.columns, strict=True)}
+        vs, ve, vnew = int(self.vs[place]), int(self.ve[place]), int(self.vnew[place])
+        return Adjust(vs, ve, vnew, payload) if self.op[place] == ADJUST else Insert(vs, ve, payload)
+
+    def place(self, row: int) -> int:
+        """Where a row of the data stands."""
+        return int(np.searchsorted(self.gaps - np.arange(len(self.gaps)), row, side="right")) + row
+
+    def head(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """op, vs, ve, vnew of the data."""
+        if not len(self.gaps):
+            return self.op, self.vs, self.ve, self.vnew
+        vs, ve = np.empty(len(self), np.int64), np.empty(len(self), np.int64)
+        spans_without(self.vs, self.ve, self.gaps, vs, ve)
+        if self.adjusts:
+            return without(self.op, self.gaps), vs, ve, without(self.vnew, self.gaps)
+        return np.zeros(len(vs), np.uint8), vs, ve, self.vnew[: len(vs)]  # which says nothing without adjusts
+
+    def complete(self, at: int) -> pa.Array:
+        """A column with its gaps, which are no nulls, whatever they hold, where only they would be."""
+        column = self.columns[at]
+        if not column.null_count or pa.types.is_nested(column.type) or pa.types.is_dictionary(column.type):
+            return column
+        if not only_gaps(column, self.gaps):
+            return column
+        return pa.Array.from_buffers(column.type, len(column), [None, *column.buffers()[1:]], 0, column.offset)
+
+    def known(self, at: int) -> bool:
+        """Whether a column has a value in every element."""
+        column = self.columns[at]
+        if not column.null_count:
+            return True
+        return not pa.types.is_dictionary(column.type) and only_gaps(column, self.gaps)
+
+    def column(self, at: int) -> pa.Array:
+        """A column of the data."""
+        column = self.columns[at]
+        return column.filter(pa.array(self.op <= ADJUST)) if len(self.gaps) else column

@@ -1,0 +1,175 @@
+"""The multiset of events that an adjust may still name: kept until `ve < c`, and behind one that lasts longer, but not
+for ever, for as long as the ring has room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.core.promise import Promise
+from everwhen.core.time import INF, NEVER
+from everwhen.operators.contract import StateSize
+from everwhen.operators.ingress import event_log_loops as kernel
+from everwhen.punctuation.rules import promised
+from everwhen.punctuation.store import PromiseSet
+from everwhen.rows.changes import Changes
+from everwhen.rows.codec import RowCodec
+
+_FEWEST: Final = 1024
+"""A ring has room for so many entries at least; its size is a power of two."""
+
+
+class _Ring:
+    """Entries in arrival order, those before `oldest` forgotten, and the last one of each hash."""
+
+    def __init__(self, width: int) -> None:
+        self.oldest = self.count = 0
+        self.log = np.zeros((_FEWEST, kernel.ROW + width), np.int64)
+        self.heads = np.full(_FEWEST, -1, np.int64)
+
+    def tidy(self, cti: int, more: int = 0) -> None:
+        """Write the events that are left anew, with room for so many more, and half of the ring besides."""
+        size = max(_FEWEST, 1 << (2 * (self.alive(cti) + more) - 1).bit_length())
+        if size != len(self.heads):
+            self.heads = np.empty(size, np.int64)
+        log = np.empty((size, self.log.shape[1]), np.int64)
+        self.count = kernel.compact(cti, self.heads, self.log, self.oldest, self.count, log)
+        self.oldest, self.log = 0, log
+
+    def forget(self, cti: int) -> None:
+        """Forget from the oldest on what ended before `cti`: all of it, if nothing may be named any more."""
+        if self.oldest < self.count:
+            self.oldest = self.count if cti == INF else int(kernel.forget(cti, self.log, self.oldest, self.count))
+
+    def alive(self, cti: int) -> int:
+        return int(kernel.alive(cti, self.log, self.oldest, self.count))
+
+    def drop_promised(self, over: PromiseSet, codec: RowCodec) -> None:
+        """Drop events that ended before what is promised of their rows."""
+        at = np.arange(self.oldest, self.count) & (len(self.log) - 1)
+        ends, until = self.log[at, kernel.VE], promised(over, codec, self.log[at, kernel.ROW :])
+        self.log[at[(ends < until) | (until == INF)], kernel.VE] = NEVER
+
+    @property
+    def nbytes(self) -> int:
+        return self.log.nbytes + self.heads.nbytes
+
+
+class EventLog:
+    """Events by (vs, ve, row).  Those without an end stand apart: they keep nothing else from being forgotten."""
+
+    def __init__(self, codec: RowCodec) -> None:
+        self.codec = codec
+        self._cti = NEVER
+        self._last: tuple[Any, ...] | None = None
+        self._over = PromiseSet(codec.schema)  # what was promised since the last tidying
+        self._rings = _Ring(codec.width), _Ring(codec.width)  # events that end, and that don't
+        codec.pool.register(self)
+
+    def apply(
+        self,
+        op: np.ndarray,
+        vs: np.ndarray,
+        ve: np.ndarray,
+        vnew: np.ndarray,
+        rows: np.ndarray,
+        adjusts: int,
+        until: int = NEVER,
+    ) -> int:
+        """Take elements in arrival order; the position of the first adjust without its event (then nothing is
+        taken), or -1.
+
+        So many `adjusts` are among them.  `until`: the CTI that comes with the batch.
+        """
+        n = len(op)
+        marks = np.zeros(1 << (16 * adjusts).bit_length(), np.uint8)
+        todo, hashes = np.empty(n, np.int64), np.empty(n, np.uint64)
+        named, endless = kernel.named(op, vs, ve, vnew, rows, until, marks, todo, hashes)
+        todo = todo[:named]
+        ending, lasting = self._rings
+        self._reserve(ending, named)
+        self._reserve(lasting, endless)
+        killed, logged = np.empty(named, np.int64), np.empty(named, np.uint8)
+        before = ending.count, lasting.count
+        ending.count, lasting.count, wrong = kernel.apply(
+            op, vs, ve, vnew, rows, until, marks, todo, hashes, ending.heads, ending.log, ending.oldest, ending.count,
+            lasting.heads, lasting.log, lasting.oldest, lasting.count, killed, logged,
+        )  # fmt: skip
+        self._last = (op, vs, ve, vnew, rows, before, todo, killed, logged) if wrong < 0 else None
+        return int(wrong)
+
+    def undo(self) -> None:
+        """Take back what the last `apply` took."""
+        if self._last is not None:
+            op, vs, ve, vnew, rows, before, todo, killed, logged = self._last
+            ending, lasting = self._rings
+            kernel.undo(
+                op, vs, ve, vnew, rows, ending.heads, ending.log, ending.count, lasting.heads, lasting.log,
+                lasting.count, todo, killed, logged,
+            )  # fmt: skip
+            (ending.count, lasting.count), self._last = before, None
+
+    def close(self, promises: Iterable[Promise]) -> None:
+        """Events whose rows are promised can no longer be named; they go with the next tidying."""
+        self._last = None
+        if any(ring.count > ring.oldest for ring in self._rings):  # what comes later can't be what is promised
+            self._over.add(promises)
+
+    def _drop_promised(self) -> None:
+        """Drop events that ended before what is promised of their rows."""
+        if len(self._over):
+            for ring in self._rings:
+                ring.drop_promised(self._over, self.codec)
+            self._over = PromiseSet(self.codec.schema)
+
+    def forget(self, cti: int) -> None:
+        """Events that ended before `cti` can no longer be named."""
+        self._cti, self._last = cti, None
+        for ring in self._rings:
+            ring.forget(cti)
+
+    def _reserve(self, ring: _Ring, more: int) -> None:
+        if ring.count + more - ring.oldest > len(ring.log):
+            self._last = None
+            self._drop_promised()
+            ring.tidy(self._cti, more)
+
+    def _tidy(self) -> None:
+        """Write the events that are left anew."""
+        self._last = None
+        self._drop_promised()
+        for ring in self._rings:
+            ring.tidy(self._cti)
+
+    def events(self) -> Changes:
+        """The events that can still be named."""
+        self._tidy()
+        left = np.concatenate([ring.log[: ring.count] for ring in self._rings])
+        vs, ve, rows = left[:, kernel.VS].copy(), left[:, kernel.VE].copy(), left[:, kernel.ROW :].copy()
+        return Changes(self.codec, vs, ve, np.ones(len(left), np.int64), rows)
+
+    def state_size(self) -> StateSize:
+        """Events that can still be named."""
+        self._drop_promised()
+        parts = (StateSize(ring.alive(self._cti), ring.nbytes) for ring in self._rings)
+        return sum(parts, StateSize())
+
+    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
+        self._tidy()
+        pooled = [(kernel.ROW + j, type_) for j, type_ in self.codec.pooled]
+        return [(ring.log[: ring.count], pooled) for ring in self._rings]
+
+    def recoded(self) -> None:
+        self._tidy()
+
+    def snapshot(self) -> dict[str, Any]:
+        left = self.events()
+        return {"cti": self._cti, "vs": left.lo, "ve": left.hi, "rows": self.codec.decode(left.rows)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._cti = state["cti"]
+        vs, ve = state["vs"], state["ve"]
+        self.apply(np.zeros(len(vs), np.uint8), vs, ve, ve, self.codec.encode(state["rows"], len(vs)), 0)

@@ -1,0 +1,290 @@
+"""The source guard: elements in arrival order in, legal changes out, or an error that names the line.
+
+It checks each element against what the stream has promised so far (also within the batch) and each adjust against the
+events that are there.  Kept is the multiset of events (vs, ve, row) until `ve < c`, strictly, because an event that
+ends at the CTI may still grow; for a source declared insert-only nothing is kept and an adjust is an error.  On a
+source declared to live one tick a longer lifetime is an error, because plans leave work out that it would need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.core.promise import Frontier, Promise
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
+from everwhen.errors import InputError
+from everwhen.operators.contract import StateSize
+from everwhen.operators.ingress.checked_batch import Arrived
+from everwhen.operators.ingress.event_log import EventLog
+from everwhen.operators.ingress.event_log_loops import look, segments
+from everwhen.operators.ingress.source_punctuation import SourcePromises
+from everwhen.operators.punctuate.punctuator import Punctuator
+from everwhen.rows.changes import Changes
+from everwhen.rows.codec import RowCodec
+from everwhen.stream.batch_punctuation import Punctuations
+from everwhen.stream.element_batch import ADJUST, CTI, EXTERNAL_CTI, INSERT, ElementBatch
+
+NOT_ONE_TICK: Final = "the lifetime [{}, {}) on a source that is declared to live one tick (ORDERED BY, chronons=True)"
+ONE_TICK: Final = "leave the end out, or declare the source without it; an adjust may only remove the event"
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A checked batch: payload rows with the times of their elements.
+
+    `ordered`: it is known that all are inserts, in the order of their starts.
+    """
+
+    codec: RowCodec
+    op: np.ndarray
+    vs: np.ndarray
+    ve: np.ndarray
+    vnew: np.ndarray
+    rows: np.ndarray
+    adjusts: int
+    ordered: bool = False
+
+    @property
+    def sync(self) -> np.ndarray:
+        """The earliest instant that each changes."""
+        return np.where(self.op == ADJUST, np.minimum(self.ve, self.vnew), self.vs) if self.adjusts else self.vs
+
+    def segments(self) -> Changes:
+        """An insert is +[vs, ve); an adjust is the difference it makes."""
+        if not self.adjusts:
+            return Changes(self.codec, self.vs, self.ve, np.ones(len(self.op), np.int64), self.rows)
+        lo, hi, weight, some = segments(self.op, self.vs, self.ve, self.vnew)
+        if some == len(lo):
+            return Changes(self.codec, lo, hi, weight, self.rows)
+        keep = lo < hi
+        return Changes(self.codec, lo[keep], hi[keep], weight[keep], self.rows[keep])
+
+    def events(self) -> Changes:
+        """Event form: an adjust takes the whole event back and says it again."""
+        adjust = np.flatnonzero(self.op == ADJUST)
+        again = adjust[self.vnew[adjust] > self.vs[adjust]]
+        at = np.concatenate([np.arange(len(self.op)), again])
+        hi = np.concatenate([self.ve, self.vnew[again]])
+        weight = np.ones(len(at), np.int64)
+        weight[adjust] = -1
+        return Changes(self.codec, self.vs[at], hi, weight, self.rows[at])
+
+
+class Guard:
+    """One source's guard.  `whole`: it keeps all events, also behind the CTI, as for a finite relation.
+
+    `finalized`: Finalize stands behind it, which matches adjusts with events and reads external CTIs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        codec: RowCodec,
+        insert_only: bool = False,
+        chronons: bool = False,
+        whole: bool = False,
+        finalized: bool = False,
+        punctuator: Punctuator | None = None,
+    ) -> None:
+        self.name = name
+        self.codec = codec
+        self.insert_only = insert_only
+        self.chronons = chronons
+        self.whole = whole
+        self.finalized = finalized
+        self.cti = NEVER
+        self.tau = NEVER
+        self._promises = SourcePromises(codec.schema, punctuator)
+        self._log = EventLog(codec)
+        self._before: tuple[int, int] = (NEVER, NEVER)
+
+    @property
+    def frontier(self) -> Frontier:
+        """What is promised, and what the last batch has promised about data."""
+        return Frontier(self.cti, self._promises.fresh)
+
+    @property
+    def standing_promises(self) -> tuple[Promise, ...]:
+        """What is promised about data beyond the CTI."""
+        return tuple(self._promises)
+
+    @property
+    def promised(self) -> Any:
+        """What stands of the promises about data, as plain data for `resume`."""
+        return self._promises.snapshot()
+
+    def resume(self, cti: int, tau: int, promised: Any) -> None:
+        """Go on where another guard of the source has stopped."""
+        self.cti, self.tau = cti, tau
+        self._promises.restore(promised)
+
+    def step(self, batch: ElementBatch) -> Guarded:
+        """Check and take a batch; on an error nothing of it has been taken.
+
+        Either `settle` or `undo` must follow: an epoch is taken by all inputs or by none.
+        """
+        self._before = (self.cti, self.tau)
+        op, vs, ve, vnew = batch.op, batch.vs, batch.ve, batch.vnew
+        self._check_types(batch)
+        gaps = np.empty(len(op), np.int64)
+        at, sync, cti, tau, n, adjusts, g, falls = look(
+            op, vs, ve, vnew, self.cti, self.tau, MIN_TIME, MAX_TIME, INF, gaps
+        )
+        if at >= 0:
+            self._explain_times(batch, int(at), int(sync), int(cti))
+        if self.chronons:
+            self._check_chronons(batch)
+        data = Arrived.of(batch, int(n), int(adjusts), gaps[:g])
+        self._check_promises(batch, data)
+        rows = self.codec.encode(data.columns, len(data), data.gaps if len(data.gaps) else None)
+        if self.insert_only and adjusts:
+            at = int(np.flatnonzero(batch.op == ADJUST)[0])
+            raise self._error(
+                batch, at, "an adjust on a source that is declared insert-only", "declare it with insert_only=False"
+            )
+        guarded = Guarded(self.codec, *data.head(), rows, data.adjusts, ordered=not (adjusts or falls))
+        if self.whole or not (self.insert_only or self.finalized):
+            self._check_events(batch, guarded, int(cti), data)
+        self.tau = int(tau)
+        self.cti = int(cti)
+        return guarded
+
+    def settle(self) -> None:
+        """The batch stays: forget what its promises allow to forget."""
+        self._promises.settle(self.cti)
+        if self._promises.fresh and not self.whole:
+            self._log.close(self._promises.fresh)
+        if self.cti > self._before[0] and not self.whole:
+            self._log.forget(self.cti)
+
+    def undo(self) -> None:
+        """Be as before the last batch."""
+        self.cti, self.tau = self._before
+        self._promises.undo()
+        self._log.undo()
+
+    def hand_over(self) -> Changes | None:
+        """Let Finalize match adjusts from now on: the events that can still be named, if they are kept."""
+        self.finalized = True
+        events = None if self.insert_only else self._log.events()
+        self._log = EventLog(self.codec)
+        return events
+
+    def close(self) -> None:
+        """The input has ended: everything is promised."""
+        self.cti = INF
+        self._promises.settle(INF)
+        if not self.whole:
+            self._log.forget(INF)
+
+    def _check_types(self, batch: ElementBatch) -> None:
+        """The batch has the source's columns: what they hold is read as what the source declares."""
+        schema = self.codec.schema
+        if batch.schema is not schema and batch.schema != schema:
+            raise self._error(
+                batch, 0, f"a batch with the columns {batch.schema}", f"the source has {schema}, in this order"
+            )
+        for field, column in zip(schema.fields, batch.columns, strict=True):
+            type_ = column.type
+            if type_ != field.type and pa.types.is_dictionary(type_):
+                type_ = type_.value_type
+            if type_ != field.type:
+                raise self._error(batch, 0, f"column {field.name!r} is of type {type_}, not {field.type}", "cast it")
+
+    def _explain_times(self, batch: ElementBatch, at: int, sync: int, cti: int) -> None:
+        op, vs, ve, vnew = int(batch.op[at]), int(batch.vs[at]), int(batch.ve[at]), int(batch.vnew[at])
+        if op > 4:
+            raise self._error(batch, at, f"unknown op {op}", "ops are insert, adjust, cti, punct, external_cti")
+        if op == CTI:
+            raise self._error(batch, at, f"the CTI {show(vs)} is out of range", f"finite times lie within ±{MAX_TIME}")
+        if not MIN_TIME <= vs <= MAX_TIME or (ve > MAX_TIME and ve != INF):
+            raise self._error(
+                batch,
+                at,
+                f"the lifetime [{show(vs)}, {show(ve)}) is out of range",
+                f"finite times lie within ±{MAX_TIME}",
+            )
+        if vs >= ve:
+            raise self._error(batch, at, f"the lifetime [{show(vs)}, {show(ve)}) is empty", "vs must be less than ve")
+        if op == ADJUST and vnew < vs:
+            raise self._error(
+                batch,
+                at,
+                f"an adjust to {show(vnew)}, before the event's start {show(vs)}",
+                "vnew = vs removes the event",
+            )
+        if op == ADJUST and vnew > MAX_TIME and vnew != INF:
+            raise self._error(batch, at, f"an adjust to {vnew} is out of range", f"finite times lie within ±{MAX_TIME}")
+        what = "an adjust that changes" if op == ADJUST else "an insert that starts"
+        raise self._error(
+            batch, at, f"{what} at {show(sync)}, behind the CTI {show(cti)}",
+            "a CTI promises that nothing before it changes; late elements need a source policy or Finalize",
+        )  # fmt: skip
+
+    def _check_chronons(self, batch: ElementBatch) -> None:
+        """Every event lives one tick, so an adjust can only remove it."""
+        wrong = longer(batch.op, batch.vs, batch.ve, batch.vnew)
+        if wrong >= 0:
+            end = batch.vnew[wrong] if batch.op[wrong] == ADJUST else batch.ve[wrong]
+            raise self._error(batch, wrong, NOT_ONE_TICK.format(show(int(batch.vs[wrong])), show(int(end))), ONE_TICK)
+
+    def _check_promises(self, batch: ElementBatch, data: Arrived) -> None:
+        """No element contradicts an earlier punctuation."""
+        if not batch.promises and self._promises.silent:
+            return
+        external = []
+        if not (self.finalized or isinstance(batch.promises, Punctuations)):
+            external = [i for i in batch.promises if batch.op[i] == EXTERNAL_CTI]
+        if external:
+            raise self._error(
+                batch, external[0], "an external CTI, which counts elements that may come in any order",
+                "only Finalize can read it: ask for it by REMEMBER (--remember, or remember=)",
+            )  # fmt: skip
+        broken = self._promises.check(batch, data)
+        if broken is not None:
+            raise self._error(batch, broken.at, broken.problem, broken.remedy)
+
+    def _check_events(self, batch: ElementBatch, given: Guarded, cti: int, data: Arrived) -> None:
+        """Every adjust finds its event."""
+        vs, ve = given.vs, given.ve
+        until = NEVER if self.whole else cti
+        missing = self._log.apply(given.op, vs, ve, given.vnew, given.rows, given.adjusts, until)
+        if missing >= 0:
+            at = data.place(missing)
+            row = dict(zip(self.codec.schema.names, (c[at].as_py() for c in batch.columns), strict=True))
+            lifetime = f"[{show(int(vs[missing]))}, {show(int(ve[missing]))})"
+            raise self._error(
+                batch, at, f"an adjust of an event that is not there: {lifetime} {row}",
+                "an adjust names the event's start, its present end and its whole row, after its insert",
+            )  # fmt: skip
+
+    def _error(self, batch: ElementBatch, at: int, problem: str, remedy: str) -> InputError:
+        return InputError(problem, source=batch.source or self.name, line=batch.line(at), remedy=remedy)
+
+    def standing(self) -> tuple[int, Changes] | None:
+        """The CTI and the events that live from then on (see `Operator.standing`); None if they are not kept."""
+        if self.whole:
+            return NEVER, self._log.events()
+        return None if self.insert_only else (self.cti, self._log.events())
+
+    def state_size(self) -> StateSize:
+        return self._log.state_size()
+
+    def snapshot(self) -> dict[str, Any]:
+        promises = self._promises.snapshot()
+        return {"cti": self.cti, "tau": self.tau, "promises": promises, "log": self._log.snapshot()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.cti, self.tau = state["cti"], state["tau"]
+        self._promises.restore(state["promises"])
+        self._log.restore(state["log"])
+
+
+def longer(op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray) -> int:
+    """The first element that says a lifetime of more than one tick (-1: none)."""
+    wrong = ((op == INSERT) & (ve - vs != 1)) | ((op == ADJUST) & ((ve - vs != 1) | (vnew > ve)))
+    return int(np.argmax(wrong)) if wrong.any() else -1

@@ -1,0 +1,212 @@
+"""The intake of one source: Guard, then Finalize(M), then Align(B), then changes for the graph.
+
+    elements ──▶ guard ──▶ finalize ──▶ align ──▶ changes, with a promise and the largest start
+
+The guard holds the source to its own promises.  Finalize and Align stand there only where the level of consistency asks
+for them, and only below operators with state; what needs neither costs nothing.  An epoch has two halves: `check` may
+refuse a batch, and then nothing has happened to any input; `take` and `release` cannot fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from everwhen.core.promise import Frontier, Promise
+from everwhen.core.time import INF, NEVER
+from everwhen.operators.contract import StateSize
+from everwhen.operators.ingress.align import Align
+from everwhen.operators.ingress.finalize import Finalize, GivenUp
+from everwhen.operators.ingress.guard import Guard, Guarded
+from everwhen.operators.net import cancelled
+from everwhen.rows.changes import Changes
+from everwhen.rows.codec import RowCodec
+from everwhen.stream.element_batch import ADJUST, ElementBatch
+
+
+class Intake:
+    """One source.  Without `finalizes` and `aligns` it is the guard alone."""
+
+    def __init__(self, guard: Guard, remember: int = INF, finalizes: bool = False, aligns: bool = False) -> None:
+        self.guard = guard
+        self.finalize: Finalize | None = None
+        self.align: Align | None = Align(guard.codec, guard.insert_only) if aligns else None
+        self.latest = NEVER
+        """The largest sync time that was admitted."""
+        self._tau = NEVER
+        self._checked: tuple[ElementBatch, Guarded] | None = None
+        self._arrived: Guarded | None = None
+        self._said: Sequence[Promise] = ()
+        self._unsaid: list[Promise] = []
+        if finalizes:
+            self.remember(remember)
+
+    @property
+    def name(self) -> str:
+        return self.guard.name
+
+    @property
+    def codec(self) -> RowCodec:
+        return self.guard.codec
+
+    @property
+    def cti(self) -> int:
+        """What is promised: by the source itself, or forced."""
+        return self.guard.cti if self.finalize is None else max(self.finalize.cti, self.guard.cti)
+
+    @property
+    def promise(self) -> int:
+        """What the graph may rely on: nothing that waits is passed."""
+        return self.cti if self.align is None else min(self.cti, self.align.lowest)
+
+    @property
+    def frontier(self) -> Frontier:
+        """The promise, and what the source has newly promised about data; that waits while an element that it matches
+        does."""
+        return Frontier(self.promise, self._said)
+
+    @property
+    def tau(self) -> int:
+        """The largest start that has gone on."""
+        return self.guard.tau if self.align is None else self._tau
+
+    # -- an epoch -----------------------------------------------------------------------------------------------
+
+    def check(self, batch: ElementBatch) -> None:
+        """Check a batch; on an error nothing of it has been taken.  Then `undo`, or `take`."""
+        if self.finalize is not None:
+            self.finalize.check(batch)
+        self._checked = batch, self.guard.step(batch)
+
+    def undo(self) -> None:
+        self._checked = None
+        self.guard.undo()
+
+    def take(self) -> tuple[Guarded | None, tuple[GivenUp, ...]]:
+        """What is said of the checked batch, or waits from now on, and what was given up."""
+        self._said = ()
+        if self._checked is None:
+            return None, ()
+        (batch, guarded), self._checked = self._checked, None
+        self.guard.settle()
+        self._said = self.guard.frontier.promises
+        given_up: tuple[GivenUp, ...] = ()
+        if self.finalize is not None:
+            admitted = self.finalize.step(batch, guarded, self.guard.cti)
+            guarded, given_up = admitted.said, admitted.given_up
+            if self._said:
+                self.finalize.close(self._said)
+        if self.align is None:
+            return guarded, given_up
+        if len(guarded.op):
+            sync = guarded.sync
+            if guarded.adjusts:
+                sync = np.where(sync == INF, NEVER, sync)  # from INF to INF says nothing
+            self.latest = max(self.latest, int(sync[-1] if guarded.ordered else sync.max()))
+            self._arrived = guarded
+        return None, given_up
+
+    def release(self, horizon: int, promised: int) -> Guarded | None:
+        """What goes on of that which waits."""
+        if self.align is None:
+            return None
+        found = self.align.step(self._arrived, horizon, promised)
+        self._arrived = None
+        if self._said or self._unsaid:
+            self._unsaid += self._said
+            self._said = tuple(p for p in self._unsaid if not self.align.holds(p))
+            self._unsaid = [p for p in self._unsaid if p not in self._said and p.t > self.cti]
+        starts = found.vs[found.op != ADJUST] if found.adjusts else found.vs
+        if len(starts):
+            self._tau = max(self._tau, int(starts[-1] if found.ordered else starts.max()))
+        return found
+
+    def check_end(self) -> None:
+        if self.finalize is not None:
+            self.finalize.check_end()
+
+    def close(self) -> None:
+        """The input has ended: everything is promised."""
+        self.guard.close()
+        if self.finalize is not None:
+            self.finalize.force(INF)
+
+    # -- other levels -------------------------------------------------------------------------------------------
+
+    def remember(self, ticks: int) -> tuple[GivenUp, ...]:
+        """Remember so much from now on; progress never goes back."""
+        if self.finalize is None:
+            guard = self.guard
+            self.finalize = Finalize(guard.name, guard.codec, ticks, guard.insert_only)
+            self.finalize.begin(guard.cti, guard.tau, guard.hand_over())
+        self.finalize.remember = ticks
+        return self.finalize.force()
+
+    def hurry(self, cti: int) -> tuple[GivenUp, ...]:
+        """Take everything before `cti` for promised, though the source has not said so."""
+        assert self.finalize is not None, "only Finalize can do without what is late then"
+        return self.finalize.force(cti)
+
+    def block(self) -> None:
+        """Let elements wait from now on.  What has gone on stays as it is."""
+        if self.align is None:
+            self._tau = self.guard.tau
+            self.align = Align(self.codec, self.guard.insert_only)
+
+    def standing(self) -> Changes | None:
+        """The events that have gone on and may still be corrected; None if they are not kept."""
+        if self.finalize is not None:
+            events = self.finalize.standing()
+        else:
+            found = self.guard.standing()
+            events = None if found is None else found[1]
+        if events is None or self.align is None:
+            return events
+        return cancelled(self.codec, [events, self.align.waiting().events().negated()])
+
+    def begin(self, other: Intake) -> None:
+        """Go on beside another intake of the same source: what has come there has gone on here, all of it."""
+        state = other.snapshot()
+        self.guard.restore(state["guard"])
+        if state["finalize"] is not None:
+            self.remember(INF if self.finalize is None else self.finalize.remember)
+            assert self.finalize is not None
+            self.finalize.restore(state["finalize"])
+            self.finalize.counts.clear()
+        elif self.finalize is not None:
+            self.finalize.begin(self.guard.cti, self.guard.tau, self.guard.hand_over())
+        if self.finalize is not None:
+            self.finalize.force()
+        self.latest, self._tau = other.latest, self.guard.tau
+
+    # -- state --------------------------------------------------------------------------------------------------
+
+    def state_size(self) -> StateSize:
+        parts = [each.state_size() for each in (self.guard, self.finalize, self.align) if each is not None]
+        return sum(parts, StateSize())
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "guard": self.guard.snapshot(),
+            "finalize": None if self.finalize is None else self.finalize.snapshot(),
+            "remember": None if self.finalize is None else self.finalize.remember,
+            "align": None if self.align is None else self.align.snapshot(),
+            "latest": self.latest,
+            "tau": self._tau,
+            "unsaid": list(self._unsaid),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot, at the level that it was taken at."""
+        self.guard.restore(state["guard"])
+        if state["finalize"] is not None:
+            self.remember(state["remember"])
+            assert self.finalize is not None
+            self.finalize.restore(state["finalize"])
+        if state["align"] is not None:
+            self.block()
+            assert self.align is not None
+            self.align.restore(state["align"])
+        self.latest, self._tau, self._unsaid = state["latest"], state["tau"], list(state["unsaid"])

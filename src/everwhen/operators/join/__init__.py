@@ -1,0 +1,1 @@
+"""The join: its state, its conditions, its punctuation; and the join of groups that are read once."""

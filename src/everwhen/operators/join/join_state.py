@@ -1,0 +1,154 @@
+"""One side of a join: the rows that the other side may still meet, by key.
+
+Kept until `ve ≤ c` of the other side, and up to as many again until the log is tidied.  Negative segments are cut out
+of kept ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.containers.arrays import grown
+from everwhen.core.time import INF, NEVER
+from everwhen.errors import EverwhenError
+from everwhen.operators.join.loops import join as kernel
+from everwhen.operators.join.loops.lifetimes import END, HI, LO, MOST, NO_ENTRY, ROW, WEIGHT
+from everwhen.rows.changes import Changes
+from everwhen.rows.codec import RowCodec
+
+_LEAST: Final = 256
+"""Entries that are not worth looking for dead ones."""
+
+
+class JoinSide:
+    """Rows with lifetimes and weights per key id; ids are given by whoever owns the keys.
+
+    Behind its row an entry has `behind` words for its owner, who fills them in.
+    """
+
+    def __init__(self, codec: RowCodec, behind: int = 0) -> None:
+        self.codec = codec
+        self.cti = NEVER
+        self.heads = np.full((1, len(NO_ENTRY)), NO_ENTRY, np.int64)
+        self.log = np.empty((_LEAST, ROW + codec.width + behind), np.int64)
+        self.touched = np.zeros(1, np.int64)
+        """How many entries were looked at so far: the work that the tree does."""
+        self._count = 0
+        self._tidy_at = _LEAST
+
+    def grow(self, capacity: int) -> None:
+        """Make room for key ids below `capacity`."""
+        _check_room("keys", capacity)
+        self.heads = grown(self.heads, capacity, NO_ENTRY)
+
+    def reserve(self, more: int) -> bool:
+        """Make room for so many entries; whether the dead ones went before that.
+
+        They go when as many entries have been added as were left the last time, so that the log stays small.
+        """
+        if self._count < self._tidy_at:
+            _check_room("rows", self._count + more)
+            if self._count + more > len(self.log):
+                self.log = grown(self.log, 2 * (self._count + more), 0)
+            return False
+        self.tidy()
+        room = self._count + more
+        _check_room("rows", room)
+        if not room <= len(self.log) <= 8 * max(_LEAST, room):
+            log = np.empty((max(_LEAST, 2 * room), self.log.shape[1]), np.int64)
+            log[: self._count] = self.log[: self._count]
+            self.log = log
+        return True
+
+    def tidy(self) -> None:
+        """Drop the dead entries."""
+        self._count = kernel.tidy(self.heads, self.log, self._count, self.cti, self.touched)
+        self._tidy_at = max(_LEAST, 2 * self._count)
+
+    def add(self, ids: np.ndarray, batch: Changes) -> int:
+        """Add signed segments, for which there must be room.  Returns where in the log the added ones begin."""
+        first = self._count
+        self.log, self._count, missing = kernel.keep(
+            ids,
+            batch.lo,
+            batch.hi,
+            batch.weight,
+            batch.rows,
+            self.heads,
+            self.log,
+            self._count,
+            self.cti,
+            self.touched,
+        )
+        if missing >= 0:
+            raise EverwhenError(
+                "a change takes back a row that is not there: the stream before this operator is not valid"
+            )
+        return first
+
+    def expire(self, cti: int) -> None:
+        """What ended at or before `cti` is dead."""
+        self.cti = cti
+        if cti == INF:
+            self.heads[:] = NO_ENTRY
+            self._count = 0
+
+    def expire_keys(self, ids: np.ndarray, until: np.ndarray) -> bool:
+        """What ended by the time promised for its key is dead; whether that was anything."""
+        return bool(kernel.expire(ids, until, self.heads, self.log, self.cti))
+
+    def vacant(self, ids: np.ndarray) -> np.ndarray:
+        """Which keys have no rows that live on."""
+        empty: np.ndarray = self.heads[ids, END] <= self.cti
+        return empty
+
+    def forget(self, ids: np.ndarray) -> None:
+        """Vacant keys get nothing to do with dead rows: their ids may be given to others."""
+        self.heads[ids] = NO_ENTRY
+
+    def occupied(self, ids: np.ndarray, before: np.ndarray) -> np.ndarray:
+        """Whether keys (-1: unknown) have rows that live before a time."""
+        return kernel.occupied(ids, before, self.heads, self.log, self.cti)
+
+    def alive(self) -> np.ndarray:
+        """Where in the log the entries stand that are not dead."""
+        return np.flatnonzero(self.log[: self._count, HI] > self.cti)
+
+    @property
+    def empty(self) -> bool:
+        return self._count == 0
+
+    @property
+    def nbytes(self) -> int:
+        return self.log.nbytes + self.heads.nbytes
+
+    def coded(self) -> tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]:
+        """The entries, with the columns whose codes belong to a pool."""
+        return self.log[: self._count], [(ROW + j, t) for j, t in self.codec.pooled]
+
+    def snapshot(self) -> dict[str, Any]:
+        entries = self.log[self.alive()]
+        return {
+            "cti": self.cti,
+            "segments": entries[:, [LO, HI, WEIGHT]],
+            "rows": self.codec.decode(entries[:, ROW : ROW + self.codec.width]),
+        }
+
+    def restored(self, state: dict[str, Any]) -> Changes:
+        """Take the promise from a snapshot; returns its rows, to be added with their ids."""
+        self.cti = state["cti"]
+        segments = state["segments"]
+        lo, hi, weight = (np.ascontiguousarray(column) for column in segments.T)
+        return Changes(self.codec, lo, hi, weight, self.codec.encode(state["rows"], len(segments)))
+
+
+def _check_room(what: str, size: int) -> None:
+    if size > MOST:
+        raise EverwhenError(
+            f"a side of a join would keep {size:,} {what}, and the most it can is {MOST:,}: "
+            "let promises (CTIs) free rows sooner, put windows on the inputs, or split them by key"
+        )

@@ -1,0 +1,1 @@
+"""The join's compiled loops."""

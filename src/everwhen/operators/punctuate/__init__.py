@@ -1,0 +1,1 @@
+"""Punctuation that follows from rows and declared schemes."""

@@ -1,0 +1,306 @@
+"""Operators that are linear in segments: what they do to a sum of segments is the sum of what they do to each.
+
+They keep nothing, so a correction is treated like any other segment.  Filter, map and union leave lifetimes alone;
+windows, granularity and AlterLifetime map them, and map promises in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.algebra.expressions.build import Column, Expr
+from everwhen.core.promise import Frontier
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
+from everwhen.errors import QueryError, TimeRangeError
+from everwhen.operators.contract import Operator, Output, lowest
+from everwhen.operators.stateless import window_loops as kernel
+from everwhen.punctuation.projection import Projection
+from everwhen.punctuation.rules import Meeting, moved, settled
+from everwhen.rows.changes import Changes, concat, no_changes
+from everwhen.rows.codec import BITS, RowCodec, encode_column
+
+MOST_LEVELS = 20_000_000
+"""A window over long lifetimes has a level per instant; beyond so many per step it is surely not meant."""
+
+
+def evaluate(expr: Expr, codec: RowCodec, rows: np.ndarray) -> pa.Array:
+    """An expression over coded rows, as an Arrow array; only the columns it reads are decoded."""
+    columns = {name: codec.column(rows, codec.schema.index(name)) for name in expr.columns()}
+    return expr.evaluate(columns, len(rows))
+
+
+class FilterOperator(Operator):
+    """Segments whose row makes the predicate true."""
+
+    def __init__(self, predicate: Expr, codec: RowCodec) -> None:
+        self.codec = codec
+        self._predicate = predicate
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        if len(batch):
+            verdict = evaluate(self._predicate, self.codec, batch.rows)
+            if verdict.null_count:
+                verdict = verdict.fill_null(False)
+            batch = batch.take(verdict.to_numpy(zero_copy_only=False))
+        return Output(batch, frontiers[0])
+
+
+class MapOperator(Operator):
+    """Each output column is an input column (copied as it is) or an expression."""
+
+    def __init__(self, columns: Sequence[tuple[str, Expr]], source: RowCodec, codec: RowCodec) -> None:
+        self.codec = codec
+        self._source = source
+        self._columns = [(source.schema.index(e.name) if isinstance(e, Column) else e) for _, e in columns]
+        self._plain = [c for c in self._columns if isinstance(c, int)]
+        kept: dict[str, list[str]] = {}
+        for name, e in columns:
+            if isinstance(e, Column):
+                kept.setdefault(e.name, []).append(name)
+        self._promises = Projection(source.schema, kept)
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        frontier = frontiers[0]
+        if frontier.promises:
+            frontier = settled(frontier.time, self._promises.take(frontier.promises))
+        if not len(batch):
+            return Output(no_changes(self.codec), frontier)
+        source, target, rows = self._source, self.codec, batch.rows
+        if len(self._plain) == len(self._columns):
+            return Output(batch.with_rows(target, source.select(rows, self._plain, target)), frontier)
+        out = np.zeros((len(rows), target.width), np.int64)
+        for to, column in enumerate(self._columns):
+            if isinstance(column, int):
+                out[:, target.words + to] = rows[:, source.words + column]
+                missing = (rows[:, column // BITS] >> (column % BITS)) & 1
+                out[:, to // BITS] |= missing << (to % BITS)
+                continue
+            values = evaluate(column, source, rows)
+            codes = encode_column(values, target.schema.types[to], target.pool)
+            if values.null_count:
+                absent = values.is_null().to_numpy(zero_copy_only=False)
+                codes[absent] = 0
+                out[:, to // BITS] |= absent.astype(np.int64) << (to % BITS)
+            out[:, target.words + to] = codes
+        return Output(batch.with_rows(target, out), frontier)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"promises": self._promises.snapshot()} if len(self._promises) else {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        if state:
+            self._promises.restore(state["promises"])
+
+
+class UnionOperator(Operator):
+    """The sum of both inputs; `sign` -1 subtracts the second (inside anti- and outer joins).
+
+    `second` has the second input's names, where they are others.
+    """
+
+    ports = 2
+
+    def __init__(self, codec: RowCodec, sign: int = 1, second: Schema | None = None) -> None:
+        self.codec = codec
+        self._sign = sign
+        self._meeting = Meeting(codec.schema, second)
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        first, second = inputs
+        if self._sign < 0:
+            second = second.negated()
+        frontier = settled(lowest(frontiers), self._meeting.take(frontiers))
+        return Output(replace(concat(first, second), codec=self.codec), frontier)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"promises": self._meeting.snapshot()} if len(self._meeting) else {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        if state:
+            self._meeting.restore(state["promises"])
+
+
+def rounded_up(t: np.ndarray, granule: int, offset: int) -> np.ndarray:
+    """The next instant at or after `t` that is `offset` beyond a multiple of the granule; infinity stays."""
+    return np.where(t == INF, INF, -((offset - t) // granule) * granule + offset)
+
+
+def rounded_up_time(t: int, granule: int, offset: int) -> int:
+    return t if t in (INF, NEVER) else -((offset - t) // granule) * granule + offset
+
+
+class TimeWindowOperator(Operator):
+    """RANGE w [SLIDE a]: each instant of a lifetime lives on for w; then sampled once per slide.
+
+    A lifetime of n instants gives min(w, n) levels `[vs+k-1, ve+w-k)` (semantics, 6), one for a chronon.
+    """
+
+    def __init__(self, size: int, slide: int, codec: RowCodec) -> None:
+        self.codec = codec
+        self._size = size
+        self._slide = slide
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        if len(batch):
+            batch = self._windowed(batch)
+        return Output(batch, moved(frontiers[0], lambda t: rounded_up_time(t, self._slide, -1)))
+
+    def exact_from(self, since: int) -> int:
+        """The window at t holds the `size` instants before the next but one multiple of the slide: all are known."""
+        return INF if self._size == INF else rounded_up_time(since + self._size, self._slide, 0) - 1
+
+    def _windowed(self, batch: Changes) -> Changes:
+        w = self._size
+        lo, hi = np.empty((2, len(batch)), np.int64)
+        n, longest, last = kernel.windowed(batch.lo, batch.hi, w, self._slide, lo, hi)
+        if longest > 1 and w > 1:
+            batch = self._levels(batch)
+            lo, hi = np.empty((2, len(batch)), np.int64)
+            n, _, last = kernel.windowed(batch.lo, batch.hi, w, self._slide, lo, hi)
+        if last > MAX_TIME:
+            raise TimeRangeError(f"a window of {w} ticks moves an end beyond the largest time, {MAX_TIME}")
+        if n < len(lo):
+            keep = lo < hi
+            return Changes(self.codec, lo[keep], hi[keep], batch.weight[keep], batch.rows[keep])
+        return Changes(self.codec, lo, hi, batch.weight, batch.rows)
+
+    def _levels(self, batch: Changes) -> Changes:
+        """Level k of a lifetime, without the window: `[vs+k-1, ve-k+1)`."""
+        levels = np.minimum(np.where(batch.hi == INF, INF, batch.hi - batch.lo), self._size)
+        total = float("inf") if (levels == INF).any() else int(levels.astype(np.float64).sum())
+        if total > MOST_LEVELS:
+            if self._size == INF and (batch.hi == INF).any():
+                raise QueryError(
+                    "an unbounded window over rows that never end: they stay without a window; leave the window out"
+                )
+            raise QueryError(
+                f"a window over lifetimes counts every instant of them: this batch would need {total:.3g} levels. "
+                "Put .istream() before the window to count each event once, or use .lifetime(length=…) on a source"
+            )
+        at = np.repeat(np.arange(len(levels)), levels)
+        k = np.arange(len(at)) - np.repeat(np.cumsum(levels) - levels, levels)
+        batch = batch.take(at)
+        hi = np.where(batch.hi == INF, INF, batch.hi - k)
+        return Changes(self.codec, batch.lo + k, hi, batch.weight, batch.rows)
+
+
+class GranularityOperator(Operator):
+    """Γ: both ends rounded up to a multiple of the granule (thesis, Algorithm 24); the empty vanish."""
+
+    def __init__(self, granule: int, codec: RowCodec) -> None:
+        self.codec = codec
+        self._granule = granule
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        lo, hi = rounded_up(batch.lo, self._granule, 0), rounded_up(batch.hi, self._granule, 0)
+        keep = lo < hi
+        out = Changes(self.codec, lo[keep], hi[keep], batch.weight[keep], batch.rows[keep])
+        return Output(out, moved(frontiers[0], lambda t: rounded_up_time(t, self._granule, 0)))
+
+    def exact_from(self, since: int) -> int:
+        return rounded_up_time(since, self._granule, 0)
+
+
+class ShiftOperator(Operator):
+    """The whole stream `by` ticks later: yesterday's snapshot beside today's (for Istream and Dstream)."""
+
+    def __init__(self, by: int, codec: RowCodec) -> None:
+        self.codec = codec
+        self._by = by
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        lo = batch.lo + self._by
+        hi = np.where(batch.hi == INF, INF, batch.hi + self._by)
+        out = Changes(self.codec, lo, hi, batch.weight, batch.rows)
+        return Output(out, moved(frontiers[0], lambda t: t if t in (INF, NEVER) else t + self._by))
+
+    def exact_from(self, since: int) -> int:
+        return since + self._by
+
+
+class ChopOperator(Operator):
+    """Pieces of at most `length`, anchored at the segment's start.  Lifetimes must be finite."""
+
+    def __init__(self, length: int, codec: RowCodec) -> None:
+        self.codec = codec
+        self._length = length
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        if len(batch):
+            if (batch.hi == INF).any():
+                raise QueryError(
+                    "an infinite lifetime cannot be cut into pieces; end it first: LIFETIME(LENGTH 1 HOUR), in Python "
+                    ".lifetime(length='1 hour')"
+                )
+            n = -((batch.lo - batch.hi) // self._length)
+            if (n > 1).any():
+                total = int(n.sum())
+                if total > MOST_LEVELS:
+                    raise QueryError(
+                        f"splitting into pieces of {self._length} would make {total:.3g} of them in one step"
+                    )
+                at = np.repeat(np.arange(len(n)), n)
+                k = np.arange(len(at)) - np.repeat(np.cumsum(n) - n, n)
+                lo = batch.lo[at] + k * self._length
+                hi = np.minimum(lo + self._length, batch.hi[at])
+                batch = Changes(self.codec, lo, hi, batch.weight[at], batch.rows[at])
+        return Output(batch, frontiers[0])
+
+
+class AlterLifetimeOperator(Operator):
+    """Π on events (event form in, event form out): see `everwhen.algebra.nodes.AlterLifetime`."""
+
+    def __init__(self, hop: int, shift: int, length: int | None, codec: RowCodec) -> None:
+        self.codec = codec
+        self._hop = hop
+        self._shift = shift
+        self._length = length
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        lo = batch.lo // self._hop * self._hop + self._shift
+        if self._length is None:
+            hi = np.where(batch.hi == INF, INF, batch.hi + self._shift)
+        elif self._length == INF:
+            hi = np.full(len(lo), INF, np.int64)
+        else:
+            hi = lo + self._length
+        finite = hi[hi != INF]
+        if len(lo) and (lo.max() > MAX_TIME or lo.min() < MIN_TIME or (len(finite) and finite.max() > MAX_TIME)):
+            raise TimeRangeError(f"a new lifetime reaches beyond the largest time, {MAX_TIME}, or before its negative")
+        frontier = moved(frontiers[0], lambda t: t if t in (INF, NEVER) else t // self._hop * self._hop + self._shift)
+        return Output(Changes(self.codec, lo, hi, batch.weight, batch.rows), frontier)
+
+    def exact_from(self, since: int) -> int:
+        """Events that began before `since` are missing, or begin there: what comes of them must be over."""
+        if self._length is None:
+            return since + self._shift
+        return INF if self._length == INF else since // self._hop * self._hop + self._shift + self._length
+
+
+class DeletesOperator(Operator):
+    """Every event's end, from then on for ever (event form)."""
+
+    def __init__(self, codec: RowCodec) -> None:
+        self.codec = codec
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        ended = batch.take(batch.hi != INF)
+        out = Changes(self.codec, ended.hi, np.full(len(ended), INF, np.int64), ended.weight, ended.rows)
+        return Output(out, frontiers[0])
+
+    def exact_from(self, since: int) -> int:
+        return INF  # what ended before counts for ever

@@ -1,0 +1,1 @@
+"""The keyed sweep over edges in time: aggregates, multiplicities."""

@@ -1,0 +1,265 @@
+"""Grouping with aggregation, and scalar aggregation as one group (Krämer, 11.5.7 and 11.5.8; CEDR's snapshot
+operators).
+
+Several aggregations share one sweep.  Kept are, per group, the lanes at the CTI and the edges after it; with min, max,
+quantiles or user-defined aggregates also the live multiset (until `ve ≤ c`).  A group is gone when it has neither rows
+nor edges: emptiness is read off the row count, never off a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from everwhen.algebra.aggregates import Aggregation
+from everwhen.containers import live_runs as live_kernel
+from everwhen.containers.live_runs import VALUES
+from everwhen.core.emit import Emit
+from everwhen.core.promise import Frontier
+from everwhen.core.time import INF
+from everwhen.operators.contract import Operator, Output, Policy, StateSize
+from everwhen.operators.live_rows import LiveRows
+from everwhen.operators.net import netted
+from everwhen.operators.sweep import holistic
+from everwhen.operators.sweep.accumulators import Coded, LanePlan
+from everwhen.operators.sweep.loops.edges import summed
+from everwhen.operators.sweep.loops.extremes import Extremes, largest
+from everwhen.operators.sweep.loops.pieces import aggregate_rows
+from everwhen.operators.sweep.sweep import Evaluate, Pieces, Sweep
+from everwhen.punctuation.projection import Projection
+from everwhen.punctuation.rules import NONE, concerned, settled
+from everwhen.rows.changes import Changes, concat, no_changes
+from everwhen.rows.codec import BITS, RowCodec, decode_column, encode_column
+from everwhen.rows.interner import is_pooled
+
+
+class AggregateOperator(Operator):
+    """One row per group alive: the key columns, then one column per aggregation."""
+
+    keeps = "per group the accumulators at the CTI and the edges after it (min, max, …: also live rows until ve ≤ c)"
+
+    def __init__(
+        self,
+        keys: Sequence[str],
+        aggregations: Sequence[Aggregation],
+        source: RowCodec,
+        codec: RowCodec,
+        policy: Policy,
+    ) -> None:
+        self.codec = codec
+        schema = source.schema
+        names = list(dict.fromkeys(name for a in aggregations for name in a.columns))
+        self._source = source
+        self._key_at = [schema.index(name) for name in keys]
+        self._argument_at = [schema.index(name) for name in names]
+        self._keys = RowCodec(schema.select(keys), source.pool)
+        self._arguments = RowCodec(schema.select(names), source.pool)
+        self._promises = Projection(schema, {name: [name] for name in keys})
+        self._plan = plan = LanePlan(aggregations, self._arguments, shared=True)
+        types = [a.result_type(self._arguments.schema) for a in plan.holistic]
+        first = len(plan.extremes)
+        self._pooled_results = [(first + 2 * i, type_) for i, type_ in enumerate(types) if is_pooled(type_)]
+        self._sweep = Sweep(
+            self._keys.width,
+            self._keys.pooled,
+            source.pool,
+            policy,
+            plan.ints,
+            len(plan.float_at),
+            plan.evaluated,
+            self._pooled_results,
+            plan.tests,
+        )
+        self._plain = plan.plain()
+        self._summed = self._plan.summed()
+        self._most = 0  # no group has ever more rows alive
+        self._live: LiveRows | None = None
+        if plan.evaluated:
+            self._live = LiveRows(self._arguments.width, self._arguments.pooled, source.pool)
+            self._live.grow(self._sweep.keys.capacity)
+        # per extreme its column in a record, its kind, and the word and the bit of its nulls
+        at = [(VALUES + self._arguments.words + c, kind, VALUES + c // BITS, c % BITS) for c, kind in plan.extremes]
+        self._extreme_at = np.array(at, np.int64).reshape(-1, 4).T.copy()
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        (batch,) = inputs
+        frontier = frontiers[0]
+        if frontier.promises:
+            frontier = settled(frontier.time, self._promises.take(frontier.promises))
+        promise = frontier.time
+        sweep, live = self._sweep, self._live
+        values, complete = self._sums(batch)
+        if complete and len(self._key_at) == 1:
+            ids = sweep.intern_column(batch.rows, self._source.words + self._key_at[0])
+        else:
+            ids = sweep.intern(self._source.select(batch.rows, self._key_at, self._keys))
+        arguments = None
+        if values is None:
+            arguments = self._source.select(batch.rows, self._argument_at, self._arguments)
+            if not (complete or self._plan.separated) and arguments[:, : self._arguments.words].any():
+                self._separate()
+            values = self._plan.fill(arguments, batch.weight)
+            if len(batch):
+                self._plan.measure(arguments)
+        if live is not None and len(batch):
+            live.grow(sweep.keys.capacity)
+            live.apply(ids, self._records(batch, arguments))
+        evaluate = self._extremes() if live is not None and not self._plan.holistic else self._evaluates()
+        raised = concerned(frontier.promises, self._keys, sweep.keys) if frontier.promises else NONE
+        pieces = sweep.step(ids, batch.lo, batch.hi, values, tau, promise, evaluate, raised)
+        if live is not None:
+            live.expire(promise)
+            live.expire_keys(*raised)
+        if len(pieces.said):
+            self._plan.check(pieces.said[:, 3:], self._most)
+        closed = raised[0][raised[1] == INF] if len(raised[0]) else None
+        if len(pieces):
+            return Output(self._changes(pieces, closed), frontier)
+        nothing = no_changes(self.codec)
+        return Output(nothing if closed is None else replace(nothing, closed=closed), frontier)
+
+    def _sums(self, batch: Changes) -> tuple[np.ndarray | None, bool]:
+        """The added lanes, if a loop over the rows can tell, and whether no row has a null."""
+        rows, words = batch.rows, self._source.words
+        if self._summed is None or not len(rows):
+            self._most += int(np.abs(batch.weight).sum())
+            return None, not rows[:, :words].any()
+        columns = np.array([words + self._argument_at[c] for c in self._summed], np.int64)
+        values, bounds = np.empty((len(rows), 1 + len(columns)), np.int64), np.empty((len(columns), 2), np.int64)
+        complete, most = summed(rows, words, batch.weight, columns, values, bounds)
+        self._most += most
+        if not complete:
+            return None, False
+        for column, (low, high) in zip(self._summed, bounds.tolist(), strict=True):
+            self._plan.measured(column, low, high)
+        return values, True
+
+    def _records(self, batch: Changes, arguments: np.ndarray | None) -> np.ndarray:
+        """Segments as live rows; without their arguments no row has a null."""
+        records = np.empty((len(batch), VALUES + self._arguments.width), np.int64)
+        if arguments is None:
+            words = self._source.words
+            columns = np.array([words + c for c in self._argument_at], np.int64)
+            live_kernel.recorded(batch.lo, batch.hi, batch.weight, batch.rows, columns, self._arguments.words, records)
+        else:
+            records[:, 0], records[:, 1], records[:, 2] = batch.lo, batch.hi, batch.weight
+            records[:, VALUES:] = arguments
+        return records
+
+    def _separate(self) -> None:
+        """The first null has come: values are counted apart from rows from now on."""
+        for lane in self._plan.separate():
+            self._sweep.insert_lane(lane, self._plan.tests)
+        self._plain, self._summed = self._plan.plain(), self._plan.summed()
+
+    def _changes(self, pieces: Pieces, closed: np.ndarray | None = None) -> Changes:
+        sweep = self._sweep
+        if self._plain is not None:
+            codes, n_keys = sweep.keys.codes, len(self._keys.schema)
+            group, lo, hi, weight, rows = aggregate_rows(
+                pieces.keys, pieces.taken, pieces.said, codes, self._keys.words, self.codec.words, n_keys, *self._plain
+            )
+        else:
+            changed = np.concatenate([pieces.taken, pieces.said])
+            group, lo, hi = pieces.keys[changed[:, 0]], changed[:, 1].copy(), changed[:, 2].copy()
+            weight = np.ones(len(changed), np.int64)
+            weight[: len(pieces.taken)] = -1
+            lanes = np.ascontiguousarray(changed[:, 3:])
+            rows = self._rows(group, lanes)
+        return Changes(self.codec, lo, hi, weight, rows, group, closed)
+
+    def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
+        if emit.rank <= self._sweep.policy.emit.rank:
+            return None
+        before = self._changes(self._sweep.standing())
+        return netted(concat(before.negated(), self._changes(self._sweep.restated(emit, self._evaluates()))))
+
+    def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
+        if self._sweep.uneven:
+            return None
+        return frontiers[0].time, self._changes(self._sweep.standing())
+
+    def _rows(self, ids: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+        codec, keys = self.codec, self._keys
+        rows = np.zeros((len(ids), codec.width), np.int64)
+        key_rows = self._sweep.keys.codes[ids]
+        n_keys = len(keys.schema)
+        if n_keys:
+            same_words = min(keys.words, codec.words)
+            rows[:, :same_words] = key_rows[:, :same_words]
+            rows[:, codec.words : codec.words + n_keys] = key_rows[:, keys.words :]
+        results: list[Coded] = self._plan.results(lanes)
+        for j, (codes, valid) in enumerate(results, start=n_keys):
+            if valid is None or valid.all():
+                rows[:, codec.words + j] = codes
+            else:
+                rows[:, codec.words + j] = np.where(valid, codes, 0)
+                rows[:, j // BITS] |= (~valid).astype(np.int64) << (j % BITS)
+        return rows
+
+    def _extremes(self) -> Extremes:
+        assert self._live is not None
+        runs = self._live.runs
+        return Extremes(runs.place, runs.pool, self._extreme_at, self._live.longest)
+
+    def _evaluates(self) -> Evaluate | None:
+        return None if self._live is None else self._evaluate
+
+    def _evaluate(self, keys: np.ndarray, times: np.ndarray) -> np.ndarray:
+        assert self._live is not None
+        plan, runs = self._plan, self._live.runs
+        lanes = np.empty((len(keys), plan.evaluated), np.int64)
+        n = len(plan.extremes)
+        if n:
+            heap = np.empty((2, self._live.longest), np.int64)
+            lanes[:, :n] = largest(keys, times, runs.place, runs.pool, *self._extreme_at, heap).T
+        if plan.holistic:
+            request, record = live_kernel.pairs(keys, times, runs.place, runs.pool)
+            rows, weight = runs.pool[record, VALUES:], runs.pool[record, live_kernel.WEIGHT]
+            for i, aggregation in enumerate(plan.holistic):
+                codes, valid = holistic.evaluate(aggregation, self._arguments, keys, request, rows, weight)
+                lanes[:, n + 2 * i], lanes[:, n + 2 * i + 1] = codes, valid
+        return lanes
+
+    def state_size(self) -> StateSize:
+        size = self._sweep.state_size()
+        return size if self._live is None else size + StateSize(self._live.rows, self._live.nbytes)
+
+    def snapshot(self) -> dict[str, Any]:
+        keys = self._sweep.keys
+        ids = keys.ids()
+        state: dict[str, Any] = {"keys": self._keys.decode(keys.codes[ids]), "sweep": self._sweep.snapshot()}
+        state["largest"] = dict(self._plan.integer_sums)
+        state["separated"] = self._plan.separated
+        if len(self._promises):
+            state["promises"] = self._promises.snapshot()
+        if self._live is not None:
+            live = self._live.snapshot(ids)
+            state["arguments"] = self._arguments.decode(live["records"][:, VALUES:])
+            live["records"] = live["records"][:, :VALUES].copy()
+            state["live"] = live
+            for lane, type_ in self._pooled_results:
+                at, edges = 1 + self._plan.added + lane, state["sweep"]["edges"]
+                state[f"results{lane}"] = decode_column(edges[:, at], edges[:, at + 1] != 0, type_, self.codec.pool)
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        sweep = state["sweep"]
+        self._plan.integer_sums.update(state["largest"])
+        if state["separated"]:
+            self._separate()
+        if "promises" in state:
+            self._promises.restore(state["promises"])
+        for lane, type_ in self._pooled_results:
+            codes = encode_column(state[f"results{lane}"], type_, self.codec.pool)
+            sweep["edges"][:, 1 + self._plan.added + lane] = codes
+        self._most = int(sweep["edges"][:, 1].max(initial=0))
+        ids = self._sweep.restore(self._keys.encode(state["keys"], len(sweep["ids"])), sweep)
+        if self._live is not None:
+            live = state["live"]
+            values = self._arguments.encode(state["arguments"], len(live["records"]))
+            self._live.grow(self._sweep.keys.capacity)
+            self._live.restore(ids, live, np.concatenate([live["records"], values], axis=1))

@@ -1,0 +1,1 @@
+"""The sweep's compiled loops."""

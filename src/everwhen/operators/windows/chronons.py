@@ -1,0 +1,57 @@
+"""Chronons: lifetimes as single instants, one after the other as time goes on (the split that windows of rows need).
+
+A lifetime is cut when the present reaches it, so even an infinite one has no end to worry about until the stream ends.
+Kept is the uncut rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from everwhen.core.emit import Emit
+from everwhen.core.promise import Frontier
+from everwhen.core.time import INF, NEVER
+from everwhen.operators.contract import Operator, Output, Policy, StateSize
+from everwhen.operators.stateless.linear import ChopOperator
+from everwhen.operators.sweep.multiplicity import CountsOperator
+from everwhen.rows.changes import Changes
+from everwhen.rows.codec import RowCodec
+
+
+class ChrononsOperator(Operator):
+    """The same snapshots in pieces of one tick, up to the present."""
+
+    keeps = "the uncut rest of lifetimes"
+
+    def __init__(self, codec: RowCodec, policy: Policy) -> None:
+        self.codec = codec
+        self._rest = CountsOperator("clip", codec, replace(policy, cut=True, open_end=False))
+        self._chop = ChopOperator(1, codec)
+
+    def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
+        frontier = frontiers[0]
+        if any(promise.t == INF for promise in frontier.promises):
+            # what lives for ever can't be cut into instants at once: a promise that reaches it says nothing
+            known = (p for p in frontier.promises if p.t < INF or not self._rest.endless([p]))
+            frontier = Frontier(frontier.time, tuple(known))
+        present = self._rest.step(inputs, [frontier], tau)
+        return self._chop.step([present.changes], [present.frontier], tau)
+
+    def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
+        more = self._rest.emitting(emit, frontiers)
+        return None if more is None else self._chop.step([more], frontiers, NEVER).changes
+
+    def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
+        whole = self._rest.standing(frontiers)
+        return whole and (whole[0], self._chop.step([whole[1]], frontiers, NEVER).changes)
+
+    def state_size(self) -> StateSize:
+        return self._rest.state_size()
+
+    def snapshot(self) -> dict[str, Any]:
+        return self._rest.snapshot()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._rest.restore(state)

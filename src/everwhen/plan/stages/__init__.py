@@ -1,0 +1,1 @@
+"""A plan cut at exchanges, for engines with partitions."""

@@ -1,0 +1,1 @@
+"""Punctuation about data: patterns, their algebra, tables that travel, stores for lookups, rules for operators."""

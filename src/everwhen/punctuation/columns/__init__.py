@@ -1,0 +1,1 @@
+"""How punctuations are kept, by what they bind: constants, ranges, boxes; with their compiled loops."""

@@ -1,0 +1,252 @@
+"""Promises over an input's columns as promises over some of them, renamed (Tucker, Table 3: projection and group-by).
+
+A promise that binds kept columns only goes on at once.  One that binds a dropped column says something of the output
+only together with others: with the same pattern on the kept columns, or a wider one, they must cover all values of what
+is dropped.  So it is kept until they do, and what goes on is the pattern on the kept columns with the smallest time of
+the cover.
+
+    take says (k, t)  ⟹  every input payload whose kept columns match k has been promised up to t
+
+For one dropped column the converse holds, too, for the patterns on kept columns that came (a list of constants counts
+as its constants).  Over several dropped columns it holds while at most 64 promises are open for a pattern; beyond,
+promises that bind one dropped column each still count.  What a wider pattern completes is found when it comes if at
+most 4096 patterns are open, and otherwise with the next promise for the narrower one.
+
+Nothing is kept here for promises that go on at once: who needs them later keeps them in a `PromiseSet`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+from typing import Any, Final
+
+from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise
+from everwhen.core.schema import Field, Schema
+from everwhen.core.time import INF, NEVER
+from everwhen.punctuation.domain_cover import Box, Steps, covered_by
+from everwhen.punctuation.pattern_algebra import simplified, subsumes
+from everwhen.punctuation.read import read_promises
+from everwhen.punctuation.store import PromiseSet
+from everwhen.punctuation.table import Promises, joined
+from everwhen.punctuation.value_order import Kind, order_of
+from everwhen.punctuation.value_sets import Spans, lowest_key, spans_of
+
+_BOXES: Final = 64
+_PATTERNS: Final = 4096
+_LISTED: Final = 4096
+
+Match = tuple[tuple[str, AttributePattern], ...]
+"""Patterns on the kept columns, in the order of the schema."""
+
+
+@dataclass
+class _Open:
+    """What is promised for one pattern on the kept columns: by one dropped column alone, or by several together."""
+
+    steps: dict[str, Steps] = field(default_factory=dict)
+    boxes: list[tuple[Box, int]] = field(default_factory=list)
+    said: int = NEVER
+
+    def __len__(self) -> int:
+        return sum(map(len, self.steps.values())) + len(self.boxes)
+
+
+class Projection:
+    """Promises over some columns.
+
+    >>> import pyarrow as pa
+    >>> from everwhen.core.promise import Range
+    >>> drop_hour = Projection(Schema.of([("item", pa.int64()), ("hour", pa.int64())]), {"item": ["item"]}, ["hour"])
+    >>> list(drop_hour.take([Promise({"item": OneOf((7,)), "hour": Range(lt=12)})]))
+    []
+    >>> list(drop_hour.take([Promise({"item": OneOf((7,)), "hour": Range(ge=12)}, 50)]))
+    [Promise(match={'item': OneOf(values=(7,))}, t=50)]
+    """
+
+    def __init__(self, schema: Schema, kept: Mapping[str, Sequence[str]], never_null: Collection[str] = ()) -> None:
+        self.schema = schema
+        self._kept = {name: tuple(names) for name, names in kept.items() if names}
+        for name in (*self._kept, *never_null):
+            schema.index(name, "a projection")
+        self._once = {name: names[0] for name, names in self._kept.items() if len(names) == 1}
+        self._same = {name for name, new in self._once.items() if name == new}
+        self._target = Schema(
+            tuple(Field(new, schema.field(name).type) for name, names in self._kept.items() for new in names)
+        )
+        self._never_null = frozenset(never_null)
+        self._open: dict[Match, _Open] = {}
+        self._broad: dict[Match, Promise] = {}
+        self._done = PromiseSet(schema)
+
+    def __len__(self) -> int:
+        """Pieces that wait for others."""
+        return sum(map(len, self._open.values()))
+
+    @property
+    def nbytes(self) -> int:
+        return 400 * len(self._open) + 120 * len(self) + self._done.nbytes
+
+    def take(self, fresh: Iterable[Promise]) -> Promises:
+        """What follows for the kept columns.  What binds none but those goes on as it is, by columns."""
+        said = read_promises(fresh, self.schema)
+        bound = said.bound
+        if bound <= self._same:
+            return said
+        if bound <= self._once.keys():
+            return said.renamed(self._once, self._target)
+        inside, rest = said.split(self._once.keys())
+        found = self._completed(rest)
+        going = inside.renamed(self._once, self._target)
+        return joined([going, read_promises(found, self._target)]) if found else going
+
+    def _completed(self, fresh: Iterable[Promise]) -> list[Promise]:
+        """What follows from promises that bind dropped columns, or one that is kept more than once."""
+        out: list[Promise] = []
+        touched: dict[Match, None] = {}
+        for promise in fresh:
+            match = promise.match
+            if match.keys() <= self._kept.keys():
+                out.append(self._renamed(match.items(), promise.t))
+                continue
+            for kept in self._partial(promise):
+                touched[kept] = None
+        for kept in self._reached(touched):
+            t = self._covered(kept)
+            if t > self._open[kept].said:
+                self._open[kept].said = t
+                out.append(self._renamed(kept, t))
+                if t == INF:
+                    self._done.add([Promise(dict(kept), INF)])
+                    del self._open[kept]
+                    self._broad.pop(kept, None)
+        return out
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain values, from which `restore` makes an equal projection."""
+        return {
+            "open": [
+                (
+                    list(kept),
+                    {name: steps.state() for name, steps in held.steps.items()},
+                    [({name: _state(spans) for name, spans in box.items()}, t) for box, t in held.boxes],
+                    held.said,
+                )
+                for kept, held in self._open.items()
+            ],
+            "done": self._done.snapshot(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Holds what a snapshot held, and nothing else."""
+        self._open, self._broad = {}, {}
+        for patterns, steps, boxes, said in state["open"]:
+            kept = tuple((name, pattern) for name, pattern in patterns)
+            self._remember(kept)
+            held = self._open[kept]
+            held.steps = {name: Steps.of(saved) for name, saved in steps.items()}
+            held.boxes = [({name: Spans(*saved) for name, saved in box.items()}, t) for box, t in boxes]
+            held.said = said
+        self._done.restore(state["done"])
+
+    def _partial(self, promise: Promise) -> Iterator[Match]:
+        """Keeps a promise that binds dropped columns; the patterns on kept columns that it is about."""
+        if promise.t == NEVER:
+            return
+        patterns: dict[str, AttributePattern] = {}
+        for name in sorted(promise.match, key=lambda name: self.schema.index(name, "a pattern")):
+            patterns[name] = simplified(promise.match[name], self.schema.field(name).type, name)
+            if isinstance(patterns[name], Nothing):
+                return
+        dropped = {
+            name: spans_of(pattern, self.schema.field(name).type)
+            for name, pattern in patterns.items()
+            if name not in self._kept
+        }
+        for kept in _each({name: pattern for name, pattern in patterns.items() if name in self._kept}):
+            if self._done and self._done.implies(Promise(dict(kept), promise.t)):
+                continue
+            self._remember(kept)
+            self._keep(self._open[kept], dropped, promise.t)
+            yield kept
+
+    def _remember(self, kept: Match) -> None:
+        if kept not in self._open:
+            self._open[kept] = _Open()
+            if not all(isinstance(pattern, OneOf) and len(pattern.values) == 1 for _, pattern in kept):
+                self._broad[kept] = Promise(dict(kept))
+            elif not kept:
+                self._broad[kept] = Promise({})
+
+    def _keep(self, held: _Open, dropped: Box, t: int) -> None:
+        if len(dropped) == 1:
+            ((name, spans),) = dropped.items()
+            if name not in held.steps:
+                held.steps[name] = Steps(lowest_key(order_of(self.schema.field(name).type)))
+            if order_of(self.schema.field(name).type).kind is not Kind.OPAQUE:  # nested values never cover their type
+                held.steps[name].add(spans, t)
+            return
+        if any(s >= t and _within(dropped, box) for box, s in held.boxes):
+            return
+        held.boxes = [(box, s) for box, s in held.boxes if s > t or not _within(box, dropped)]
+        held.boxes.append((dropped, t))
+
+    def _reached(self, touched: Mapping[Match, None]) -> list[Match]:
+        """The open patterns for which something new was promised."""
+        wider = [self._broad[kept] for kept in touched if kept in self._broad]
+        if not wider or len(self._open) > _PATTERNS:
+            return [kept for kept in touched if kept in self._open]
+        reached = dict.fromkeys(touched)
+        for kept in self._open:
+            if kept not in reached and any(subsumes(p, Promise(dict(kept)), self.schema) for p in wider):
+                reached[kept] = None
+        return list(reached)
+
+    def _covered(self, kept: Match) -> int:
+        """The time up to which all dropped values are promised for a pattern on the kept columns."""
+        held = self._open[kept]
+        best = max((steps.covered(name in self._never_null) for name, steps in held.steps.items()), default=NEVER)
+        asked = Promise(dict(kept))
+        around = [
+            self._open[other]
+            for other, promise in self._broad.items()
+            if other != kept and subsumes(promise, asked, self.schema)
+        ]
+        if not around and not held.boxes and len(held.steps) < 2:
+            return best
+        together = [held, *around]
+        times = {s for one in together for steps in one.steps.values() for s in steps.all_times()}
+        times |= {s for one in together for _, s in one.boxes}
+        count = sum(len(one.boxes) for one in together)
+        for t in sorted((t for t in times if t > best), reverse=True):
+            boxes: list[Box] = [{name: st.spans(t)} for one in together for name, st in one.steps.items()]
+            if count <= _BOXES:
+                boxes += [box for one in together for box, s in one.boxes if s >= t]
+            lowest = {n: lowest_key(order_of(self.schema.field(n).type)) for box in boxes for n in box}
+            if covered_by(boxes, lowest, self._never_null):
+                return t
+        return best
+
+    def _renamed(self, match: Iterable[tuple[str, AttributePattern]], t: int) -> Promise:
+        return Promise({name: pattern for given, pattern in match for name in self._kept[given]}, t)
+
+
+def _each(patterns: Mapping[str, AttributePattern]) -> Iterator[Match]:
+    """Patterns on kept columns with their lists written out, unless these are long."""
+    lists = {name: p.values for name, p in patterns.items() if isinstance(p, OneOf)}
+    if prod(map(len, lists.values())) > _LISTED:
+        yield tuple(patterns.items())
+        return
+    for combination in product(*lists.values()):
+        constants = dict(zip(lists, combination, strict=True))
+        yield tuple((name, OneOf((constants[name],)) if name in constants else p) for name, p in patterns.items())
+
+
+def _within(inner: Box, outer: Box) -> bool:
+    return all(name in inner and inner[name].within(spans) for name, spans in outer.items())
+
+
+def _state(spans: Spans) -> tuple[Any, ...]:
+    return spans.lowest, spans.runs, spans.null, dict(spans.values)

@@ -1,0 +1,1 @@
+"""What rewrite rules ask of expressions, plans and join pairs."""

@@ -1,0 +1,1 @@
+"""Rules that move and merge filters."""

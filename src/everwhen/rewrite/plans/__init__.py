@@ -1,0 +1,1 @@
+"""Rules about projections, constants, duplicates and common subplans."""

@@ -1,0 +1,71 @@
+"""What flows inside: a batch of signed segments.
+
+A segment says "this payload, `weight` more times, during `[lo, hi)`".  An insert is `+[vs, ve)`; an adjust is
+`-[vnew, ve)` or `+[ve, vnew)`.  A segment is legal exactly when `lo` is not before the CTI, so what a CTI freed is
+never needed again.  In *event form* (what AlterLifetime needs) an adjust is `-[vs, ve)` and `+[vs, vnew)` instead:
+every segment is a whole event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from everwhen.rows.codec import RowCodec
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Changes:
+    """Signed segments; `rows` are coded payloads of `codec`.
+
+    `group`: where an operator's answer is made of groups with one row each at any instant, the number of the group of
+    each segment.  Segments of a group stand together, in the order of time: first what is taken back, then what is
+    said, each once.  `closed` are the numbers of groups that are over: another group may come to have them.
+    """
+
+    codec: RowCodec
+    lo: np.ndarray
+    hi: np.ndarray
+    weight: np.ndarray
+    rows: np.ndarray
+    group: np.ndarray | None = None
+    closed: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.lo)
+
+    def take(self, picked: np.ndarray) -> Changes:
+        """The segments at positions, or where a mask is true."""
+        group = None if self.group is None else self.group[picked]
+        lo, hi, weight, rows = self.lo[picked], self.hi[picked], self.weight[picked], self.rows[picked]
+        return Changes(self.codec, lo, hi, weight, rows, group, self.closed)
+
+    def with_rows(self, codec: RowCodec, rows: np.ndarray) -> Changes:
+        return Changes(codec, self.lo, self.hi, self.weight, rows)
+
+    def negated(self) -> Changes:
+        return Changes(self.codec, self.lo, self.hi, -self.weight, self.rows)
+
+
+_NONE = np.empty(0, np.int64)
+
+
+def no_changes(codec: RowCodec) -> Changes:
+    """An empty batch."""
+    return Changes(codec, _NONE, _NONE, _NONE, codec.empty())
+
+
+def concat(first: Changes, second: Changes) -> Changes:
+    """Both batches as one, with the first one's codec."""
+    if not len(second):
+        return first
+    if not len(first):
+        return Changes(first.codec, second.lo, second.hi, second.weight, second.rows)
+    return Changes(
+        first.codec,
+        np.concatenate([first.lo, second.lo]),
+        np.concatenate([first.hi, second.hi]),
+        np.concatenate([first.weight, second.weight]),
+        np.concatenate([first.rows, second.rows]),
+    )

@@ -1,0 +1,1 @@
+"""SQL typed at a terminal, or a script of it."""

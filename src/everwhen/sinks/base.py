@@ -1,0 +1,49 @@
+"""A sink takes the output of a query epoch by epoch and remembers which epochs it has.
+
+Guarantee of every sink: after `commit(n)` returned, all elements of epoch `n` are in, and committing `n` or an earlier
+epoch again changes nothing.  If `commit` raises, nothing of the epoch is in, and it may be tried again.  An epoch may
+be committed again after a crash, because the runtime learns only from the sink whether it was in: with such a sink,
+"at least once" becomes "exactly once".  Sinks that cannot keep the promise say so.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from everwhen.core.schema import Schema
+from everwhen.stream.element_batch import ElementBatch
+
+
+class EpochSink(ABC):
+    """Call order: `prepare`, then `committed` and any number of `commit`, then `close`.
+
+    A sink holds no connection and no open file before `prepare`, so that it can be pickled until then.
+    """
+
+    @abstractmethod
+    def prepare(self, schema: Schema) -> None:
+        """Makes the place ready for rows of the schema; if it cannot be used, a `SinkError` says why."""
+
+    @abstractmethod
+    def committed(self) -> int:
+        """The last epoch that is in; -1 if there is none."""
+
+    @abstractmethod
+    def commit(self, epoch: int, batch: ElementBatch) -> None:
+        """Takes all elements of an epoch, CTIs included; one that is in already changes nothing."""
+
+    def close(self) -> None:  # noqa: B027 - most sinks hold nothing
+        """Gives back what `prepare` took; a closed sink may be prepared again."""
+
+
+class PartedSink(EpochSink):
+    """A sink that takes an epoch in parts, each where it is made: nothing of it has to pass through the driver."""
+
+    @abstractmethod
+    def write_part(self, epoch: int, bucket: int, batch: ElementBatch) -> str:
+        """Takes the elements of one bucket and returns the name of the part; "" if there is none."""
+
+    @abstractmethod
+    def commit_parts(self, epoch: int, parts: Sequence[str], tail: ElementBatch) -> None:
+        """Makes an epoch of parts that were written, in this order, and of the elements that come after them."""

@@ -1,0 +1,40 @@
+"""A sink that hands every epoch to a function.
+
+Within one run the function gets every epoch once.  After a restart it may get the last epoch again, with the same
+elements and the same number: at least once.  A function that stores the number beside what it does makes that once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from everwhen.core.schema import Schema
+from everwhen.errors import EverwhenError, SinkError
+from everwhen.sinks.base import EpochSink
+from everwhen.stream.element_batch import ElementBatch
+
+
+class CallbackSink(EpochSink):
+    """Calls `fn(epoch, batch)`; an error of the function means that the epoch is not in."""
+
+    def __init__(self, fn: Callable[[int, ElementBatch], None]) -> None:
+        self.fn = fn
+        self._last = -1
+
+    def prepare(self, schema: Schema) -> None:
+        """There is no place to make ready."""
+
+    def committed(self) -> int:
+        return self._last
+
+    def commit(self, epoch: int, batch: ElementBatch) -> None:
+        if epoch <= self._last:
+            return
+        try:
+            self.fn(epoch, batch)
+        except EverwhenError:
+            raise
+        except Exception as bad:
+            name = getattr(self.fn, "__qualname__", repr(self.fn))
+            raise SinkError(f"the sink function {name} failed on epoch {epoch}: {type(bad).__name__}: {bad}") from bad
+        self._last = epoch

@@ -1,0 +1,69 @@
+"""A sink for the eye: the elements of every epoch as a table in the terminal.
+
+It remembers nothing beyond the process; after a restart the last epoch may be shown again.
+"""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from everwhen.core.schema import Schema
+from everwhen.core.time import show
+from everwhen.sinks.base import EpochSink
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import ElementBatch
+
+
+class ConsoleSink(EpochSink):
+    """Shows at most `rows` elements of an epoch, and says how many more there were; quiet epochs are not shown."""
+
+    def __init__(self, rows: int = 20, console: Console | None = None) -> None:
+        self.rows = rows
+        self._console = console
+        self._last = -1
+
+    def prepare(self, schema: Schema) -> None:
+        """The terminal is always there."""
+
+    def committed(self) -> int:
+        return self._last
+
+    def commit(self, epoch: int, batch: ElementBatch) -> None:
+        if epoch <= self._last:
+            return
+        if len(batch):
+            console = self._console or Console()
+            console.print(_picture(epoch, batch, self.rows))
+        self._last = epoch
+
+
+def _picture(epoch: int, batch: ElementBatch, rows: int) -> Table:
+    more = len(batch) - rows
+    caption = f"and {more} more" if more > 0 else None
+    table = Table(title=f"epoch {epoch}", caption=caption, box=box.SIMPLE_HEAD, title_justify="left")
+    for name in ("", "from", "to", *batch.schema.names):
+        table.add_column(Text(name), justify="right" if name in ("from", "to") else "left")
+    for element in batch.slice(0, rows).elements():
+        table.add_row(*(Text(cell) for cell in _cells(element, batch.schema)))
+    return table
+
+
+def _cells(element: Element, schema: Schema) -> list[str]:
+    match element:
+        case Insert(vs, ve, row):
+            return ["insert", show(vs), show(ve), *(_value(row[name]) for name in schema.names)]
+        case Adjust(vs, ve, vnew, row) if vnew == vs:
+            return ["remove", show(vs), show(ve), *(_value(row[name]) for name in schema.names)]
+        case Adjust(vs, ve, vnew, row):
+            return ["adjust", show(vs), f"{show(ve)} → {show(vnew)}", *(_value(row[name]) for name in schema.names)]
+        case Cti(t):
+            return ["cti", show(t)]
+        case _:
+            return [str(element)]
+
+
+def _value(value: object) -> str:
+    return "null" if value is None else str(value)

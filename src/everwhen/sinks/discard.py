@@ -1,0 +1,34 @@
+"""A sink that takes everything and keeps nothing: for measuring, and for queries of which only the progress counts.
+
+Like Spark's own `noop`, it lets answers go where they are made.  After a restart it does not know what it has had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from everwhen.core.schema import Schema
+from everwhen.sinks.base import PartedSink
+from everwhen.stream.element_batch import ElementBatch
+
+
+class DiscardSink(PartedSink):
+    """Forgets what it is given."""
+
+    def __init__(self) -> None:
+        self._last = -1
+
+    def prepare(self, schema: Schema) -> None:
+        """There is no place to make ready."""
+
+    def committed(self) -> int:
+        return self._last
+
+    def commit(self, epoch: int, batch: ElementBatch) -> None:
+        self._last = max(self._last, epoch)
+
+    def write_part(self, epoch: int, bucket: int, batch: ElementBatch) -> str:
+        return ""
+
+    def commit_parts(self, epoch: int, parts: Sequence[str], tail: ElementBatch) -> None:
+        self._last = max(self._last, epoch)

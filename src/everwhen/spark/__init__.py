@@ -1,0 +1,84 @@
+"""`ew.spark`: what a user of the Spark runtime needs, by one name.
+
+`import everwhen` does not import PySpark; the first use of a name of this package does.  `start` runs a query over
+streaming DataFrames, `run` over bounded ones, `session` gives a Spark session that starts on a bare machine.
+
+    api        what is called from outside            driver     an epoch on the driver
+    sources    what the columns of a frame mean       exchange   what crosses between stages
+    translate  expressions as Spark SQL               worker     partitions in Python workers
+    state      versioned state                        internals  private parts of PySpark
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from everwhen.sinks import (
+        CallbackSink,
+        ChangelogSink,
+        ConsoleSink,
+        DiscardSink,
+        EpochSink,
+        MemorySink,
+        PostgresSink,
+        read_changelog,
+    )
+    from everwhen.spark.api.handle import Handle
+    from everwhen.spark.api.run_bounded import run
+    from everwhen.spark.api.session import session
+    from everwhen.spark.api.start import start
+    from everwhen.spark.driver.epoch_runner import EpochReport
+    from everwhen.spark.sources.source import CtiRows, Disorder, NoProgress, SparkSource
+
+__all__ = [
+    "CallbackSink",
+    "ChangelogSink",
+    "ConsoleSink",
+    "CtiRows",
+    "DiscardSink",
+    "Disorder",
+    "EpochReport",
+    "EpochSink",
+    "Handle",
+    "MemorySink",
+    "NoProgress",
+    "PostgresSink",
+    "SparkSource",
+    "read_changelog",
+    "run",
+    "session",
+    "start",
+]
+
+_WHERE: Final = {
+    "CallbackSink": "everwhen.sinks",
+    "ChangelogSink": "everwhen.sinks",
+    "ConsoleSink": "everwhen.sinks",
+    "CtiRows": "everwhen.spark.sources.source",
+    "DiscardSink": "everwhen.sinks",
+    "Disorder": "everwhen.spark.sources.source",
+    "EpochReport": "everwhen.spark.driver.epoch_runner",
+    "EpochSink": "everwhen.sinks",
+    "Handle": "everwhen.spark.api.handle",
+    "MemorySink": "everwhen.sinks",
+    "NoProgress": "everwhen.spark.sources.source",
+    "PostgresSink": "everwhen.sinks",
+    "SparkSource": "everwhen.spark.sources.source",
+    "read_changelog": "everwhen.sinks",
+    "run": "everwhen.spark.api.run_bounded",
+    "session": "everwhen.spark.api.session",
+    "start": "everwhen.spark.api.start",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Names come when they are asked for: workers import parts of this package and not the rest."""
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'everwhen.spark' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

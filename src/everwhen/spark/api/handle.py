@@ -1,0 +1,167 @@
+"""A running query: how it is doing, what it last did, how to wait for it and how to stop it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from everwhen.core.consistency import Consistency, Duration
+from everwhen.core.emit import Emit
+from everwhen.errors import EverwhenError, QueryError
+from everwhen.plan.explain import explain_stages
+from everwhen.plan.stages.stages import StagePlan
+from everwhen.spark.driver.epoch_runner import EpochReport, EpochRunner
+from everwhen.spark.state.state_store import BucketState, inspect
+
+
+class Handle:
+    """What `start` returns."""
+
+    def __init__(self, stream: StreamingQuery, runner: EpochRunner, plan: StagePlan) -> None:
+        self.stream = stream
+        self._runner = runner
+        self._plan = plan
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self.stream.isActive)
+
+    @property
+    def status(self) -> str:
+        """One line: running, stopped, or failed and why."""
+        if self.last_error is not None:
+            return f"failed: {self.last_error}"
+        if not self.is_active:
+            return "stopped"
+        reports = self._runner.reports
+        return f"running: epoch {reports[-1].epoch} done" if reports else f"starting: {self.stream.status['message']}"
+
+    @property
+    def progress(self) -> EpochReport | None:
+        """What the last epoch did."""
+        return self._runner.reports[-1] if self._runner.reports else None
+
+    @property
+    def recent(self) -> tuple[EpochReport, ...]:
+        """What the last epochs did, at most a thousand, the newest last."""
+        return tuple(self._runner.reports)
+
+    @property
+    def spark_progress(self) -> Mapping[str, Any] | None:
+        """Spark's own word on the last epoch: offsets, durations, rates."""
+        return self.stream.lastProgress
+
+    @property
+    def last_error(self) -> EverwhenError | None:
+        """Why the query stopped; None if it runs or was asked to stop."""
+        failed = None if self.is_active else self.stream.exception()
+        return None if failed is None else self._explained(failed)
+
+    def waiting(self) -> str:
+        """Who holds the answer back, in a sentence."""
+        report = self.progress
+        if report is None:
+            return "no epoch has been run yet: no input has come, or the first one is under way"
+        if not report.holding:
+            return "nothing is waited for: all sources have ended"
+        names = ", ".join(report.holding)
+        return f"answers are final up to what {names} has promised; a promise of {names} would bring more"
+
+    def explain(self) -> str:
+        """The stages that run."""
+        return explain_stages(self._plan)
+
+    def state(self) -> list[BucketState]:
+        """What each stage and bucket keeps."""
+        return inspect(self._runner.journal.state_root)
+
+    def late_rows(self, source: str) -> str:
+        """The folder of Parquet files with a source's rows that came too late."""
+        return self._runner.late.place(source)
+
+    @property
+    def consistency(self) -> Consistency:
+        """The level of the next epoch."""
+        return self._runner.level
+
+    def change(
+        self,
+        block: Duration | None = None,
+        remember: Duration | None = None,
+        tick: str = "1ms",
+        *,
+        emit: str | Emit | None = None,
+    ) -> None:
+        """Move the query to another level from the next epoch on; that epoch notes it, and started again the query goes
+        on with it.
+
+        What has been said and promised stands.  To wait or forget the query must have been started at a level that
+        does, if only with `remember="inf"`: else its rows do not go through the stage that could.
+        """
+        level = self._runner.level.changed(block, remember, emit, tick)
+        if self._runner.intake is None and (level.finalizes or level.aligns):
+            raise QueryError(
+                "this query was started at a level that neither waits nor forgets, so it cannot begin to while it "
+                "runs; start it with consistency(remember='inf'), and it can be moved anywhere"
+            )
+        self._runner.level = level
+
+    @property
+    def given_up(self) -> Mapping[str, Mapping[str, int]]:
+        """How many elements the level has given up, by source and reason."""
+        report = self.progress
+        return {} if report is None else report.given_up
+
+    def given_up_rows(self, source: str) -> str:
+        """The folder of Parquet files with a source's elements that the level gave up, and the reasons."""
+        if self._runner.intake is None:
+            raise QueryError("this query's level gives nothing up")
+        return self._runner.intake.place(source)
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the query ends, or for so many seconds; whether it has ended.  If it failed, its error is
+        raised."""
+        try:
+            if timeout is None:
+                self.stream.awaitTermination()
+                return True
+            return bool(self.stream.awaitTermination(timeout))  # type: ignore[arg-type]  # parts of a second are fine
+        except StreamingQueryException as failed:
+            raise self._explained(failed) from None
+
+    def process_available(self) -> None:
+        """Wait until everything that is there now has been processed.  If the query failed, its error is raised."""
+        try:
+            self.stream.processAllAvailable()
+        except StreamingQueryException as failed:
+            raise self._explained(failed) from None
+
+    def _explained(self, failed: BaseException) -> EverwhenError:
+        """Our own error where there is one; else what Spark says, in a line."""
+        error = self._runner.error
+        if isinstance(error, EverwhenError):
+            return error
+        return EverwhenError(f"the query failed: {_short(str(failed if error is None else error))}")
+
+    def stop(self) -> None:
+        """Stop now; started again with the same checkpoint, the query goes on, and an epoch under way is run again."""
+        self._runner.stopping = True
+        self.stream.stop()
+        for sink in self._runner.sinks.values():
+            sink.close()
+
+
+def _short(text: str) -> str:
+    """The line of a failure that says what happened: the end of the last Python traceback, or Spark's first word."""
+    said, inside = "", False
+    for line in text.splitlines():
+        if "Traceback (most recent call last)" in line:
+            inside = True
+        elif inside and line and not line[0].isspace():
+            said, inside = line, False
+    plain = said or next((line for line in text.splitlines() if line.strip()), "for an unknown reason")
+    return re.sub(r"^\[[A-Z_.]+\] | SQLSTATE: \w+$", "", plain.strip())

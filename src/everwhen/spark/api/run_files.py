@@ -1,0 +1,356 @@
+"""A query over files, on Spark: the same epochs as in process, and the answer in a file that is whole or not there.
+
+    files ─▶ arrival ─▶ intake ─▶ <work>/epochs/<input>/<n>.parquet ─▶ one streaming read per input, a file per epoch
+                                                                   ─▶ stages ─▶ <work>/answer ─▶ output
+
+The driver reads the inputs in the order of their arrival and checks every element as the runtime in process does; so a
+wrong element is named with its file and line before Spark is even started.  Each epoch becomes one file per input.
+Promises about data stand in it, also those that follow from the schemes of a source, which are derived here.  Spark
+takes the files epoch by epoch.  What a level lets wait or gives up is decided here too, in the order of arrival, so
+Spark sees what is left.
+
+**Guarantee.**  The answer is that of `run_files`, as a history, whatever the policy; on any error, and when it is
+interrupted, the output is as it was and nothing is left running.  With a checkpoint a run that was killed goes on: the
+epochs are written before Spark starts, and Spark takes each exactly once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from everwhen.algebra import nodes as n
+from everwhen.algebra.builder import Stream
+from everwhen.core.consistency import MIDDLE, Consistency
+from everwhen.core.emit import Emit
+from everwhen.core.schema import RESERVED, Schema
+from everwhen.core.time import INF
+from everwhen.engine.epochs import Arrival
+from everwhen.engine.files.checkpoint import agree, locked
+from everwhen.engine.files.output_file import write_answer
+from everwhen.engine.files.run import Losses, Progress, Watch, identity, input_files
+from everwhen.engine.ingress import Admission
+from everwhen.engine.local import LocalRuntime, Query
+from everwhen.engine.run import SMALL_PIECE
+from everwhen.engine.source_levels import WHOLE
+from everwhen.errors import QueryError, StateError
+from everwhen.formats.input_file import InputFile, read_input
+from everwhen.formats.parquet import AT, COUNT, MATCH
+from everwhen.operators.ingress.finalize import Reason
+from everwhen.plan.lower import lower
+from everwhen.plan.stages.unpunctuated import without_schemes
+from everwhen.punctuation.pattern_json import write_match
+from everwhen.sinks.base import EpochSink
+from everwhen.sinks.changelog import ChangelogSink, read_changelog
+from everwhen.spark.api.launch import apart, ended_on_failure, heard_by, kept_signals
+from everwhen.storage.atomic_file import whole_file
+from everwhen.stream.element import Punct
+from everwhen.stream.element_batch import ADJUST, CTI, ElementBatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from everwhen.spark.api.handle import Handle
+
+_TIMES: Final = ("_everwhen_op", "_everwhen_vs", "_everwhen_ve", "_everwhen_vnew")
+_MATCH: Final = "_everwhen_match"
+_FIRST_MOMENT: Final = 1_000_000_000
+"""Spark takes the oldest file first: the n-th is n seconds younger than this."""
+_FOREVER: Final = "36500d"
+_MOMENT: Final = 0.1
+
+
+def run_files_on_spark(
+    query: Query,
+    inputs: Mapping[str, str | InputFile],
+    out: str = "-",
+    *,
+    consistency: Consistency = MIDDLE,
+    emit: str | Emit | None = None,
+    batch: int = 10_000,
+    open: bool = False,
+    checkpoint: str | None = None,
+    progress: Watch | None = None,
+    buckets: int | None = None,
+    losses: Callable[[Losses], None] | None = None,
+) -> int:
+    """As `run_files`, on the Spark session there is, or on a new one with all cores, which is stopped in the end."""
+    watch: Watch = progress or (lambda _: None)
+    node = query.node if isinstance(query, Stream) else query
+    level = consistency.changed(emit=emit)
+    sources = {one.name: one for one in n.walk(node) if isinstance(one, n.Source)}
+    given = input_files(inputs, {name: source.schema for name, source in sources.items()}, batch)
+    _check_types(sources)
+    if checkpoint is None:
+        with tempfile.TemporaryDirectory(prefix="everwhen-") as aside:
+            work = _SparkWork(node, sources, given, level, Path(aside), watch, buckets)
+            return work.run(batch, open, out, losses)
+    place = Path(checkpoint)
+    with locked(place):
+        agree(place, identity(query, given, level.emit, batch, open, "spark", level))
+        work = _SparkWork(node, sources, given, level, place.absolute(), watch, buckets)
+        return work.run(batch, open, out, losses)
+
+
+def _check_types(sources: Mapping[str, n.Source]) -> None:
+    from everwhen.spark.translate.expressions import spark_type
+
+    for name, source in sources.items():
+        for field in source.schema:
+            if spark_type(field.type) is None:
+                raise QueryError(
+                    f"the column {field.name!r} of {name} is of type {field.type}, which Spark cannot carry; leave it "
+                    "out of the stream's declaration, declare another type, or run the query with --engine local"
+                )
+
+
+class _SparkWork:
+    """One run in its directory."""
+
+    def __init__(
+        self,
+        node: n.Node,
+        sources: Mapping[str, n.Source],
+        given: Mapping[str, InputFile],
+        level: Consistency,
+        place: Path,
+        watch: Watch,
+        buckets: int | None,
+    ) -> None:
+        self.node, self.sources, self.given, self.level = node, sources, given, level
+        self.place, self.watch, self.buckets = place, watch, buckets
+        self.promising: frozenset[str] = frozenset()
+        """The inputs that promise something about their data."""
+        self.first: dict[str, ElementBatch] = {}
+        """The first epoch, if it was read just now."""
+        self.folders = {name: place / "epochs" / f"{i:03d}" for i, name in enumerate(given)}
+
+    def run(self, batch: int, open: bool, out: str, losses: Callable[[Losses], None] | None) -> int:
+        epochs, read, lost = self._prepared(batch, open)
+        if losses is not None:
+            losses(lost)
+        if epochs and not self._done():
+            self._answered(epochs, read)
+        said = read_changelog(self.place / "answer") if epochs else ()
+        return write_answer(said, out, self.node.schema)
+
+    def _done(self) -> bool:
+        return (self.place / "done").exists()
+
+    # -- the epochs ---------------------------------------------------------------------------------------------
+
+    def _prepared(self, batch: int, open: bool) -> tuple[int, int, Losses]:
+        """The epochs as files: how many there are, how many elements were read for them, and what was given up."""
+        mark = self.place / "epochs.json"
+        if mark.exists():
+            try:
+                found = json.loads(mark.read_text(encoding="utf-8"))
+                self.promising = frozenset(found["promising"])
+                lost = {name: {Reason(r): n for r, n in each.items()} for name, each in found["given_up"].items()}
+                return int(found["epochs"]), int(found["elements"]), lost
+            except (OSError, ValueError, KeyError, TypeError) as bad:
+                raise StateError(f"{mark} cannot be read: {bad}; remove the directory to start anew") from None
+        shutil.rmtree(self.place / "epochs", ignore_errors=True)  # of a run that was killed on the way
+        for folder in self.folders.values():
+            folder.mkdir(parents=True)
+        admission = Admission(self.sources, self._bounded(), self.level)
+        pieces = {name: read_input(file, max(batch, SMALL_PIECE)) for name, file in self.given.items()}
+        whole = [name for name, file in self.given.items() if file.known_whole]
+        arrival = Arrival(pieces, batch, open, whole)
+        count = 0
+        for count, epoch in enumerate(arrival, 1):
+            admitted = admission.push(epoch.batches, list(self.given) if epoch.last else epoch.closes)
+            self.first = self.first or admitted
+            self.promising |= {name for name, batch in admitted.items() if batch.promises}
+            for name, folder in self.folders.items():
+                self._write(folder, count - 1, admitted[name], self.sources[name].schema)
+            self.watch(Progress("reading", sum(arrival.taken.values())))
+        elements = sum(arrival.taken.values())
+        lost = admission.given_up
+        plain = {name: {reason.value: n for reason, n in each.items()} for name, each in lost.items()}
+        with whole_file(mark) as part:
+            about = {"epochs": count, "elements": elements, "given_up": plain, "promising": sorted(self.promising)}
+            text = json.dumps(about)
+            part.write_text(text, encoding="utf-8")
+        return count, elements, lost
+
+    def _bounded(self) -> frozenset[str]:
+        """The sources that wait or are forgotten, if the level does so: those below operators with state."""
+        if not (self.level.finalizes or self.level.aligns):
+            return frozenset()
+        stateful = lower({"out": self.node}, self.level.emit).stateful_sources()
+        return frozenset(name for name in stateful if self.sources[name].kind not in WHOLE)
+
+    def _write(self, folder: Path, epoch: int, batch: ElementBatch, schema: Schema) -> None:
+        path = folder / f"{epoch:09d}.parquet"
+        pq.write_table(_table(batch, schema), path)
+        os.utime(path, (_FIRST_MOMENT + epoch, _FIRST_MOMENT + epoch))
+
+    # -- Spark --------------------------------------------------------------------------------------------------
+
+    def _answered(self, epochs: int, read: int) -> None:
+        """Runs all epochs that were not run yet."""
+        self.watch(Progress("starting Spark, which takes a few seconds", read))
+        kernels = threading.Thread(target=self._compile, name="everwhen-kernels", daemon=True)
+        kernels.start()
+        with kept_signals() as check, _spark(self.place, check) as spark:
+            while kernels.is_alive():
+                self.watch(Progress("compiling kernels, which takes up to a minute at the first start", read))
+                kernels.join(_MOMENT)
+                check()
+            handle = self._start(spark)
+            self.watch(Progress("running the first epoch, for which the workers load the kernels", read))
+            try:
+                self._wait(handle, epochs, read, check)
+            finally:
+                handle.stop()
+        (self.place / "done").touch()
+
+    def _plain(self) -> n.Node:
+        """The plan over sources whose rows hold what follows from their schemes."""
+        return without_schemes({"out": self.node})["out"]
+
+    def _compile(self) -> None:
+        """Runs the first epoch here while Spark starts: compiled kernels are kept on disk, where workers find most of
+        those they need, which they would otherwise all compile at once."""
+        if self.first:
+            with suppress(Exception):  # the run itself will say it
+                LocalRuntime(self._plain(), self.level.emit).push(self.first)
+
+    def _start(self, spark: SparkSession) -> Handle:
+        from everwhen.spark.api.start import start
+        from everwhen.spark.sources.source import SparkSource
+
+        op, vs, ve, vnew = _TIMES
+        frames = {name: self._frame(spark, name) for name in self.given}
+        described = {
+            name: SparkSource(
+                vs,
+                end=ve,
+                op=op,
+                vnew=vnew,
+                columns=self.sources[name].schema.names,
+                match=_MATCH if name in self.promising else None,
+            )
+            for name in self.given
+        }
+        return start(
+            self._plain(),
+            frames,
+            sources=described,
+            sink=_Answer(str(self.place / "answer")),
+            checkpoint=self.place / "spark",
+            trigger="available",
+            emit=self.level.emit,
+            buckets=self._width(spark),
+        )
+
+    def _frame(self, spark: SparkSession, name: str) -> DataFrame:
+        from pyspark.sql.types import ByteType, LongType, StringType, StructField, StructType
+
+        from everwhen.spark.translate.expressions import spark_type
+
+        schema = self.sources[name].schema
+        fields = [StructField("op", ByteType()), *(StructField(time, LongType()) for time in ("vs", "ve", "vnew"))]
+        for i, type_ in enumerate(schema.types):
+            carried = spark_type(type_)
+            assert carried is not None
+            fields.append(StructField(f"c{i}", carried))
+        names = [*_TIMES, *schema.names]
+        if name in self.promising:
+            fields.append(StructField("match", StringType()))
+            names.append(_MATCH)
+        reader = spark.readStream.schema(StructType(fields)).option("maxFilesPerTrigger", 1)
+        frame = reader.option("maxFileAge", _FOREVER).parquet(self.folders[name].as_uri())
+        return frame.toDF(*names)
+
+    def _width(self, spark: SparkSession) -> int:
+        """How many buckets there are: as many as when the run was first started."""
+        path = self.place / "buckets"
+        if not path.exists():
+            with whole_file(path) as part:
+                part.write_text(str(self.buckets or spark.sparkContext.defaultParallelism), encoding="utf-8")
+        return int(path.read_text(encoding="utf-8"))
+
+    def _wait(self, handle: Handle, epochs: int, read: int, check: Callable[[], None]) -> None:
+        said, seen = 0, -1
+        while not handle.await_termination(_MOMENT):
+            check()
+            for report in handle.recent:
+                if report.epoch > seen:
+                    seen, said = report.epoch, said + report.rows_out
+                    words = f"running epoch {seen + 1} of {epochs}"
+                    self.watch(Progress(words, read, said, dict(report.progress)))
+
+
+def _table(batch: ElementBatch, schema: Schema) -> pa.Table:
+    """The elements of an epoch as Spark reads them; columns have names of our own, since Spark knows no upper case."""
+    arrow = pa.schema(
+        [("op", pa.int8()), ("vs", pa.int64()), ("ve", pa.int64()), ("vnew", pa.int64())]
+        + [(f"c{i}", type_) for i, type_ in enumerate(schema.types)]
+        + [("match", pa.string())]
+    )
+    op, vs = batch.op, batch.vs.copy()
+    matches: list[str | None] = [None] * len(batch)
+    for i, said in batch.promises.items():
+        if isinstance(said, Punct):
+            vs[i], matches[i] = said.promise.t, json.dumps(write_match(said.promise.match, schema))
+    times = (
+        pa.array(op.astype(np.int8)),
+        pa.array(vs, mask=vs == INF),
+        pa.array(batch.ve, mask=(batch.ve == INF) | (op >= CTI)),
+        pa.array(batch.vnew, mask=(batch.vnew == INF) | (op != ADJUST)),
+    )
+    plain = (c.dictionary_decode() if isinstance(c, pa.DictionaryArray) else c for c in batch.columns)
+    return pa.Table.from_arrays([*times, *plain, pa.array(matches, pa.string())], schema=arrow)
+
+
+class _Answer(EpochSink):
+    """A changelog that is written by the driver, so that an epoch of final answers is in order."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._log = ChangelogSink(path)
+
+    def prepare(self, schema: Schema) -> None:
+        if any(name in (*RESERVED, MATCH, COUNT, AT) for name in schema.names):  # Parquet has no room for them
+            self._log = ChangelogSink(self._path, "jsonl")
+        self._log.prepare(schema)
+
+    def committed(self) -> int:
+        return self._log.committed()
+
+    def commit(self, epoch: int, batch: ElementBatch) -> None:
+        self._log.commit(epoch, batch)
+
+
+# -- the session -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _spark(place: Path, check: Callable[[], None]) -> Iterator[SparkSession]:
+    """The session there is; or a new one, whose words go to a file, and which is gone in the end."""
+    from pyspark import SparkContext
+
+    from everwhen.spark.api.session import session
+
+    if SparkContext._active_spark_context is not None:
+        yield session()
+        return
+    with heard_by(place / "spark.log"), ended_on_failure():
+        spark = apart(lambda: session("local[*]", "everwhen run", spark_sql_shuffle_partitions=2), check)
+    try:
+        yield spark
+    finally:
+        spark.stop()

@@ -1,0 +1,178 @@
+"""What the driver has decided and learnt, epoch by epoch, so that an epoch that is run again is the same epoch.
+
+    <checkpoint>/everwhen/query.json           what is run: the id of its state, its plan, its buckets
+    <checkpoint>/everwhen/epochs/<n>.begun     what was decided before epoch n: the time, idle sources, the level
+    <checkpoint>/everwhen/epochs/<n>.done      what was known after it: promises of sources and queries, last rows seen
+
+`begun` is published once, `done` before any sink takes the epoch.  So an epoch that has begun and is not done has left
+no trace outside, and is taken back when it is run again: its input may have been repaired meanwhile.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from everwhen.errors import QueryError, StateError
+from everwhen.storage.folder import Folder, blame, open_folder
+
+_FORMAT: Final = 1
+_KEPT: Final = 100
+"""How many epochs' files stay to be looked at."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known after an epoch: what each source and each query has promised, when each source last had rows.
+
+    `said` is what single buckets have promised about the data of an answer, by query: bucket, pattern, time.
+    """
+
+    sources: Mapping[str, int] = field(default_factory=dict)
+    queries: Mapping[str, int] = field(default_factory=dict)
+    seen: Mapping[str, float] = field(default_factory=dict)
+    said: Mapping[str, Sequence[tuple[int, Mapping[str, Any], int]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What is decided before an epoch: the sources that are idle, the time of the clock, and the level."""
+
+    idle: frozenset[str]
+    now: float
+    level: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What must not change while a query has state; `plan` is its text."""
+
+    plan: str
+    buckets: int
+    emit: str
+
+
+class Journal:
+    """The driver's files in a checkpoint."""
+
+    def __init__(self, checkpoint: str) -> None:
+        try:
+            self._folder: Folder = open_folder(checkpoint).within("everwhen")
+            self._folder.make()
+        except OSError as bad:
+            raise StateError(blame(bad, checkpoint, "use it as a checkpoint")) from None
+        self.place = self._folder.place()
+        self.state_root = self._folder.place("state")
+
+    def open(self, identity: Identity) -> str:
+        """The id of the query's state: a new one, or that of the query whose checkpoint this is, if it is the same."""
+        try:
+            if not self._folder.exists("query.json"):
+                text = json.dumps({"format": _FORMAT, "id": uuid.uuid4().hex, **asdict(identity)}, indent=1)
+                self._folder.create("query.json", [text.encode()])
+            found = json.loads(self._folder.read("query.json"))
+            before = Identity(found["plan"], found["buckets"], found["emit"])
+        except OSError as bad:
+            raise StateError(blame(bad, self._folder.place("query.json"), "read or write it")) from None
+        except (ValueError, KeyError, TypeError) as bad:
+            what = f"there is no {bad}" if isinstance(bad, KeyError) else str(bad)
+            raise StateError(
+                f"{self._folder.place('query.json')} is damaged: {what}; restore the file, or start the query with a "
+                "new checkpoint"
+            ) from None
+        if before != identity:
+            raise QueryError(_difference(before, identity, self.place))
+        return str(found["id"])
+
+    def begun(self, epoch: int, decided: Decided) -> Decided:
+        """What holds for an epoch: as decided now, or when it was first run."""
+        name = f"epochs/{epoch:012d}.begun"
+        text = {"idle": sorted(decided.idle), "now": decided.now, "level": decided.level}
+        with self._explained(name, "write what was decided for the epoch"):
+            first = self._folder.create(name, [json.dumps(text).encode()])
+            if not first and not self.has(epoch):
+                self._withdraw(epoch)
+        found = self._read(name, "idle", "now", "level")
+        return Decided(frozenset(found["idle"]), found["now"], found["level"])
+
+    def level(self) -> Mapping[str, Any] | None:
+        """The level that was decided for the newest epoch that has begun; None if none has."""
+        with self._explained("epochs", "list the epochs"):
+            names = [entry.name for entry in self._folder.within("epochs").entries()]
+        begun = max((name for name in names if name.endswith(".begun")), default=None)
+        return None if begun is None else dict(self._read(f"epochs/{begun}", "level")["level"])
+
+    def _withdraw(self, epoch: int) -> None:
+        """Take back what the tasks of an epoch have published that was not done: all of it, or its buckets would
+        take the epoch's input at different times."""
+        state = self._folder.within("state")
+        for stage in state.folders():
+            for bucket in state.within(stage).folders():
+                for kind in ("snapshot", "log"):
+                    state.within(stage).within(bucket).remove(f"{kind}-{epoch:012d}")
+
+    def done(self, epoch: int, known: Known) -> None:
+        """Remember what is known after an epoch."""
+        name = f"epochs/{epoch:012d}.done"
+        with self._explained(name, "write what is known of the epoch"):
+            self._folder.replace(name, [json.dumps(asdict(known)).encode()])
+            if epoch >= _KEPT:
+                for ending in ("begun", "done"):
+                    self._folder.remove(f"epochs/{epoch - _KEPT:012d}.{ending}")
+
+    def known(self, epoch: int) -> Known:
+        """What was known after an epoch."""
+        if epoch < 0:
+            return Known()
+        found = self._read(f"epochs/{epoch:012d}.done", "sources", "queries", "seen", "said")
+        return Known(found["sources"], found["queries"], found["seen"], found["said"])
+
+    def has(self, epoch: int) -> bool:
+        return self._folder.exists(f"epochs/{epoch:012d}.done")
+
+    def newest(self) -> int:
+        """The last epoch that is done; -1 if there is none."""
+        with self._explained("epochs", "list the epochs"):
+            names = [entry.name for entry in self._folder.within("epochs").entries()]
+        return max((int(name.removesuffix(".done")) for name in names if name.endswith(".done")), default=-1)
+
+    def _read(self, name: str, *keys: str) -> dict[str, Any]:
+        with self._explained(name, "read what is known of the epoch"):
+            text = self._folder.read(name)
+        try:
+            found = json.loads(text)
+            return {key: found[key] for key in keys}
+        except (ValueError, KeyError, TypeError) as bad:
+            what = f"there is no {bad}" if isinstance(bad, KeyError) else str(bad)
+            raise StateError(
+                f"{self._folder.place(name)} is damaged: {what}; restore the file, or start with a new checkpoint"
+            ) from None
+
+    @contextmanager
+    def _explained(self, name: str, wanted: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as bad:
+            raise StateError(blame(bad, self._folder.place(name), wanted)) from None
+
+
+def _difference(before: Identity, now: Identity, place: str) -> str:
+    """What has changed, line by line."""
+    lines = []
+    if before.buckets != now.buckets:
+        lines.append(f"  buckets: {before.buckets} before, {now.buckets} now")
+    if before.emit != now.emit:
+        lines.append(f"  emit: {before.emit} before, {now.emit} now")
+    for line in difflib.ndiff(before.plan.splitlines(), now.plan.splitlines()):
+        if line.startswith(("- ", "+ ")):
+            lines.append(f"  {'before' if line[0] == '-' else 'now   '}: {line[2:]}")
+    changes = "\n".join(lines)
+    return (
+        f"the checkpoint {place} holds the state of another query, which this one cannot go on from:\n{changes}\n"
+        "Start the changed query with a new checkpoint, or run it as it was."
+    )

@@ -1,0 +1,379 @@
+"""An epoch: one call of `foreachBatch`, one Spark job or two, one commit per sink.
+
+    begun n ─▶ job: feeds ▶ exchange ▶ stage 1 ▶ exchange ▶ stage 2 … ─▶ done n ─▶ sinks commit n ─▶ Spark commits n
+
+Whatever dies on the way, Spark runs the epoch again with the same input; the published inputs of the stages make it
+give the same output, and a sink that has the epoch already leaves it alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from everwhen import errors
+from everwhen.core.consistency import MIDDLE, Consistency
+from everwhen.core.emit import Emit
+from everwhen.core.promise import Promise
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
+from everwhen.errors import EverwhenError, InputError, SinkError, StateError
+from everwhen.plan.stages.stages import Stage, StagePlan
+from everwhen.sinks.base import EpochSink, PartedSink
+from everwhen.spark.driver.epoch_context import Told
+from everwhen.spark.driver.epoch_job import Job
+from everwhen.spark.driver.epoch_log import Decided, Journal, Known
+from everwhen.spark.driver.ingress_stage import Admitted, IntakeStage
+from everwhen.spark.driver.late_rows import LateRows
+from everwhen.spark.driver.output_punctuation import last_words, newly_promised
+from everwhen.spark.exchange.codec import taken, whole
+from everwhen.spark.exchange.punctuation_rows import Address, Heard, heard
+from everwhen.spark.exchange.schema import ERROR, NOTE, Layout, slots
+from everwhen.spark.exchange.single_scan import Narrow
+from everwhen.spark.exchange.source_scan import Cutoff, with_promised
+from everwhen.spark.exchange.watermarks import BEHIND, WRONG, explanation, late_rows
+from everwhen.spark.sources.source import ResolvedSource
+from everwhen.spark.worker.ingress_task import IntakeTask, level_of, level_to_plain
+from everwhen.spark.worker.stage_task import StageTask
+from everwhen.stream.element_batch import ADJUST, ElementBatch, empty_elements, joined
+
+_Notes = list[dict[str, Any]]
+_log = logging.getLogger(__name__)
+_PATIENCE: Final = (0.2, 1.0, 3.0, 10.0)
+"""Seconds to wait before a sink is tried again."""
+_TOLD: Final = 500
+"""Characters of an error that are told to Spark; the handle has the error itself."""
+_SETTINGS: Final = {
+    # stages are few and their sizes known: planning them anew after each exchange costs more than it can gain
+    "spark.sql.adaptive.enabled": "false",
+    # what is held in memory is read within the second
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+}
+_STOPPED: Final = "py4j.protocol.Py4JJavaError: An error occurred while calling the job: java.lang.InterruptedException"
+"""The words by which Spark knows that an epoch did not fail but was stopped."""
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """What an epoch did.  `progress` is what each source has promised, `answered` what each query has."""
+
+    epoch: int
+    seconds: float
+    rows_in: int
+    rows_out: int
+    state_rows: int
+    state_bytes: int
+    progress: Mapping[str, int]
+    answered: Mapping[str, int]
+    tau: int
+    idle: frozenset[str]
+    holding: tuple[str, ...]
+    late: Mapping[str, int]
+    given_up: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """How many elements the level has given up since the beginning, by source and reason."""
+    buckets: Sequence[Mapping[str, Any]] = field(repr=False, default=())
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows_in / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass
+class EpochRunner:
+    """The function that `foreachBatch` calls."""
+
+    session: SparkSession
+    plan: StagePlan
+    sources: Mapping[str, ResolvedSource]
+    schemas: Mapping[str, Schema]
+    sinks: Mapping[str, EpochSink]
+    journal: Journal
+    query: str
+    emit: Emit
+    buckets: int
+    snapshot_every: int
+    late: LateRows
+    level: Consistency = MIDDLE
+    intake: IntakeStage | None = None
+    narrow: Narrow | None = None
+    clock: Callable[[], float] = time.time
+    patience: Sequence[float] = _PATIENCE
+    reports: list[EpochReport] = field(default_factory=list)
+    error: BaseException | None = None
+    stopping: bool = False
+    listener: Callable[[EpochReport], None] | None = None
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __call__(self, frame: DataFrame, epoch: int) -> None:
+        try:
+            self._run(frame, epoch)
+        except BaseException as error:
+            if self.stopping:
+                raise RuntimeError(_STOPPED) from None
+            self.error = error
+            # Spark searches the text by a pattern that recurses per character: a long one overflows its stack.
+            raise RuntimeError(f"{type(error).__name__}: {str(error)[:_TOLD]}") from None
+
+    def _run(self, frame: DataFrame, epoch: int) -> None:
+        if not self.reports:
+            self._check_order(epoch)
+        if self.journal.has(epoch) and all(sink.committed() >= epoch for sink in self.sinks.values()):
+            return  # only Spark's own commit was missing
+        started = time.perf_counter()
+        for name, value in _SETTINGS.items():
+            frame.sparkSession.conf.set(name, value)
+        known = self.journal.known(epoch - 1)
+        now = self.clock()
+        asked = Decided(self._idle(known, now), now, level_to_plain(self.level))
+        decided = self.journal.begun(epoch, asked)
+        idle, level = decided.idle, level_of(decided.level)
+        admitted = self._admitted(frame, epoch, decided, level)
+        if admitted is not None:
+            frame = admitted.frame
+        cutoff = Cutoff(tuple(known.sources.get(source.name, NEVER) for source in self.plan.sources))
+        before = dict(zip((source.name for source in self.plan.sources), cutoff.promised, strict=True))
+
+        def feeds() -> DataFrame:
+            return frame if self.narrow is None else self.narrow.tagged(frame)
+
+        try:
+            table = self._job.run(frame, feeds, cutoff, Told(epoch, idle, level.emit, before))
+            if admitted is not None and self.intake is not None:
+                self.intake.keep(admitted.held, epoch)
+        finally:
+            if admitted is not None:
+                admitted.held.unpersist()
+        try:
+            notes, results, words = self._read(table, level.emit)
+        except InputError as error:
+            if WRONG in str(error):
+                raise InputError(explanation(feeds(), self.plan) or str(error)) from None
+            if BEHIND in str(error):
+                strict = [name for name, source in self.behind.items() if source.source.late == "error"]
+                raise late_rows(with_promised(feeds(), cutoff), self.plan, strict) or error from None
+            raise
+        after = self._after(known, notes, now)
+        promised, after = newly_promised(known, after, words, notes, self.schemas, self.buckets)
+        late = self.late.keep(feeds, self.plan, self.behind, cutoff, epoch, notes)
+        for name, rows in _left_out(self.plan, notes).items():
+            late[name] = late.get(name, 0) + rows
+        self.journal.done(epoch, after)
+        rows_out = sum(note["rows_out"] for note in notes if note["stage"] == len(self.plan.stages))
+        for name, sink in self.sinks.items():
+            self._commit(name, sink, epoch, results[name], _parts(notes, name), promised.get(name, []), known, after)
+        lost = {} if admitted is None else admitted.note["given_up"]
+        self._report(epoch, time.perf_counter() - started, notes, rows_out, after, idle, late, lost)
+
+    def _admitted(self, frame: DataFrame, epoch: int, decided: Decided, level: Consistency) -> Admitted | None:
+        """What the level lets through of an epoch, if it holds anything back."""
+        if self.intake is None:
+            return None
+        stage = self.intake
+        tags = {name: tag for name, tag in stage.tags.items() if name in stage.bounded}
+        task = IntakeTask(
+            self.query, self.run, self.journal.state_root, stage.drawn(), tags, stage.first, level, epoch, stage.layout,
+            decided.idle, decided.now, self.snapshot_every,
+        )  # fmt: skip
+        found = stage.admitted(frame, task)
+        if "error" in found.note:
+            raise _error(found.note["error"])
+        return found
+
+    @cached_property
+    def behind(self) -> Mapping[str, ResolvedSource]:
+        """The sources as the feeds read them."""
+        return self.sources if self.intake is None else self.intake.behind
+
+    def _check_order(self, epoch: int) -> None:
+        """The first epoch of a run is the last one that was done, or the one after."""
+        newest = self.journal.newest()
+        if epoch < newest:
+            raise StateError(
+                f"{self.journal.place}: Spark begins with epoch {epoch}, and epoch {newest} is done already: Spark's "
+                "part of the checkpoint was deleted or is an older copy; restore it, or start with a new checkpoint "
+                "and new sinks"
+            )
+
+    @cached_property
+    def _job(self) -> Job:
+        return Job(self.plan, self.behind, self.schemas, self.buckets, self._task, self.session)
+
+    def _task(self, stage: Stage, into: Layout, out: Layout, onward: Mapping[str, Address]) -> StageTask:
+        """What the tasks of a stage do; the epoch, and what goes with it, they are told (`told`)."""
+        parts = {name: sink for name, sink in self.sinks.items() if isinstance(sink, PartedSink)}
+        return StageTask(
+            self.query,
+            self.run,
+            self.journal.state_root,
+            stage,
+            self.emit,
+            -1,
+            self.buckets,
+            tuple(source.name for source in self.plan.sources),
+            into,
+            out,
+            lenient=frozenset(name for name, source in self.behind.items() if source.source.late != "error"),
+            snapshot_every=self.snapshot_every,
+            parts=parts if stage.level == len(self.plan.stages) else {},
+            onward=onward,
+        )
+
+    # -- what came out ------------------------------------------------------------------------------------------
+
+    def _read(self, table: pa.Table, emit: Emit) -> tuple[_Notes, dict[str, ElementBatch], dict[int, Heard]]:
+        table = table.combine_chunks()
+        tags = table.column("tag").to_numpy()
+        texts = table.filter(pa.array((tags == NOTE) | (tags == ERROR))).select(["tag", "note"]).to_pylist()
+        for text in texts:
+            if text["tag"] == ERROR:
+                raise _error(json.loads(text["note"]))
+        notes = [json.loads(text["note"]) for text in texts]
+        for problem in sorted({problem for note in notes for problem in note["damaged"]}):
+            _log.warning("a snapshot was skipped, and the state rebuilt from what came before it: %s", problem)
+        results = {}
+        for at, (name, schema) in enumerate(self.schemas.items()):
+            part = table.filter(pa.array(tags == at))
+            results[name] = self._batch(part, schema, emit)
+        return notes, results, heard(table, dict(enumerate(self.schemas.values())))
+
+    def _batch(self, part: pa.Table, schema: Schema, emit: Emit) -> ElementBatch:
+        if not part.num_rows:
+            return empty_elements(schema)
+        vs, ve, vnew, op = (part.column(name).to_numpy() for name in "abcw")
+        columns = [whole(part.column(slot).cast(type_)) for slot, type_ in slots(schema)]
+        batch = ElementBatch(schema, op.astype(np.uint8), vs, ve, vnew, tuple(columns))
+        if emit is not Emit.FINAL:
+            return batch
+        sync = np.where(op == ADJUST, np.minimum(ve, vnew), vs)
+        return taken(batch, np.argsort(sync, kind="stable"))
+
+    def _after(self, known: Known, notes: Sequence[Mapping[str, Any]], now: float) -> Known:
+        sources = dict(known.sources)
+        seen = {source.name: known.seen.get(source.name, now) for source in self.plan.sources}
+        for note in notes:
+            for name, cti in note["sources"].items():
+                sources[name] = max(sources.get(name, NEVER), cti)
+            for name, rows in note["fed"].items():
+                if rows:
+                    seen[name] = now
+        queries = {
+            name: max(
+                known.queries.get(name, NEVER),
+                min(note["progress"][name] for note in notes if name in note["progress"]),
+            )
+            for name in self.schemas
+        }
+        return Known(sources, queries, seen)
+
+    def _idle(self, known: Known, now: float) -> frozenset[str]:
+        """Sources without rows for longer than they may be; one that never had any counts from the first epoch."""
+        found = set()
+        for name, source in self.sources.items():
+            patience = source.source.idle
+            if patience is not None and now - known.seen.get(name, now) >= patience:
+                found.add(name)
+        return frozenset(found)
+
+    # -- sinks --------------------------------------------------------------------------------------------------
+
+    def _commit(
+        self,
+        name: str,
+        sink: EpochSink,
+        epoch: int,
+        batch: ElementBatch,
+        parts: Sequence[str],
+        promised: Sequence[Promise],
+        known: Known,
+        after: Known,
+    ) -> None:
+        tail = last_words(batch.schema, promised, known.queries.get(name, NEVER), after.queries[name])
+        for attempt, pause in enumerate([*self.patience, None]):
+            try:
+                if isinstance(sink, PartedSink):
+                    sink.commit_parts(epoch, parts, tail)
+                else:
+                    sink.commit(epoch, joined(batch, tail))
+                return
+            except Exception as bad:
+                if pause is None:
+                    raise SinkError(
+                        f"the sink of {name!r} has not taken epoch {epoch} in {attempt + 1} attempts: {bad}. Nothing "
+                        "is lost: start the query again with the same checkpoint when the sink works"
+                    ) from bad
+                _log.warning("the sink of %r did not take epoch %d (%s); trying again in %s s", name, epoch, bad, pause)
+                time.sleep(pause)
+
+    def _report(
+        self,
+        epoch: int,
+        seconds: float,
+        notes: Sequence[Mapping[str, Any]],
+        rows_out: int,
+        after: Known,
+        idle: frozenset[str],
+        late: Mapping[str, int],
+        given_up: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        fed: dict[str, int] = {}
+        for note in notes:
+            for name, rows in note["fed"].items():
+                fed[name] = max(fed.get(name, 0), rows)
+        low = min(after.sources.values(), default=INF)
+        holding = tuple(name for name, cti in after.sources.items() if cti == low) if low < INF else ()
+        report = EpochReport(
+            epoch,
+            seconds,
+            sum(fed.values()),
+            rows_out,
+            sum(note["state_rows"] for note in notes),
+            sum(note["state_bytes"] for note in notes),
+            dict(after.sources),
+            dict(after.queries),
+            max((note["tau"] for note in notes), default=NEVER),
+            idle,
+            holding,
+            late,
+            given_up,
+            notes,
+        )
+        self.reports.append(report)
+        del self.reports[:-1000]
+        if self.listener is not None:
+            self.listener(report)
+
+
+def _parts(notes: Sequence[Mapping[str, Any]], name: str) -> list[str]:
+    found = [note for note in notes if note["parts"].get(name)]
+    return [part for note in sorted(found, key=lambda note: note["bucket"]) for part in note["parts"][name]]
+
+
+def _left_out(plan: StagePlan, notes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many adjusts of each source were left out because their events are not there."""
+    streams: dict[str, int] = {}
+    for note in notes:
+        for name, rows in note["left_out"].items():
+            streams[name] = streams.get(name, 0) + rows
+    found: dict[str, int] = {}
+    for name, rows in streams.items():
+        feed = plan.stream(name).feed
+        if rows and feed is not None:  # several streams of a source tell of the same rows
+            found[feed.source.name] = max(found.get(feed.source.name, 0), rows)
+    return found
+
+
+def _error(told: Mapping[str, Any]) -> EverwhenError:
+    kind = getattr(errors, told["kind"], EverwhenError)
+    error = EverwhenError.__new__(kind)
+    Exception.__init__(error, told["message"])
+    return error

@@ -1,0 +1,1 @@
+"""What crosses between stages: schema, codec, punctuation, watermarks, scans of sources."""

@@ -1,0 +1,133 @@
+"""How far sources have come in an epoch, computed in the JVM, and the control rows that tell every bucket.
+
+What is counted is of fixed size: a text among the results would make Spark sort all rows.  So wrong rows are counted
+here, and looked for once there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from everwhen.core.time import NEVER, show
+from everwhen.errors import InputError
+from everwhen.plan.stages.stages import StagePlan
+from everwhen.spark.exchange.schema import LATE, SOURCE, Layout, carried, control
+from everwhen.spark.sources.source import ResolvedSource
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT
+
+STATISTICS: Final = ("start", "said", "rows", "late", "earliest", "wrong")
+WRONG: Final = "rows that cannot be read as elements"
+BEHIND: Final = "came behind the promise of their source"
+
+
+def sync() -> Column:
+    """The first instant that an element changes."""
+    return F.when(F.col("op") == ADJUST, F.least("ve", "vnew")).otherwise(F.col("vs"))
+
+
+def statistics(inserts: bool, promised: Column | None) -> list[Column]:
+    """The largest start and CTI, the number of rows, of late and of wrong ones, and the earliest late one.
+
+    `inserts`: all rows are inserts.  Without `promised` nobody has to know how many are late: that number is null, and
+    the earliest one is that of all.
+    """
+    op, vs = F.col("op"), F.col("vs")
+    event = F.lit(True) if inserts else op < CTI
+    first = vs if inserts else sync()
+    late = event if promised is None else event & (first < promised)
+    nothing = F.lit(None).cast("bigint")
+    return [
+        F.max(vs if inserts else F.when(op == INSERT, vs)).alias("start"),
+        (nothing if inserts else F.max(F.when(op == CTI, vs))).alias("said"),
+        F.count(F.lit(1) if inserts else F.when(event, 1)).alias("rows"),
+        (nothing if promised is None else F.count(F.when(late, 1))).alias("late"),
+        F.min(F.when(late, first)).alias("earliest"),
+        F.count(F.when(F.col("problem").isNotNull(), 1)).alias("wrong"),
+    ]
+
+
+def combined() -> list[Column]:
+    """The same of the whole, from those of its parts."""
+    how = {"start": F.max, "said": F.max, "earliest": F.min}
+    return [how.get(name, F.sum)(name).alias(name) for name in STATISTICS]
+
+
+def marks(plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: Layout, buckets: int) -> Column:
+    """The control rows of a source in a layout, a copy for every bucket, from its row of statistics."""
+    cti = F.lit(NEVER)
+    for at, source in enumerate(plan.sources):
+        bound = sources[source.name].source.disorder
+        own = F.col("said") if bound is None else F.greatest(F.col("said"), F.col("start") - F.lit(bound))
+        cti = F.when(F.col("source") == at, own).otherwise(cti)
+    zero, which = F.lit(0).cast("bigint"), F.col("source").cast("bigint")
+    note = F.when(F.col("wrong") > 0, F.concat(F.col("wrong").cast("string"), F.lit(f" {WRONG}")))
+    row = {
+        "tag": F.lit(SOURCE),
+        "a": F.coalesce("start", F.lit(NEVER)),
+        "b": F.coalesce(cti, F.lit(NEVER)),
+        "c": F.coalesce("rows", zero),
+        "w": which,
+        "note": note,
+    }
+    behind = {"tag": F.lit(LATE), "a": F.coalesce("late", zero), "b": F.col("earliest"), "c": zero, "w": which}
+
+    def everywhere(given: Mapping[str, Column]) -> Column:
+        def copy(bucket: Column) -> Column:
+            fields = {"bucket": bucket} | dict(given)
+            return F.struct(
+                *(
+                    (fields[name] if name in fields else F.lit(None)).cast(carried(type_)).alias(name)
+                    for name, type_ in layout.columns
+                )
+            )
+
+        return F.transform(F.sequence(F.lit(0), F.lit(buckets - 1)), copy)
+
+    late = F.col("earliest").isNotNull() & (F.coalesce("late", F.lit(1)) > 0)
+    there = F.col("rows").isNotNull()  # of no rows at all there are no statistics, and the source has said nothing
+    said = F.when(late, F.concat(everywhere(row), everywhere(behind))).when(there, everywhere(row))
+    return F.inline(said)
+
+
+def source_marks(source: int, disorder: int | None, counted: Mapping[str, int | None]) -> list[dict[str, object]]:
+    """The same control rows, from statistics that are known, for whichever bucket."""
+    rows, start, said, earliest, late = (counted[name] for name in ("rows", "start", "said", "earliest", "late"))
+    if rows is None:
+        return []
+    promises = [said, None if start is None or disorder is None else start - disorder]
+    cti = max((promise for promise in promises if promise is not None), default=NEVER)
+    note = f"{counted['wrong']} {WRONG}" if counted["wrong"] else None
+    found = [control(SOURCE, 0, a=NEVER if start is None else start, b=cti, c=rows, w=source, note=note)]
+    if earliest is not None and late != 0:
+        found.append(control(LATE, 0, a=late or 0, b=earliest, w=source))
+    return found
+
+
+def explanation(frame: DataFrame, plan: StagePlan) -> str | None:
+    """What is wrong with the first wrong row of an epoch, with the row."""
+    wrong = frame.where(F.col("lead") & F.col("problem").isNotNull()).first()
+    if wrong is None:
+        return None
+    times = ", ".join(f"{name}={wrong[name]}" for name in ("vs", "ve", "vnew"))
+    return f"{plan.sources[wrong['source']].name}: {wrong['problem']}; the row has {times}"
+
+
+def late_rows(frame: DataFrame, plan: StagePlan, strict: Sequence[str]) -> InputError | None:
+    """Which of the sources that promise it for sure had rows too late, and how many; the frame has `promised`."""
+    mine = F.col("source").isin([at for at, source in enumerate(plan.sources) if source.name in strict])
+    late = frame.where(F.col("lead") & mine & (F.col("op") < CTI) & (sync() < F.col("promised")))
+    found = (
+        late.groupBy("source").agg(F.count("*").alias("rows"), F.min(sync()).alias("earliest")).sort("source").first()
+    )
+    if found is None:
+        return None
+    rows = found["rows"]
+    return InputError(
+        f"{rows} row{'s' if rows > 1 else ''} {BEHIND}, the earliest at {show(found['earliest'])}",
+        source=plan.sources[found["source"]].name,
+        remedy="widen the bound of its disorder, or choose late='drop' or late='adjust'",
+    )

@@ -1,0 +1,1 @@
+"""Versioned state on a file system."""

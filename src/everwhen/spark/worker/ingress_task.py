@@ -1,0 +1,314 @@
+"""The intake stage: Finalize and Align before everything else, where a level of consistency asks for them.
+
+    rows of all sources ─▶ one task, in the order of sync times ─▶ what is admitted and let through ─▶ feeds, stages …
+                                                                └▶ what is given up, by element and reason
+
+Within an epoch a DataFrame has no order, so an epoch is one instant: its elements are taken in the order of their sync
+times (an insert before adjusts, an adjust before the one that follows it), and its promises, those about data too, hold
+from its end on; schemes of the sources (PUNCTUATE) are watched here, and what follows from them goes on as rows.  Then
+the answer is that of the local runtime to the same epochs in that order.  Progress is a matter of the whole source, so
+one task takes all of it; levels that neither wait nor forget (strong, middle) have no such stage.
+
+Its state is kept like that of every other stage, as stage 0: the input of every epoch is published once, and a snapshot
+now and then, so an epoch that is run again gives the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.algebra.nodes import Source
+from everwhen.core.consistency import Consistency
+from everwhen.core.emit import Emit
+from everwhen.core.promise import Promise
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.ingress import Admission
+from everwhen.errors import EverwhenError, InputError
+from everwhen.operators.contract import StateSize
+from everwhen.operators.ingress.finalize import GivenUp, Reason
+from everwhen.operators.output.changelog import with_punctuation
+from everwhen.punctuation.pattern_json import write_match
+from everwhen.rows.codec import RowCodec
+from everwhen.spark.exchange.codec import taken, typed, whole
+from everwhen.spark.exchange.punctuation_rows import match_of
+from everwhen.spark.exchange.schema import ERROR, NOTE, Layout, control, slots
+from everwhen.spark.worker.owner_rpc import Words
+from everwhen.spark.worker.state_host import Resident
+from everwhen.stream.element import Adjust, Cti, Insert, Punct
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT, PUNCT, ElementBatch, batch_of, joined
+
+GIVEN_UP: Final = -100
+"""The tag of what the first source has given up; the next source has one less."""
+STAGE: Final = 0
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A source as the stage reads it: its declaration, the bound of its disorder, and whether late rows are dropped."""
+
+    source: Source
+    disorder: int | None = None
+    drops: bool = False
+
+
+def level_to_plain(level: Consistency) -> dict[str, Any]:
+    """A level as JSON."""
+    return {
+        "name": level.name, "block": level.block, "remember": level.remember, "emit": level.emit.value,
+        "repair": level.repair, "within": level.within,
+    }  # fmt: skip
+
+
+def level_of(plain: Mapping[str, Any]) -> Consistency:
+    return Consistency(**{**plain, "emit": Emit(plain["emit"])})
+
+
+class IntakeKernel:
+    """The state of the stage; call `step` once per epoch."""
+
+    def __init__(self, drawn: Mapping[str, Drawn], level: Consistency) -> None:
+        self.drawn = drawn
+        self.now = 0.0
+        self.lost: list[tuple[str, GivenUp]] = []
+        sources = {name: each.source for name, each in drawn.items()}
+        self.admission = Admission(
+            sources, frozenset(sources), level, lambda: self.now, lambda name, lost: self.lost.append((name, lost)),
+            ordered=False,
+        )  # fmt: skip
+        self.dropped: dict[str, int] = dict.fromkeys(drawn, 0)
+
+    def step(
+        self, rows: Mapping[str, ElementBatch], level: Consistency, idle: frozenset[str], now: float
+    ) -> dict[str, ElementBatch]:
+        """One epoch: what goes on, per source; `lost` has what was given up."""
+        self.lost, self.now = [], now
+        if level != self.admission.level:
+            self.admission.change(level)
+        batches = {name: self._instant(name, batch) for name, batch in rows.items()}
+        silent = {name for name in idle & set(self.drawn) if name not in rows}
+        promised = (self._promised(name, batches) for name in self.drawn if name not in silent)
+        awake = [cti for cti in promised if cti < INF]  # one that has ended is no measure
+        for name in silent:  # one that has been silent for too long holds nobody back
+            batches[name] = self._promising(name, None, min(awake, default=NEVER))
+        try:
+            return self.admission.push({name: batch for name, batch in batches.items() if len(batch)})
+        except InputError as error:
+            raise _with_row(error, batches) from None
+
+    def _instant(self, name: str, batch: ElementBatch) -> ElementBatch:
+        """An epoch of a source as one instant: an element per event, in the order of sync times, then the promise."""
+        drawn, intake = self.drawn[name], self.admission.intakes[name]
+        ctis = batch.vs[batch.op == CTI]
+        promise = int(ctis.max()) if len(ctis) else NEVER
+        starts = batch.vs[batch.op == INSERT]
+        if drawn.disorder is not None and len(starts):
+            promise = max(promise, int(starts.max()) - drawn.disorder)
+        data = np.flatnonzero(batch.op <= ADJUST)
+        if drawn.drops:
+            sync = np.where(batch.op == ADJUST, np.minimum(batch.ve, batch.vnew), batch.vs)[data]
+            late = sync < intake.guard.cti
+            self.dropped[name] += int(late.sum())
+            if late.any():
+                gone = taken(batch, data[late])
+                codes = np.ones(len(gone), np.uint8)  # the number of LATE
+                self.lost.append((name, GivenUp(gone, codes)))
+            data = data[~late]
+        kept = taken(batch, data)
+        words = [said.promise for _, said in sorted(batch.promises.items()) if isinstance(said, Punct)]
+        in_order = with_punctuation(taken(kept, in_sync_order(kept, intake.codec)), words)
+        return self._promising(name, in_order, promise)
+
+    def _promised(self, name: str, batches: Mapping[str, ElementBatch]) -> int:
+        """What a source has promised, by this epoch as well: else who rests would be an epoch behind."""
+        cti = self.admission.intakes[name].cti
+        if name in batches:
+            cti = max(cti, int(batches[name].vs[batches[name].op == CTI].max(initial=NEVER)))
+        return cti
+
+    def _promising(self, name: str, batch: ElementBatch | None, promise: int) -> ElementBatch:
+        intake = self.admission.intakes[name]
+        schema = intake.codec.schema
+        said = promise > intake.guard.cti
+        end = batch_of([Cti(promise)] if said else [], schema)
+        return end if batch is None else joined(batch, end) if said else batch
+
+    def snapshot(self) -> dict[str, Any]:
+        level = level_to_plain(self.admission.level)
+        return {"admission": self.admission.snapshot(), "dropped": dict(self.dropped), "level": level}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.admission.restore(state["admission"])
+        self.admission.level = level_of(state["level"])
+        self.dropped = dict(state["dropped"])
+
+    def state_size(self) -> StateSize:
+        return self.admission.state_size()
+
+    def collect(self) -> None:
+        """Nothing: what was given out is nobody else's."""
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many elements were given up since the beginning, by source and reason."""
+        found = {name: {r.value: n for r, n in counts.items()} for name, counts in self.admission.given_up.items()}
+        for name, count in self.dropped.items():
+            if count:
+                mine = found.setdefault(name, {})
+                mine[Reason.LATE.value] = mine.get(Reason.LATE.value, 0) + count
+        return found
+
+
+def _with_row(error: InputError, batches: Mapping[str, ElementBatch]) -> InputError:
+    """The error with the row that is wrong: lines count for nothing where an epoch has no order."""
+    if error.source is None or error.line is None or error.source not in batches:
+        return error
+    batch = batches[error.source]
+    row = next(batch.slice(error.line - batch.first_line, 1).elements())
+    shown = f"{error.problem}; row {row.row}" if isinstance(row, Insert | Adjust) else error.problem
+    return InputError(shown, source=error.source, remedy=error.remedy)
+
+
+def in_sync_order(batch: ElementBatch, codec: RowCodec) -> np.ndarray:
+    """The positions of inserts and adjusts in the order of their sync times.
+
+    At one time inserts come first.  Of adjusts that follow one another each comes before the next, as early as the
+    earliest of those behind it.
+    """
+    adjust = batch.op == ADJUST
+    if not adjust.any():
+        return np.argsort(batch.vs, kind="stable")
+    position = np.where(adjust, np.minimum(batch.ve, batch.vnew), batch.vs)
+    rank = np.zeros(len(batch), np.int64)
+    at = np.flatnonzero(adjust)
+    rows = codec.encode(tuple(column.take(pa.array(at)) for column in batch.columns), len(at))
+    groups: dict[bytes, list[int]] = {}
+    for i, name in zip(at.tolist(), np.concatenate([batch.vs[at, None], rows], axis=1), strict=True):
+        groups.setdefault(name.tobytes(), []).append(i)
+    for group in groups.values():
+        if len(group) > 1:
+            for chain in _chains(group, batch.ve, batch.vnew):
+                position[chain] = np.minimum.accumulate(position[chain][::-1])[::-1]
+                rank[chain] = np.arange(len(chain))
+    return np.lexsort((rank, adjust, position))
+
+
+def _chains(group: list[int], ve: np.ndarray, vnew: np.ndarray) -> Iterator[list[int]]:
+    """Adjusts of events with one start and row, each behind the one whose new end it names."""
+    left = sorted(group, key=lambda i: any(vnew[j] == ve[i] for j in group if j != i))
+    while left:
+        chain = [left.pop(0)]
+        while (after := next((i for i in left if ve[i] == vnew[chain[-1]]), None)) is not None:
+            left.remove(after)
+            chain.append(after)
+        yield chain
+
+
+@dataclass(frozen=True)
+class IntakeTask(Resident[IntakeKernel, dict[str, ElementBatch]]):
+    """The function that `mapInArrow` runs, in one task."""
+
+    query: str
+    run: str
+    root: str
+    drawn: Mapping[str, Drawn]
+    tags: Mapping[str, int]
+    first: Consistency
+    wanted: Consistency
+    epoch: int
+    layout: Layout
+    idle: frozenset[str] = frozenset()
+    now: float = 0.0
+    snapshot_every: int = 10
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        received = pa.Table.from_batches([typed(batch, self.layout) for batch in batches], self.layout.arrow)
+        yield from self.answered(0, received)
+
+    @property
+    def level(self) -> int:
+        return STAGE
+
+    def fresh(self) -> IntakeKernel:
+        return IntakeKernel(self.drawn, self.first)
+
+    def words(self) -> dict[str, Any]:
+        level = level_to_plain(self.wanted)
+        return {"epoch": self.epoch, "idle": sorted(self.idle), "now": self.now, "level": level}
+
+    def told(self, words: Words) -> IntakeTask:
+        wanted = level_of(words["level"])
+        return replace(self, epoch=words["epoch"], idle=frozenset(words["idle"]), now=words["now"], wanted=wanted)
+
+    def answer(self, bucket: int, received: pa.Table, started: float) -> Iterator[pa.RecordBatch]:
+        try:
+            done = self.stepped(bucket, received, self.words(), started)
+            kernel = done.live.kernel
+            for name, batch in done.out.items():
+                yield from self._rows(self.tags[name], batch, None)
+            for name, lost in kernel.lost:
+                reasons = pa.array([reason.value for reason in lost.reasons], pa.string())
+                yield from self._rows(GIVEN_UP - self.tags[name], lost.elements, reasons)
+            size = {"state_rows": done.size.rows, "state_bytes": done.size.bytes}
+            note = size | {"given_up": kernel.counts(), "damaged": done.damaged, "caught_up": done.caught_up}
+            yield self.layout.controls([control(NOTE, 0, note=json.dumps(note))])
+            self.stays(bucket, done.live)
+        except EverwhenError as error:
+            text = json.dumps({"kind": type(error).__name__, "message": str(error), "stage": STAGE})
+            yield self.layout.controls([control(ERROR, 0, note=text)])
+
+    def step(self, kernel: IntakeKernel, rows: pa.Table, meta: Mapping[str, Any]) -> dict[str, ElementBatch]:
+        tags = rows.column("tag").to_numpy()
+        sources: dict[str, ElementBatch] = {}
+        for name, tag in self.tags.items():
+            part = rows.filter(pa.array(tags == tag))
+            if not part.num_rows:
+                continue
+            self._check(name, part)
+            schema = self.drawn[name].source.schema
+            vs, ve, vnew, op = (np.array(part.column(column).to_numpy(), np.int64) for column in "abcw")
+            columns = tuple(whole(part.column(slot)) for slot, _ in slots(schema))
+            words = self._words(name, part, op, vs)
+            sources[name] = ElementBatch(schema, op.astype(np.uint8), vs, ve, vnew, columns, words, source=name)
+        return kernel.step(sources, level_of(meta["level"]), frozenset(meta["idle"]), float(meta["now"]))
+
+    def _words(self, name: str, part: pa.Table, op: np.ndarray, until: np.ndarray) -> dict[int, Punct]:
+        """What the rows promise about data, by position."""
+        at = np.flatnonzero(op == PUNCT)
+        if not len(at):
+            return {}
+        schema, texts = self.drawn[name].source.schema, part.column("match").take(pa.array(at)).to_pylist()
+        matches = (match_of(text, schema, name) for text in texts)
+        times = until[at].tolist()
+        return {i: Punct(Promise(match, t)) for i, match, t in zip(at.tolist(), matches, times, strict=True)}
+
+    def _check(self, name: str, part: pa.Table) -> None:
+        notes = part.column("note")
+        if notes.null_count < len(notes):
+            at = int(np.flatnonzero(notes.is_valid().to_numpy())[0])
+            named = zip(("vs", "ve", "vnew"), "abc", strict=True)
+            times = ", ".join(f"{name}={part.column(column)[at].as_py()}" for name, column in named)
+            raise InputError(f"{notes[at].as_py()}; the row has {times}", source=name)
+
+    def _rows(self, tag: int, batch: ElementBatch, note: pa.Array | None) -> Iterator[pa.RecordBatch]:
+        if not len(batch):
+            return
+        until, texts = batch.vs.copy(), np.full(len(batch), None, object)
+        for i, said in batch.promises.items():
+            assert isinstance(said, Punct), "Finalize has read the others"
+            until[i], texts[i] = said.promise.t, json.dumps(write_match(said.promise.match, batch.schema))
+        numbers = [pa.array(column.astype(np.int64)) for column in (until, batch.ve, batch.vnew, batch.op)]
+        rows = self.layout.rows(tag, numbers, batch.schema, batch.columns)
+        if batch.promises:
+            at = rows.schema.get_field_index("match")
+            rows = rows.set_column(at, rows.schema.field(at), pa.array(texts, pa.string()))
+        at = rows.schema.get_field_index("bucket")
+        rows = rows.set_column(at, rows.schema.field(at), pa.array(np.zeros(len(batch), np.int32)))
+        if note is not None:
+            at = rows.schema.get_field_index("note")
+            rows = rows.set_column(at, rows.schema.field(at), note)
+        yield rows

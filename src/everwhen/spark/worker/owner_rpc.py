@@ -1,0 +1,168 @@
+"""A bucket's home: the worker of this machine that holds its live state and does its steps, whoever got the task.
+
+Spark gives a task to any Python worker that is idle, so a bucket comes to another worker in most epochs, while its
+state stays behind.  The worker that got the task then sends the epoch's input to the bucket's home, and passes the
+answer on.
+
+    <temporary folder>/everwhen-<user>/<process>      the socket of a worker
+    <temporary folder>/everwhen-<user>/<bucket>       a link to the socket of the bucket's home
+
+This is a short cut and nothing else.  A home that is dead, has the state no more, or is too busy hangs up.  Then the
+worker that got the task does it, from the files, and is the home from then on; so does one on another machine.  What is
+sent is JSON and Arrow, and only the user's own processes can reach the sockets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import struct
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from everwhen.storage.arrow_ipc import stream_of, table_of
+from everwhen.storage.folder import Chunk
+
+Words: TypeAlias = Mapping[str, Any]
+"""What is asked of a home beside the rows; what JSON can say."""
+
+Answer: TypeAlias = Callable[[pa.Table], Iterator[pa.RecordBatch]]
+
+_LENGTH: Final = struct.Struct("!Q")
+_END: Final = b""
+"""The frame after the last one.  A connection that ends without it has failed."""
+
+
+class Home:
+    """This process as the home of buckets.  `agrees` says how it answers to words, None if it does not; it is called
+    in a thread of its own, as is the answer."""
+
+    def __init__(self, agrees: Callable[[Words], Answer | None], folder: Path | None = None) -> None:
+        self._agrees = agrees
+        self._folder = folder or _folder()
+        self._name = str(os.getpid())
+        _tidy(self._folder)
+        path = self._folder / self._name
+        path.unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(str(path))
+        self._socket.listen(64)
+        threading.Thread(target=self._serve, name="everwhen-home", daemon=True).start()
+
+    def keep(self, bucket: str) -> None:
+        """From now on this process is the home of a bucket."""
+        link = self._folder / bucket
+        with suppress(OSError):
+            if os.readlink(link) == self._name:
+                return
+        with suppress(OSError):
+            mine = self._folder / f"{bucket}.{self._name}"
+            mine.unlink(missing_ok=True)
+            mine.symlink_to(self._name)
+            mine.replace(link)
+
+    def close(self) -> None:
+        """Nobody lives here any more."""
+        self._socket.close()
+        (self._folder / self._name).unlink(missing_ok=True)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                caller = self._socket.accept()[0]
+            except OSError:
+                return
+            threading.Thread(target=self._receive, args=(caller,), name="everwhen-visit", daemon=True).start()
+
+    def _receive(self, caller: socket.socket) -> None:
+        with caller, suppress(Exception):  # hung up: the caller does it itself, and meets what is wrong
+            answer = self._agrees(json.loads(bytes(_read(caller))))
+            if answer is None:
+                return
+            _send(caller, [_END])
+            for batch in answer(table_of(_read(caller))):
+                _send(caller, stream_of(pa.Table.from_batches([batch])))
+            _send(caller, [_END])
+
+
+def ask(bucket: str, words: Words, rows: pa.Table, folder: Path | None = None) -> list[pa.RecordBatch] | None:
+    """What the home of a bucket answers; None if it has none, or it does not answer, or this process is the home."""
+    try:
+        folder = folder or _folder()
+        home = os.readlink(folder / bucket)
+        if home == str(os.getpid()):
+            return None
+        with socket.socket(socket.AF_UNIX) as to:
+            to.connect(str(folder / home))
+            _send(to, [json.dumps(words).encode()])
+            _read(to)
+            _send(to, stream_of(rows))
+            found: list[pa.RecordBatch] = []
+            while len(frame := _read(to)):
+                found += table_of(frame).to_batches()
+            return found
+    except OSError:
+        return None
+
+
+def _folder() -> Path:
+    """The folder of this user's homes, which nobody else can look into."""
+    if not hasattr(socket, "AF_UNIX"):
+        raise OSError("this system has no sockets with names")
+    folder = Path(tempfile.gettempdir()) / f"everwhen-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise PermissionError(f"{folder} is not a folder of this user alone")
+    return folder
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what dead workers have left behind."""
+    for entry in folder.iterdir():
+        if entry.name.isdecimal() and not _alive(int(entry.name)):
+            entry.unlink(missing_ok=True)
+    for entry in folder.iterdir():
+        if entry.is_symlink() and not entry.exists():
+            entry.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _send(to: socket.socket, chunks: list[Chunk]) -> None:
+    views = [memoryview(chunk).cast("B") for chunk in chunks if memoryview(chunk).nbytes]
+    to.sendall(_LENGTH.pack(sum(view.nbytes for view in views)))
+    for view in views:
+        to.sendall(view)
+
+
+def _read(sender: socket.socket) -> memoryview:
+    """The next frame, in Arrow's memory, which is used again sooner than the system's."""
+    (length,) = _LENGTH.unpack(_filled(sender, memoryview(bytearray(_LENGTH.size))))
+    return _filled(sender, memoryview(pa.allocate_buffer(length)))
+
+
+def _filled(sender: socket.socket, into: memoryview) -> memoryview:
+    at = 0
+    while at < len(into):
+        got = sender.recv_into(into[at:])
+        if not got:
+            raise ConnectionResetError("the other side has hung up")
+        at += got
+    return into

@@ -1,0 +1,197 @@
+"""One bucket of one stage: a deterministic state machine over epochs.
+
+It holds what the local runtime holds, guards and a graph of operators, for its share of the rows.  An epoch's input is
+what crossed the exchange: rows of streams in any order, what each source has promised, and what the buckets of the
+stage before have promised for the streams they hand over.  No clock, no files, no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.core.emit import Emit
+from everwhen.core.promise import Frontier, Promise
+from everwhen.core.time import NEVER
+from everwhen.engine.dataflow import Graph
+from everwhen.operators.contract import Output, StateSize
+from everwhen.operators.ingress.guard import Guarded
+from everwhen.operators.ingress.unordered_guard import EpochGuard
+from everwhen.operators.punctuate.punctuator import source_punctuators
+from everwhen.operators.stateless.linear import rounded_up_time
+from everwhen.plan.lower import lower
+from everwhen.plan.physical import Form, Port
+from everwhen.plan.stages.stages import Stage, StreamIn
+from everwhen.punctuation.intersect import Gathering
+from everwhen.rows.changes import Changes, concat, no_changes
+from everwhen.spark.exchange.stream_rows import Rows
+from everwhen.stream.element_batch import ElementBatch, joined
+
+
+@dataclass(frozen=True)
+class EpochInput:
+    """What a bucket gets in an epoch.  `sources`: (largest start, CTI) each; `idle`: those that have been silent for
+    too long to hold the others back; `handed`: the lowest promise of the buckets that hand a stream over; `tau`: the
+    largest start that they know of; `emit`: the policy from this epoch on, if not that of the one before.
+
+    `promises` are those about the data of a stream that hold for it as they are; `said` is what each bucket of the
+    stage before has promised of its own share, its time and what is new."""
+
+    rows: Mapping[str, Rows] = field(default_factory=dict)
+    sources: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    idle: frozenset[str] = frozenset()
+    handed: Mapping[str, int] = field(default_factory=dict)
+    tau: int = NEVER
+    emit: Emit | None = None
+    promises: Mapping[str, Sequence[Promise]] = field(default_factory=dict)
+    said: Mapping[str, Mapping[int, Frontier]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EpochOutput:
+    """The elements of each query and the changes of each stream that is handed on.  `left_out`: how many adjusts of
+    each stream were left out because their event is not there (it came too late itself)."""
+
+    results: Mapping[str, ElementBatch]
+    handed: Mapping[str, Output]
+    progress: Mapping[str, int]
+    tau: int
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+_NONE: Final = np.empty(0, np.int64)
+
+
+class StageKernel:
+    """The state of a bucket; call `step` once per epoch."""
+
+    def __init__(self, stage: Stage, emit: Emit, lenient: frozenset[str] = frozenset(), buckets: int = 1) -> None:
+        self.stage = stage
+        self.emit = emit
+        self.plan = lower(stage.queries, emit, handed=stage.handed, facing=stage.facing)
+        self.graph = Graph(self.plan)
+        self.tau = NEVER
+        self.cti = {s.feed.source.name: NEVER for s in stage.inputs if s.feed is not None}
+        self.promised = {s.name: NEVER for s in stage.inputs if s.feed is None}
+        self.gathered = {s.name: Gathering(s.schema, buckets) for s in stage.inputs if s.feed is None}
+        self._buckets = buckets
+        self.guards: dict[str, EpochGuard] = {}
+        for stream in stage.inputs:
+            if stream.form == "elements" and stream.feed is not None and stream.name in self.plan.sources:
+                source = stream.feed.source.name
+                codec, declared = self.plan.codecs[stream.name], self.plan.sources[stream.name]
+                self.guards[stream.name] = EpochGuard(
+                    source,
+                    codec,
+                    declared.insert_only,
+                    source in lenient,
+                    declared.chronons,
+                    source_punctuators(declared, ordered=False),
+                )
+
+    def step(self, given: EpochInput) -> EpochOutput:
+        """One epoch."""
+        for name, (start, cti) in given.sources.items():
+            self.cti[name] = max(self.cti.get(name, NEVER), cti)
+            self.tau = max(self.tau, start)
+        awake = [cti for name, cti in self.cti.items() if name not in given.idle]
+        for name in given.idle & set(self.cti):
+            self.cti[name] = max(self.cti[name], min(awake, default=NEVER))
+        for name, promise in given.handed.items():
+            self.promised[name] = max(self.promised[name], promise)
+        self.tau = max(self.tau, given.tau)
+        inputs: dict[tuple[str, Form], Output] = {}
+        before = {name: guard.left_out for name, guard in self.guards.items()}
+        for stream in self.stage.inputs:
+            wanted = [form for name, form in self.graph.forms if name == stream.name]
+            if wanted:
+                self._take(stream, given, wanted, inputs)
+        first, brought = self._moved(given.emit)
+        results = {name: joined(first[name], said) for name, said in self.graph.step(inputs, self.tau).items()}
+        handed = {
+            name: Output(concat(brought[name], output.changes), output.frontier) if name in brought else output
+            for name, output in self.graph.handed(inputs).items()
+        }
+        progress = {flow.name: flow.chain.cti for flow in self.graph.outflows}
+        left_out = {name: guard.left_out - before[name] for name, guard in self.guards.items()}
+        return EpochOutput(results, handed, progress, self.tau, left_out)
+
+    def _moved(self, emit: Emit | None) -> tuple[dict[str, ElementBatch], dict[str, Changes]]:
+        """Follow another emission policy: what is said and handed on because of it."""
+        if emit is None or emit is self.emit:
+            return self.graph.silence(), {}
+        self.emit = emit
+        return self.graph.emitting(emit, self._standing)
+
+    def _standing(self, port: Port) -> Changes | None:
+        guard = self.guards.get(port.source or "")
+        codec = self.plan.codecs[port.source or ""]
+        return no_changes(codec) if guard is None else guard.standing()
+
+    def collect(self) -> None:
+        """Let go of values that nothing holds; after this the outputs of the last step cannot be read any more."""
+        self.plan.pool.collect()
+
+    def _take(
+        self, stream: StreamIn, given: EpochInput, wanted: list[Form], inputs: dict[tuple[str, Form], Output]
+    ) -> None:
+        rows, promises = given.rows.get(stream.name), given.promises.get(stream.name, ())
+        codec = self.plan.codecs[stream.name]
+        guarded: Guarded | None = None
+        if stream.name in self.guards:
+            assert stream.feed is not None
+            rows = rows or Rows(_NONE, _NONE, _NONE, _NONE, tuple(pa.array([], t) for t in stream.schema.types))
+            cti = self.cti[stream.feed.source.name]
+            guarded = self.guards[stream.name].step(rows.w, rows.a, rows.b, rows.c, rows.columns, cti, promises)
+            promises = self.guards[stream.name].frontier.promises
+        elif stream.feed is None:
+            said = given.said.get(stream.name, {})
+            ports = [said.get(bucket, Frontier()) for bucket in range(self._buckets)]
+            promises = [*promises, *self.gathered[stream.name].take(ports)]
+        frontier = Frontier(self.frontier(stream), tuple(promises))
+        for form in wanted:
+            if guarded is not None:
+                changes = guarded.segments() if form == "segments" else guarded.events()
+            elif rows is None:
+                changes = no_changes(codec)
+            else:
+                changes = Changes(codec, rows.a, rows.b, rows.w, codec.encode(rows.columns, len(rows.a)))
+            inputs[stream.name, form] = Output(changes, frontier)
+
+    def frontier(self, stream: StreamIn) -> int:
+        """What is promised for a stream."""
+        if stream.feed is None:
+            return self.promised[stream.name]
+        cti = self.cti[stream.feed.source.name]
+        if stream.feed.window is not None:
+            return rounded_up_time(cti, stream.feed.window[1], -1)
+        return cti
+
+    def state_size(self) -> StateSize:
+        return sum((guard.state_size() for guard in self.guards.values()), self.graph.state_size())
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything, as plain data."""
+        return {
+            "tau": self.tau,
+            "cti": dict(self.cti),
+            "promised": dict(self.promised),
+            "guards": {name: guard.snapshot() for name, guard in self.guards.items()},
+            "gathered": {name: gathering.snapshot() for name, gathering in self.gathered.items() if len(gathering)},
+            "graph": self.graph.snapshot(),
+            "emit": self.emit.value,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot of the same stage and bucket."""
+        self.tau, self.cti, self.promised = state["tau"], dict(state["cti"]), dict(state["promised"])
+        for name, guard in self.guards.items():
+            guard.restore(state["guards"][name])
+        for name, gathered in state["gathered"].items():
+            self.gathered[name].restore(gathered)
+        self.graph.restore(state["graph"])
+        self.emit = Emit(state["emit"])

@@ -1,0 +1,145 @@
+"""A batch of elements in arrival order, columnar: what sources hand in and sinks hand out.
+
+`op, vs, ve, vnew` are NumPy arrays, the payload is Arrow.  Times use `INF` for infinity.  For a CTI the time stands
+in `vs`; promises with patterns stand in `promises` by their position.  `line` numbers elements for error messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
+from everwhen.errors import InputError
+from everwhen.stream.batch_punctuation import part_of
+from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
+
+INSERT: Final = 0
+ADJUST: Final = 1
+CTI: Final = 2
+PUNCT: Final = 3
+EXTERNAL_CTI: Final = 4
+OPS: Final = ("insert", "adjust", "cti", "punct", "external_cti")
+
+
+@dataclass(frozen=True, eq=False)
+class ElementBatch:
+    """Elements in arrival order; payload columns are null where an element carries no payload."""
+
+    schema: Schema
+    op: np.ndarray  # uint8
+    vs: np.ndarray  # int64
+    ve: np.ndarray  # int64
+    vnew: np.ndarray  # int64, meaningful for adjusts only
+    columns: tuple[pa.Array, ...]
+    promises: Mapping[int, Punct | ExternalCti] = field(default_factory=dict)
+    source: str | None = None
+    first_line: int = 1
+    lines: np.ndarray | None = None
+    at: np.ndarray | None = None  # int64: the arrival order across inputs, where the source gives it
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    def line(self, index: int) -> int:
+        """The 1-based number of an element in its source."""
+        return int(self.lines[index]) if self.lines is not None else self.first_line + index
+
+    def slice(self, offset: int, length: int) -> ElementBatch:
+        end = min(offset + length, len(self))
+        return ElementBatch(
+            self.schema,
+            self.op[offset:end],
+            self.vs[offset:end],
+            self.ve[offset:end],
+            self.vnew[offset:end],
+            tuple(column.slice(offset, end - offset) for column in self.columns),
+            part_of(self.promises, offset, end),
+            self.source,
+            self.first_line + offset,
+            None if self.lines is None else self.lines[offset:end],
+            None if self.at is None else self.at[offset:end],
+        )
+
+    def elements(self) -> Iterator[Element]:
+        """The same elements one by one, for people and tests."""
+        names = self.schema.names
+        columns = [column.to_pylist() for column in self.columns]
+        times = zip(self.op.tolist(), self.vs.tolist(), self.ve.tolist(), self.vnew.tolist(), strict=True)
+        for i, (op, vs, ve, vnew) in enumerate(times):
+            if op == CTI:
+                yield Cti(vs)
+            elif op >= PUNCT:
+                yield self.promises[i]
+            else:
+                row = {name: column[i] for name, column in zip(names, columns, strict=True)}
+                yield Insert(vs, ve, row) if op == INSERT else Adjust(vs, ve, vnew, row)
+
+
+def empty_elements(schema: Schema) -> ElementBatch:
+    """A batch without elements."""
+    none = np.empty(0, np.int64)
+    return ElementBatch(
+        schema, np.empty(0, np.uint8), none, none, none, tuple(pa.array([], type_) for type_ in schema.types)
+    )
+
+
+def batch_of(elements: Iterable[Element], schema: Schema, source: str | None = None) -> ElementBatch:
+    """Elements as one columnar batch; a value that does not fit its column names the element and the type."""
+    listed = list(elements)
+    n = len(listed)
+    op, vs, ve, vnew = np.zeros(n, np.uint8), np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    promises: dict[int, Punct | ExternalCti] = {}
+    rows: list[Mapping[str, object]] = []
+    nothing: dict[str, object] = {}
+    for i, element in enumerate(listed):
+        match element:
+            case Insert(start, end, row):
+                vs[i], ve[i] = start, end
+                rows.append(row)
+            case Adjust(start, end, new, row):
+                op[i], vs[i], ve[i], vnew[i] = ADJUST, start, end, new
+                rows.append(row)
+            case Cti(t):
+                op[i], vs[i], ve[i] = CTI, t, t
+                rows.append(nothing)
+            case Punct():
+                op[i], ve[i], promises[i] = PUNCT, INF, element
+                rows.append(nothing)
+            case ExternalCti():
+                op[i], vs[i], ve[i], promises[i] = EXTERNAL_CTI, element.vs, element.ve, element
+                rows.append(nothing)
+    columns = tuple(_column(rows, name, type_, source) for name, type_ in zip(schema.names, schema.types, strict=True))
+    return ElementBatch(schema, op, vs, ve, vnew, columns, promises, source)
+
+
+def joined(first: ElementBatch, second: ElementBatch) -> ElementBatch:
+    """Both batches as one; lines are forgotten."""
+    if not len(first) or not len(second):
+        return first if len(first) else second
+    times = [np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("op", "vs", "ve", "vnew")]
+    columns = tuple(pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True))
+    promises = first.promises
+    if second.promises:
+        promises = {**promises, **{len(first) + i: said for i, said in second.promises.items()}}
+    return ElementBatch(first.schema, times[0], times[1], times[2], times[3], columns, promises)
+
+
+def _column(rows: Sequence[Mapping[str, object]], name: str, type_: pa.DataType, source: str | None) -> pa.Array:
+    values = [row.get(name) for row in rows]
+    try:
+        return pa.array(values, type_)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        for i, value in enumerate(values):
+            try:
+                pa.array([value], type_)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+                raise InputError(
+                    f"{value!r} in column {name!r} is not of type {type_}", source=source, line=i + 1
+                ) from None
+        raise
