@@ -17,7 +17,7 @@ import everwhen as ew
 from everwhen.algebra import nodes as n
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.dataflow import StepCheck
+from everwhen.engine.node import StepCheck
 from everwhen.engine.local import LocalRuntime
 from everwhen.reference import LogicalStream, evaluate
 from everwhen.reference.order import canonical

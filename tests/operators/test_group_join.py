@@ -97,7 +97,7 @@ def test_any_stream_gives_the_oracle_s_snapshots(plan: Plan, emit: str, data: st
             case 1:
                 trial.collect()
     trial.close()
-    assert trial.runtime._graph.state_size().rows == 0
+    assert trial.runtime._dataflow.flow.state_size().rows == 0
 
 
 def first_of_each_key(history: History) -> History:

@@ -16,7 +16,7 @@ from everwhen.algebra.properties import properties
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier
 from everwhen.core.time import INF
-from everwhen.engine.dataflow import Graph
+from everwhen.engine.fixed_dataflow import FixedDataflow
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError, QueryError
 from everwhen.operators.contract import Output
@@ -128,17 +128,18 @@ def test_the_split_of_example_12_2_is_left_out() -> None:
 def segments(query: ew.Stream, given: Mapping[str, History]) -> list[tuple[int, int]]:
     """The lifetimes that the query's operator hands on when everything comes at once."""
     plan = lower({}, Emit.CURRENT, handed={"out": query.node})
-    graph = Graph(plan)
+    dataflow = FixedDataflow(plan)
     inputs = {}
-    for name, form in graph.forms:
+    for port in dataflow.source_ports:
+        name = port.source or ""
         events = list(given[name].events())
         codec = plan.codecs[name]
         batch = batch_of([Insert(vs, ve, dict(zip(SCHEMA.names, row, strict=True))) for vs, ve, row in events], SCHEMA)
         guarded = EpochGuard(name, codec).step(batch.op, batch.vs, batch.ve, batch.vnew, batch.columns, INF)
-        changes = guarded.segments() if form == "segments" else guarded.events()
-        inputs[name, form] = Output(changes, Frontier(INF))
-    graph.step(inputs, 100)
-    out = graph.handed(inputs)["out"].changes
+        changes = guarded.segments() if port.form == "segments" else guarded.events()
+        inputs[port] = Output(changes, Frontier(INF))
+    dataflow.step(inputs, 100)
+    out = dataflow.handed(inputs)["out"].changes
     return list(zip(out.lo.tolist(), out.hi.tolist(), strict=True))
 
 

@@ -225,11 +225,11 @@ def test_a_snapshot_is_not_changed_by_going_on() -> None:
 
 def test_unknown_inputs_are_named() -> None:
     runtime = LocalRuntime(S.union(T))
-    with pytest.raises(QueryError, match="there is no input Q; there is S, T"):
+    with pytest.raises(QueryError, match="no running query reads 'Q', so it takes no batches; what is read: S, T"):
         runtime.push({"Q": batch_of([], SCHEMA)})
-    with pytest.raises(QueryError, match="there is no input Q; there is S, T"):
+    with pytest.raises(QueryError, match="no running query reads 'Q', so it takes no batches; what is read: S, T"):
         runtime.close_input("Q")
-    with pytest.raises(QueryError, match="there is no input Q; there is S, T"):
+    with pytest.raises(QueryError, match="no running query reads 'Q', so it takes no batches; what is read: S, T"):
         runtime.schema_of("Q")
 
 

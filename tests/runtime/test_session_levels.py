@@ -103,13 +103,13 @@ def test_what_a_level_allows_is_shared() -> None:
     sums = QUERIES["sums"]
     for name in ("one", "two"):
         session.register(name, sums)
-    alone = len(session._network.running)
+    alone = len(session._network.flow.nodes)
     session.register("final", sums, consistency=ew.STRONG)
-    assert len(session._network.running) == alone + 1, "a hold on top is all that is new"
+    assert len(session._network.flow.nodes) == alone + 1, "a hold on top is all that is new"
     session.register("weak", sums, consistency=ew.WEAK)
     session.register("weak, too", sums.where(ew.col("n") > 1), consistency=ew.WEAK)
-    assert len(session._network.running) == 2 * alone + 1
-    assert sorted(session._network.inflows) == ["S", "S [block 0, remember 0]"] and session.inputs == ("S",)
+    assert len(session._network.flow.nodes) == 2 * alone + 1
+    assert sorted(session._network.ingress.inputs) == ["S", "S [block 0, remember 0]"] and session.inputs == ("S",)
     users = [each.queries for name, each in session.metadata().items() if name.endswith("aggregate")]
     assert users == [("one", "two", "final"), ("weak", "weak, too")]
     session.stop("one")
@@ -117,7 +117,7 @@ def test_what_a_level_allows_is_shared() -> None:
     session.stop("weak")
     session.push({"S": batch_of([Insert(1, 2, A), Cti(9)], SCHEMA)})
     session.stop("weak, too")
-    assert sorted(session._network.inflows) == ["S"]
+    assert sorted(session._network.ingress.inputs) == ["S"]
 
 
 @settings(max_examples=15, deadline=None)

@@ -69,7 +69,7 @@ class Source(Node):
             self.columns.select(key, f"the key ({', '.join(key)}) of source {self.name!r}")
         if self.chronons and self.kind == "constant":
             raise QueryError(f"the constant relation {self.name!r} lives for ever: its rows cannot live one tick")
-        if self.schemes and self.kind in ("constant", "temporal"):
+        if self.schemes and self.is_finite:
             raise QueryError(
                 f"the {self.kind} relation {self.name!r} is known whole before anything else comes: there is nothing "
                 "to promise; PUNCTUATE is for streams"
@@ -78,6 +78,11 @@ class Source(Node):
     @cached_property
     def schema(self) -> Schema:
         return self.columns
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether it is a relation that is known whole before anything else comes: its rows are never late."""
+        return self.kind in ("constant", "temporal")
 
     @property
     def keeps_events(self) -> bool:

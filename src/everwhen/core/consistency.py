@@ -15,8 +15,9 @@ emission policy's matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
 
 from everwhen.core.emit import Emit
 from everwhen.core.time import INF, MAX_TIME, show, ticks
@@ -53,6 +54,14 @@ class Consistency:
                 f"to block for {show(self.block)} ticks and remember {show(self.remember)} is impossible: what waits "
                 "is remembered, so block at most as long as you remember"
             )
+
+    def to_plain(self) -> dict[str, Any]:
+        """The level as JSON can say it."""
+        return {**{field.name: getattr(self, field.name) for field in fields(self)}, "emit": self.emit.value}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Consistency:
+        return cls(**{**plain, "emit": Emit(plain["emit"])})
 
     @property
     def finalizes(self) -> bool:

@@ -1,173 +1,176 @@
-"""A lowered plan, stepped: the part that every runtime shares.
+"""The dataflow: operators at work, stepped in an order in which inputs come first.  Every runtime has one.
 
-One `step` is one epoch.  Every operator is stepped at most once, in an order in which its inputs come first, so a
-diamond (S - S, a self-join) sees both its sides at once and says nothing it would have to take back.  An operator that
-got nothing new, neither changes nor progress, is left alone.  Promises about data are handed on in the step in which
-they are new; only times are remembered here.
+One `step` is one epoch.  Every operator is stepped at most once, after its inputs, so a diamond (S - S, a self-join)
+sees both its sides of a change at once and emits nothing that it would have to retract.  Plans are attached and
+detached while it runs: a fixed plan once (`attach`), a session's plans whenever they join (`session/network.py`).
+
+    LocalRuntime   = Ingress + Dataflow with a fixed plan
+    Session        = Ingress + Dataflow with plans that come and go
+    Spark partition = Dataflow with a fixed plan, fed by the exchange
+
+**τ.**  "The present" of an operator is the largest τ of the inputs below it.
+
+**Errors.**  With `isolate`, an operator that fails is broken with all that needs it, and the others go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, TypeVar
 
 from everwhen.core.emit import Emit
-from everwhen.core.promise import NO_PROGRESS, Frontier
-from everwhen.core.time import NEVER
-from everwhen.engine.change_emit import Outflow, Place, Standing, brought_out, standing_at
-from everwhen.operators.contract import Operator, Output, StateSize
-from everwhen.plan.physical import Form, PhysicalPlan, Port
-from everwhen.punctuation.rules import settled
-from everwhen.rows.changes import Changes, no_changes
-from everwhen.stream.element_batch import ElementBatch, empty_elements
+from everwhen.engine.change_emit import Standing, brought_out, standing_at
+from everwhen.engine.node import OperatorNode, StepCheck
+from everwhen.engine.output_port import OutputPort
+from everwhen.operators.contract import Output, StateSize
+from everwhen.plan.physical import PlacedOperator, Port
+from everwhen.rows.changes import Changes
 
-Inputs = Mapping[tuple[str, Form], Output]
+Key = TypeVar("Key", bound=Hashable)
+Flow = TypeVar("Flow", bound=OutputPort)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What an operator, by its place in the plan, was given in a step, and what it said."""
+class EpochInputs:
+    """What the sources bring in an epoch, by port, and the largest start seen, of one source or of all."""
 
-    at: int
-    operator: Operator
-    inputs: Sequence[Changes]
-    frontiers: Sequence[Frontier]
-    tau: int
-    output: Output
+    outputs: Mapping[Port, Output]
+    tau: int | Mapping[str, int]
 
-
-class StepCheck(Protocol):
-    """Somebody who looks at every step, in tests: `everwhen.testing.step_invariants`."""
-
-    def begin(self, plan: PhysicalPlan) -> None:
-        """Before the first step."""
-
-    def after(self, step: Step) -> None:
-        """An operator has been stepped."""
+    def tau_of(self, source: str) -> int:
+        return self.tau if isinstance(self.tau, int) else self.tau[source]
 
 
-class Graph:
-    """The operators and sinks of a plan with what they have said last."""
+class Dataflow(Generic[Key, Flow]):
+    """Operators by number and output ports by key."""
 
-    def __init__(self, plan: PhysicalPlan, check: StepCheck | None = None) -> None:
-        self.plan = plan
+    def __init__(self, check: StepCheck | None = None, isolate: bool = False) -> None:
+        self.nodes: dict[int, OperatorNode] = {}
+        """Inputs before their users."""
+        self.outputs: dict[Key, Flow] = {}
         self._check = check
-        if check is not None:
-            check.begin(plan)
-        self.tau = NEVER
-        self.outputs = [Output(no_changes(p.operator.codec), NO_PROGRESS) for p in plan.operators]
-        self.frontiers: list[list[Frontier]] = [[NO_PROGRESS] * len(p.inputs) for p in plan.operators]
-        self.rows_in = [0] * len(plan.operators)
-        self.rows_out = [0] * len(plan.operators)
-        ports = [port for placed in plan.operators for port in placed.inputs]
-        ports += [sink.port for sink in plan.sinks] + [handed.port for handed in plan.handed]
-        self.outflows = [Outflow(sink.name, sink.port, sink.chain) for sink in plan.sinks]
-        self.moved: tuple[Emit, ...] = ()
-        """The emission policies that it was moved to, each once, the present one last; none: that of its lowering."""
-        self.forms: frozenset[tuple[str, Form]] = frozenset((p.source, p.form) for p in ports if p.source is not None)
+        self._isolate = isolate
 
-    def step(self, inputs: Inputs, tau: int) -> dict[str, ElementBatch]:
-        """Take what each input says in each form; the elements of each sink.  `handed` gives the rest."""
-        moved = tau > self.tau
-        self.tau = tau
-        for at, placed in enumerate(self.plan.operators):
-            given = [self._given(port, inputs) for port in placed.inputs]
-            frontiers = [output.frontier for output in given]
-            changes = [output.changes for output in given]
-            rows = sum(map(len, changes))
-            times = [Frontier(frontier.time) if frontier.promises else frontier for frontier in frontiers]
-            if not rows and not moved and frontiers == self.frontiers[at]:
-                previous = self.outputs[at]
-                if len(previous.changes) or previous.frontier.promises:
-                    self.outputs[at] = Output(no_changes(placed.operator.codec), Frontier(previous.frontier.time))
+    # -- attaching ----------------------------------------------------------------------------------------------
+
+    def add(self, node: OperatorNode) -> None:
+        """Let an operator run; its inputs are there."""
+        if self._check is not None:
+            self._check.begin(node.number, node.placed.operator)
+        self.nodes[node.number] = node
+
+    def detach(self, numbers: Collection[int]) -> None:
+        """Drop operators with their state."""
+        self.nodes = {number: node for number, node in self.nodes.items() if number not in numbers}
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def step(self, inputs: EpochInputs) -> dict[int, Exception]:
+        """Step every operator; those that failed, with their errors, if errors are isolated."""
+        if not self._isolate:
+            for node in self.nodes.values():
+                ports = node.placed.inputs
+                tau = max([self.tau(port, inputs) for port in ports])
+                node.step([self.given(port, inputs) for port in ports], tau, self._check)
+            return {}
+        broken: dict[int, Exception] = {}
+        for number, node in self.nodes.items():
+            ports = node.placed.inputs
+            culprit = next((broken[port.operator] for port in ports if port.operator in broken), None)
+            if culprit is not None:
+                broken[number] = culprit
                 continue
-            output = placed.operator.step(changes, frontiers, tau)
-            reached = self.outputs[at].frontier.time
-            if output.frontier.time < reached:  # by promises about everything, which are news only once
-                output = Output(output.changes, settled(reached, output.frontier.promises))
-            if self._check is not None:
-                self._check.after(Step(at, placed.operator, changes, frontiers, tau, output))
-            self.outputs[at] = output
-            self.frontiers[at] = times
-            self.rows_in[at] += rows
-            self.rows_out[at] += len(output.changes)
-        results = {}
-        for flow in self.outflows:
-            output = self._given(flow.port, inputs)
-            results[flow.name] = flow.step(output.changes, tau, output.frontier)
-        return results
+            try:
+                tau = max([self.tau(port, inputs) for port in ports])
+                node.step([self.given(port, inputs) for port in ports], tau, self._check)
+            except Exception as error:  # whatever it is, also in a function of the user's: the others must go on
+                broken[number] = error
+        return broken
 
-    def emitting(self, emit: Emit, sources: Standing) -> tuple[dict[str, ElementBatch], dict[str, Changes]]:
-        """Say from now on what another policy says: what sinks say at once because of it, and what is handed on.
+    def given(self, port: Port, inputs: EpochInputs) -> Output:
+        """What a port brings in this epoch."""
+        return self.nodes[port.operator].output if port.source is None else inputs.outputs[port]
 
-        `sources` tells what the ports of sources have said that stands.
+    def tau(self, port: Port, inputs: EpochInputs) -> int:
+        return self.nodes[port.operator].tau if port.source is None else inputs.tau_of(port.source)
+
+    # -- emission -----------------------------------------------------------------------------------------------
+
+    def change_emit(
+        self,
+        numbers: Iterable[int],
+        outputs: Iterable[OutputPort],
+        emit: Emit,
+        standing: Standing,
+        nothing: Callable[[Port], Changes],
+    ) -> dict[int, Changes]:
+        """Let operators and outputs, which nobody else uses, follow another policy: what operators emit because of it.
+
+        `standing` tells what the ports of sources have brought that stands; `nothing` gives no changes of a port.
         """
-        places = {at: Place(at, placed, self.frontiers[at], self.tau) for at, placed in enumerate(self.plan.operators)}
+        nodes = {number: self.nodes[number] for number in sorted(numbers)}
+        for output in outputs:
+            output.change_emit(emit, lambda port: standing_at(port, nodes, standing))
+        news = brought_out(nodes.values(), emit, nothing)
+        for number, changes in news.items():
+            nodes[number].max_end = max(nodes[number].max_end, int(changes.hi.max()))
+        return news
 
-        def standing(port: Port) -> Changes | None:
-            return standing_at(port, places, sources)
+    # -- looking ------------------------------------------------------------------------------------------------
 
-        for flow in self.outflows:
-            flow.emitting(emit, standing)
-        news = brought_out(places.values(), emit, self._nothing)
-        self.moved = (*(each for each in self.moved if each is not emit), emit)
-        results = {}
-        for flow in self.outflows:
-            changes = news.get(flow.port.operator) or self._nothing(flow.port)
-            results[flow.name] = flow.step(changes, self.tau, Frontier(flow.chain.cti))
-        handed = {each.name: news[each.port.operator] for each in self.plan.handed if each.port.operator in news}
-        return results, handed
-
-    def _nothing(self, port: Port) -> Changes:
-        codec = self.plan.operators[port.operator].operator.codec if port.source is None else None
-        return no_changes(codec or self.plan.codecs[port.source or ""])
-
-    def handed(self, inputs: Inputs) -> dict[str, Output]:
-        """What the last step has for other stages."""
-        return {handed.name: self._given(handed.port, inputs) for handed in self.plan.handed}
-
-    def silence(self) -> dict[str, ElementBatch]:
-        """No elements for any sink."""
-        return {flow.name: empty_elements(flow.chain.codec.schema) for flow in self.outflows}
-
-    def _given(self, port: Port, inputs: Inputs) -> Output:
-        return inputs[port.source, port.form] if port.source else self.outputs[port.operator]
+    def below(self, port: Port) -> Iterator[Port]:
+        """The port and all that it needs, each once; users before inputs."""
+        return ports_below(port, lambda number: self.nodes[number].placed)
 
     def port_name(self, port: Port) -> str:
-        return port.source or f"{port.operator} {self.plan.operators[port.operator].name}"
+        return port.source or f"{port.operator} {self.nodes[port.operator].placed.name}"
 
     def state_size(self) -> StateSize:
-        """What operators and chains keep."""
-        parts = [placed.operator.state_size() for placed in self.plan.operators]
-        parts += [flow.chain.state_size() for flow in self.outflows]
-        return sum([*parts, *(flow.gate.state_size() for flow in self.outflows if flow.gate)], StateSize())
+        """What operators and output ports keep."""
+        parts = [node.placed.operator.state_size() for node in self.nodes.values()]
+        return sum([*parts, *(output.state_size() for output in self.outputs.values())], StateSize())
 
-    def snapshot(self) -> dict[str, Any]:
-        return {
-            "tau": self.tau,
-            "operators": [placed.operator.snapshot() for placed in self.plan.operators],
-            "frontiers": [list(frontiers) for frontiers in self.frontiers],
-            "promises": [Frontier(output.frontier.time) for output in self.outputs],
-            "chains": {flow.name: flow.chain.snapshot() for flow in self.outflows},
-            "moved": [emit.value for emit in self.moved],
-            "gates": {flow.name: (flow.nets, flow.gate.snapshot()) for flow in self.outflows if flow.gate},
-        }
+    # -- state --------------------------------------------------------------------------------------------------
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        for emit in state["moved"]:  # nothing has been said yet, so nothing is said because of it
-            self.emitting(Emit(emit), self._nothing)
-        self.tau = state["tau"]
-        for placed, part in zip(self.plan.operators, state["operators"], strict=True):
-            placed.operator.restore(part)
-        self.frontiers = [list(frontiers) for frontiers in state["frontiers"]]
-        self.outputs = [
-            Output(no_changes(placed.operator.codec), frontier)
-            for placed, frontier in zip(self.plan.operators, state["promises"], strict=True)
-        ]
-        for flow in self.outflows:
-            flow.chain.restore(state["chains"][flow.name])
-            if flow.name in state["gates"]:
-                flow.nets, gate = state["gates"][flow.name]
-                assert flow.gate is not None, "it was made above"
-                flow.gate.restore(gate)
+    def snapshot(self, roots: Mapping[str, Port]) -> list[dict[str, Any]]:
+        """The operators' state, as plain data.  An operator is found by a root and its position below it, so numbers
+        need not be the same where it is restored; of roots that share it, one tells."""
+        seen: set[int] = set()
+        found = []
+        for root, port in roots.items():
+            for position, node in self._positions(port):
+                if node.number not in seen:
+                    seen.add(node.number)
+                    found.append({"root": root, "position": position, **node.snapshot()})
+        return found
+
+    def restore(self, parts: Iterable[Mapping[str, Any]], roots: Mapping[str, Port]) -> bool:
+        """Fill operators that have not been stepped; whether the state is that of these operators."""
+        given = {(part["root"], part["position"]): part for part in parts}
+        done: set[int] = set()
+        for root, port in roots.items():
+            for position, node in self._positions(port):
+                if (root, position) in given and node.number not in done:
+                    done.add(node.number)
+                    node.restore(given[root, position])
+        return len(done) == len(given) == len(self.nodes)
+
+    def _positions(self, port: Port) -> Iterator[tuple[int, OperatorNode]]:
+        """The operators below a port by their position: a matter of the plan's structure alone."""
+        for position, each in enumerate(self.below(port)):
+            if each.source is None:
+                yield position, self.nodes[each.operator]
+
+
+def ports_below(port: Port, placed: Callable[[int], PlacedOperator]) -> Iterator[Port]:
+    """A port and all that it needs, each once; users before inputs."""
+    seen = {port: None}
+    waiting = [port]
+    while waiting:
+        at = waiting.pop()
+        yield at
+        for each in placed(at.operator).inputs if at.source is None else ():
+            if each not in seen:
+                seen[each] = None
+                waiting.append(each)

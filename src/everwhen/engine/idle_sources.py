@@ -1,17 +1,15 @@
-"""Inputs that rest: after so many seconds without an element, an input no longer holds the others back.
+"""Idle sources: after so many seconds without an element, a source no longer holds the others back.
 
-Its progress is then what all inputs that still speak have promised.  That is a promise which the input itself has not
-given, so Finalize stands on every input: what comes behind it later is dropped or cut, and counted, never lost in
-silence.  An input that has ended is no measure, and where everybody rests nobody holds anybody back.  The clock is
-handed in.
+Its progress is then what all sources that are not idle have promised.  The source itself has not given that promise, so
+Finalize stands on every input: what comes behind it later is dropped or cut, and counted, never lost in silence.
+Sources that have ended are ignored.  If all sources are idle, none is forced.  The clock is handed in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from everwhen.core.time import INF, NEVER
-from everwhen.engine.node import Inflow
+from everwhen.core.time import INF
 from everwhen.errors import QueryError
 
 
@@ -28,20 +26,6 @@ class Idleness:
     def read(self, inputs: Iterable[str]) -> None:
         """These inputs are there now; one that is new counts as heard."""
         self._spoke = {name: self._spoke.get(name, self._clock()) for name in inputs}
-
-    def hurry(self, inflows: Collection[Inflow], read: Iterable[set[str]]) -> None:
-        """Force the sources of a session that rest, at all their levels; `read` are those that are read together, which
-        are a measure for each other, also by way of others."""
-        self.read(inflow.source for inflow in inflows)
-        for group in linked(read):
-            among = [inflow for inflow in inflows if inflow.source in group and inflow.bounds.finalizes]
-            promised: dict[str, int] = {}
-            for inflow in among:
-                promised[inflow.source] = min(promised.get(inflow.source, INF), inflow.intake.cti)
-            forced = self.forced(promised)
-            for inflow in among:
-                if inflow.intake.cti < forced.get(inflow.source, NEVER):
-                    inflow.intake.hurry(forced[inflow.source])
 
     def heard(self, inputs: Iterable[str]) -> None:
         """These inputs have spoken now."""

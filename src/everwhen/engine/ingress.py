@@ -1,176 +1,269 @@
-"""Admission: the intakes of several sources without a graph behind them, elements in and elements out.
+"""Ingress: the source side of every runtime.
 
-What comes out of a source is a valid stream in the order in which its elements may be used, its promises as the last
-elements: what Finalize admits, when Align lets it through.  Whoever runs a plan elsewhere, such as on Spark, puts this
-before it.  The same elements in the same epochs give what the local runtime's intakes give.
+    batches ──▶ check ──▶ finalize ──▶ align ──▶ what has arrived, with a frontier and the largest start, per source
 
-    >>> import everwhen as ew
-    >>> from everwhen.stream.element_batch import batch_of
-    >>> s = ew.source("S", {"x": "int64"})
-    >>> admission = Admission({"S": s.node}, frozenset({"S"}), ew.consistency(block=2, remember=5))
-    >>> late = [ew.Insert(t, t + 1, {"x": t}) for t in (9, 7, 3, 8)]
-    >>> for element in admission.push({"S": batch_of(late, s.schema)})["S"].elements():
-    ...     print(element)
-    insert [7, 8) x=7
-    cti 4
-    >>> admission.given_up
-    {'S': {<Reason.LATE: 'late'>: 1}}
+An epoch has two halves.  `check` holds all batches against their sources; if one is wrong, none has been taken.
+`advance` then takes them, forces the progress of idle sources, lets what has waited long enough go on, and cannot fail.
+A source stands here once per level at which it is read (`source_levels.py`), each with a pipeline of its own
+(`operators/ingress`).  Elements that wait do so together with those of other sources at the same bounds, because one
+may be late for the other.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from everwhen.algebra.nodes import Source
-from everwhen.core.consistency import Consistency
-from everwhen.core.schema import Schema
-from everwhen.core.time import NEVER
+from everwhen.core.promise import Frontier
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.idle_sources import Idleness, linked
 from everwhen.engine.release_horizon import Horizon
-from everwhen.errors import InputError
-from everwhen.operators.contract import StateSize
+from everwhen.engine.source_levels import PLAIN, Bounds
+from everwhen.errors import InputError, QueryError
+from everwhen.operators.contract import Output, StateSize
 from everwhen.operators.ingress.finalize import GivenUp, Reason
 from everwhen.operators.ingress.guard import Guard, Guarded
 from everwhen.operators.ingress.pipeline import Intake
-from everwhen.operators.output.changelog import with_punctuation
 from everwhen.operators.punctuate.punctuator import source_punctuators
+from everwhen.plan.physical import Port
+from everwhen.rows.changes import no_changes
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Pool
-from everwhen.stream.element_batch import CTI, ElementBatch, empty_elements, joined
+from everwhen.stream.element_batch import ADJUST, ElementBatch
+
+Dropped = Callable[[str, GivenUp], None]
+"""Called with the name of a source and the elements that were given up."""
 
 
-class Admission:
-    """Call `push` per epoch, then `close`.  Only sources in `bounded` wait or are forgotten; the others pass.
+@dataclass
+class SourceInput:
+    """A source at a level: its pipeline, from which instant on its history is known, the largest end that passed."""
 
-    `ordered=False`: schemes of sources (PUNCTUATE) are not to count on the order of rows within an epoch.
+    source: str
+    bounds: Bounds
+    intake: Intake
+    exact: int = NEVER
+    max_end: int = NEVER
+
+    @property
+    def largest_end(self) -> int:
+        """The largest end of all that has come, what still waits included."""
+        align = self.intake.align
+        return self.max_end if align is None else max(self.max_end, _end(align.waiting()))
+
+
+class Ingress:
+    """Sources by the names that they have at their levels.
+
+    `idle`: after so many seconds without an element a source no longer holds the others back (`idle_sources.py`).
     """
 
-    def __init__(
-        self,
-        sources: Mapping[str, Source],
-        bounded: frozenset[str],
-        level: Consistency,
-        clock: Callable[[], float] = time.time,
-        given_up: Callable[[str, GivenUp], None] | None = None,
-        ordered: bool = True,
-    ) -> None:
-        self.level = level
-        self.pool = Pool()
-        self._bounded = bounded
-        self._side = given_up
-        self._horizon = Horizon(clock)
-        self._said = dict.fromkeys(sources, NEVER)
-        self.intakes = {
-            name: Intake(
-                Guard(
-                    name,
-                    RowCodec(source.schema, self.pool),
-                    source.insert_only,
-                    source.chronons,
-                    punctuator=source_punctuators(source, ordered),
-                ),
-                level.remember,
-                finalizes=level.finalizes and name in bounded,
-                aligns=level.aligns and name in bounded,
-            )
-            for name, source in sources.items()
-        }
+    def __init__(self, clock: Callable[[], float], idle: float | None = None, dropped: Dropped | None = None) -> None:
+        self.inputs: dict[str, SourceInput] = {}
+        self._clock = clock
+        self._idleness = Idleness(clock, idle)
+        self._horizons: dict[Bounds, Horizon] = {}
+        self._dropped = dropped
 
-    def push(self, batches: Mapping[str, ElementBatch], closes: Collection[str] = ()) -> dict[str, ElementBatch]:
-        """One epoch: what goes on of each source, its promise last where it has moved; `closes` end with it."""
+    # -- sources ------------------------------------------------------------------------------------------------
+
+    def open(
+        self,
+        declared: Source,
+        codec: RowCodec,
+        bounds: Bounds = PLAIN,
+        *,
+        source: str | None = None,
+        keep_all: bool = False,
+        ordered: bool = True,
+    ) -> SourceInput:
+        """A new input for a source as it is declared; it counts once it is put into `inputs`.
+
+        `source`: what the source is called from outside, if not as declared.  `keep_all`: its events are kept, so that
+        whoever joins later knows all of it.  `ordered=False`: its schemes (PUNCTUATE) must not count on the order of
+        rows within an epoch.
+        """
+        name = source or declared.name
+        guard = Guard(
+            name,
+            codec,
+            declared.insert_only,
+            declared.chronons,
+            keep_all,
+            punctuator=source_punctuators(declared, ordered),
+        )
+        return SourceInput(name, bounds, Intake(guard, bounds.remember, bounds.finalizes, bounds.aligns))
+
+    def add(self, name: str, source: SourceInput) -> None:
+        self.inputs[name] = source
+        self._idleness.read(each.source for each in self.inputs.values())
+
+    def of(self, source: str) -> list[SourceInput]:
+        """The inputs of a source, one per level at which it is read."""
+        found = [each for each in self.inputs.values() if each.source == source]
+        if not found:
+            read = ", ".join(sorted({each.source for each in self.inputs.values()})) or "nothing"
+            raise QueryError(f"no running query reads {source!r}, so it takes no batches; what is read: {read}")
+        return found
+
+    def change(self, name: str, bounds: Bounds) -> None:
+        """Wait and remember for another time from now on."""
+        entry = self.inputs[name]
+        if entry.bounds in self._horizons:
+            self._horizons.setdefault(bounds, self._horizons[entry.bounds])
+        entry.bounds = bounds
+        if bounds.aligns:
+            entry.intake.block()
+        if bounds.finalizes:
+            self._note(name, entry.intake.remember(bounds.remember))
+
+    # -- an epoch -----------------------------------------------------------------------------------------------
+
+    def check(self, batches: Mapping[str, ElementBatch]) -> None:
+        """Hold batches, by source, against their sources; on an error none of them has been taken."""
+        intakes = [(each.intake, batch) for source, batch in batches.items() for each in self.of(source)]
         checked: list[Intake] = []
         try:
-            for name, batch in batches.items():
-                self.intakes[name].check(batch)
-                checked.append(self.intakes[name])
+            for intake, batch in intakes:
+                intake.check(batch)
+                checked.append(intake)
         except InputError:
             for intake in checked:
                 intake.undo()
             raise
+        self._idleness.heard({source for source, batch in batches.items() if len(batch)})
+
+    def end(self, sources: Collection[str]) -> None:
+        """These sources have ended: everything is promised."""
+        intakes = [each.intake for source in sources for each in self.of(source)]
+        for intake in intakes:
+            intake.check_end()
+        for intake in intakes:
+            intake.close()
+
+    def advance(self, read_together: Iterable[set[str]] = (), closes: Collection[str] = ()) -> dict[str, Guarded]:
+        """Take what was checked: what goes on, by input.  `read_together`: sources that queries read together, which
+        are a measure of progress for each other.  `closes`: sources that end with this epoch."""
         arrived: dict[str, Guarded] = {}
-        for name, intake in self.intakes.items():
-            said, given_up = intake.take()
-            if said is not None:
-                arrived[name] = said
-            self._note(name, given_up)
-        for name in closes:
-            self.intakes[name].check_end()
-        for name in closes:
-            self.intakes[name].close()
-        arrived |= self._released()
-        found = {}
-        for name, intake in self.intakes.items():
-            elements = _elements(arrived[name]) if name in arrived else empty_elements(intake.codec.schema)
-            promises = intake.frontier.promises
-            if promises:
-                elements = with_punctuation(elements, promises)
-            if intake.promise > self._said[name]:
-                self._said[name] = intake.promise
-                elements = joined(elements, _cti(intake.codec.schema, intake.promise))
-            found[name] = elements
-        self.pool.collect()
-        return found
+        for name, entry in self.inputs.items():
+            taken, given_up = entry.intake.take()
+            if taken is not None:
+                arrived[name] = taken
+            if given_up:
+                self._note(name, given_up)
+        if closes:
+            self.end(closes)
+        self._force_idle(read_together)
+        self._release(arrived)
+        for name, taken in arrived.items():
+            entry = self.inputs[name]
+            entry.max_end = max(entry.max_end, _end(taken))
+        return arrived
 
-    def _released(self) -> dict[str, Guarded]:
-        aligned = {name: intake for name, intake in self.intakes.items() if intake.align is not None}
-        found: dict[str, Guarded] = {}
-        if aligned:
-            latest, level = max(intake.latest for intake in aligned.values()), self.level
-            horizon = self._horizon.reached(latest, level.block, level.within)
-            promised = min(intake.cti for intake in aligned.values())
-            for name, intake in aligned.items():
-                released = intake.release(horizon, promised)
+    def _force_idle(self, read_together: Iterable[set[str]]) -> None:
+        """Let sources that are idle hold nobody back who is read together with them."""
+        if self._idleness.seconds is None:
+            return
+        for group in linked(read_together):
+            among = {name: each for name, each in self.inputs.items() if each.source in group and each.bounds.finalizes}
+            reached: dict[str, int] = {}
+            for each in among.values():
+                reached[each.source] = min(reached.get(each.source, INF), each.intake.cti)
+            forced = self._idleness.forced(reached)
+            for name, each in among.items():
+                if each.intake.cti < forced.get(each.source, NEVER):
+                    self._note(name, each.intake.hurry(forced[each.source]))
+
+    def _release(self, arrived: dict[str, Guarded]) -> None:
+        """Let what has waited long enough go on."""
+        waiting: dict[Bounds, list[str]] = {}
+        for name, entry in self.inputs.items():
+            if entry.intake.align is not None:
+                waiting.setdefault(entry.bounds, []).append(name)
+        if not waiting and not self._horizons:
+            return
+        self._horizons = {bounds: self._horizons.get(bounds) or Horizon(self._clock) for bounds in waiting}
+        for bounds, names in waiting.items():
+            intakes = [self.inputs[name].intake for name in names]
+            latest = max(intake.latest for intake in intakes)
+            horizon = self._horizons[bounds].reached(latest, bounds.block, bounds.within)
+            reached = min(intake.cti for intake in intakes)
+            for name, intake in zip(names, intakes, strict=True):
+                released = intake.release(horizon, reached)
                 if released is not None:
-                    found[name] = released
-        return found
+                    arrived[name] = released
 
-    def change(self, level: Consistency) -> None:
-        """Wait and remember for another time from the next epoch on."""
-        self.level = level
-        for name in sorted(self._bounded):
-            if level.aligns:
-                self.intakes[name].block()
-            if level.finalizes:
-                self._note(name, self.intakes[name].remember(level.remember))
+    def output(self, port: Port, arrived: Mapping[str, Guarded]) -> Output:
+        """What a port of the dataflow brings, in the form that it asks for."""
+        assert port.source is not None
+        intake = self.inputs[port.source].intake
+        found = arrived.get(port.source)
+        if found is None:
+            changes = no_changes(intake.codec)
+        else:
+            changes = found.segments() if port.form == "segments" else found.events()
+        return Output(changes, intake.frontier)
 
-    def _note(self, name: str, given_up: tuple[GivenUp, ...]) -> None:
-        if self._side is not None:
-            for each in given_up:
-                self._side(name, each)
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def frontier(self, name: str) -> Frontier:
+        return Frontier(self.inputs[name].intake.promise)
 
     @property
-    def given_up(self) -> dict[str, dict[Reason, int]]:
-        """How many elements of each source were given up, by reason."""
-        counted = {name: intake.finalize for name, intake in self.intakes.items()}
-        return {name: dict(each.counts) for name, each in counted.items() if each is not None and each.counts}
+    def progress(self) -> dict[str, int]:
+        """The CTI of each source, forced or its own, as those know it who remember longest."""
+        found: dict[str, int] = {}
+        for each in self.inputs.values():
+            found[each.source] = min(found.get(each.source, INF), each.intake.cti)
+        return found
+
+    def given_up(self, names: Iterable[str]) -> dict[str, dict[Reason, int]]:
+        """How many elements were given up, by source and reason; sources that lost none are left out."""
+        found: dict[str, dict[Reason, int]] = {}
+        for name in names:
+            finalize = self.inputs[name].intake.finalize
+            if finalize is not None and finalize.counts:
+                found[self.inputs[name].source] = dict(finalize.counts)
+        return found
+
+    def _note(self, name: str, given_up: tuple[GivenUp, ...]) -> None:
+        if self._dropped is not None:
+            for each in given_up:
+                self._dropped(self.inputs[name].source, each)
 
     def state_size(self) -> StateSize:
-        return sum((intake.state_size() for intake in self.intakes.values()), StateSize())
+        return sum((each.intake.state_size() for each in self.inputs.values()), StateSize())
+
+    # -- state --------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything, as plain data."""
-        intakes = {name: intake.snapshot() for name, intake in self.intakes.items()}
-        return {"said": dict(self._said), "intakes": intakes, "horizon": self._horizon.snapshot()}
+        """All inputs, as plain data."""
+        return {
+            name: {
+                "intake": each.intake.snapshot(),
+                "exact": each.exact,
+                "max_end": each.max_end,
+                "horizon": self._horizons[each.bounds].snapshot() if each.bounds in self._horizons else None,
+            }
+            for name, each in self.inputs.items()
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a snapshot of the same sources; then `change` to the level there was."""
-        self._said = dict(state["said"])
-        self._horizon.restore(state["horizon"])
-        for name, intake in self.intakes.items():
-            intake.restore(state["intakes"][name])
+        """Go on from a snapshot of the same inputs."""
+        for name, part in state.items():
+            if name not in self.inputs:
+                raise QueryError(
+                    f"the snapshot is of other queries: it has a source {name!r}, and none of these reads it"
+                )
+            each = self.inputs[name]
+            each.intake.restore(part["intake"])
+            each.exact, each.max_end = part["exact"], part["max_end"]
+            if part["horizon"] is not None:
+                self._horizons.setdefault(each.bounds, Horizon(self._clock)).restore(part["horizon"])
 
 
-def _elements(guarded: Guarded) -> ElementBatch:
-    codec = guarded.codec
-    op = guarded.op.astype(np.uint8)
-    return ElementBatch(codec.schema, op, guarded.vs, guarded.ve, guarded.vnew, codec.decode(guarded.rows))
-
-
-def _cti(schema: Schema, promise: int) -> ElementBatch:
-    t = np.array([promise], np.int64)
-    columns = tuple(pa.nulls(1, type_) for type_ in schema.types)
-    return ElementBatch(schema, np.array([CTI], np.uint8), t, t, np.zeros(1, np.int64), columns)
+def _end(arrived: Guarded) -> int:
+    """The largest end that elements speak of."""
+    found = int(arrived.ve.max()) if len(arrived.ve) else NEVER
+    return max(found, int(arrived.vnew[arrived.op == ADJUST].max())) if arrived.adjusts else found

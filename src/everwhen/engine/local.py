@@ -25,7 +25,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from everwhen.algebra.builder import Stream
@@ -33,17 +32,16 @@ from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
-from everwhen.engine.dataflow import Graph, StepCheck
-from everwhen.engine.idle_sources import Idleness
-from everwhen.engine.release_horizon import Horizon
-from everwhen.errors import InputError, QueryError
-from everwhen.operators.contract import Output, StateSize
+from everwhen.engine.fixed_dataflow import FixedDataflow
+from everwhen.engine.ingress import Dropped, Ingress
+from everwhen.engine.metadata import OperatorMetadata, node_metadata
+from everwhen.engine.node import StepCheck
+from everwhen.engine.source_levels import Bounds, bounds_of
+from everwhen.errors import QueryError
+from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import GivenUp, Reason
-from everwhen.operators.ingress.guard import Guard, Guarded
-from everwhen.operators.ingress.pipeline import Intake
-from everwhen.operators.punctuate.punctuator import source_punctuators
 from everwhen.plan.lower import lower
-from everwhen.plan.physical import Form, Port
+from everwhen.plan.physical import Port
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, joined
@@ -52,27 +50,6 @@ Query = Stream | Node
 
 _LATEST: Final = 1_000
 """So many of the elements that were given up last can be looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorMetadata:
-    """What an operator has done and keeps.  Rates are per second of the clock; progress is its promise.
-
-    `queries` names those that use it, in a session.
-    """
-
-    name: str
-    rows_in: int
-    rows_out: int
-    input_rate: float
-    output_rate: float
-    selectivity: float
-    state_rows: int
-    state_bytes: int
-    progress: int
-    keeps: str
-    waits_for: tuple[str, ...]
-    queries: tuple[str, ...] = ()
 
 
 class LocalRuntime:
@@ -91,7 +68,7 @@ class LocalRuntime:
         clock: Callable[[], float] = time.perf_counter,
         *,
         consistency: Consistency = MIDDLE,
-        given_up: Callable[[str, GivenUp], None] | None = None,
+        given_up: Dropped | None = None,
         idle: float | None = None,
         check: StepCheck | None = None,
     ) -> None:
@@ -103,33 +80,20 @@ class LocalRuntime:
         plan = lower({name: q.node if isinstance(q, Stream) else q for name, q in named.items()}, consistency.emit)
         self._plan = plan
         self._consistency = consistency
-        # relations are known whole before anything else comes: their rows are neither late nor early
-        self._bounded = {
-            name for name in plan.stateful_sources() if plan.sources[name].kind not in ("constant", "temporal")
-        }
-        self._intakes = {
-            name: Intake(
-                Guard(
-                    name,
-                    plan.codecs[name],
-                    source.insert_only,
-                    source.chronons,
-                    punctuator=source_punctuators(source),
-                ),
-                consistency.remember,
-                finalizes=(consistency.finalizes or idle is not None) and name in self._bounded,
-                aligns=consistency.aligns and name in self._bounded,
-            )
-            for name, source in plan.sources.items()
-        }
-        self._side = given_up
+        self._idle = idle is not None
+        self._waiting = plan.waiting_sources()
+        self._dropped = given_up
         self._latest: deque[tuple[str, GivenUp]] = deque()
-        self._horizon = Horizon(clock)
-        self._idleness = Idleness(clock, idle, self._bounded)
-        self._graph = Graph(plan, check)
+        self._ingress = Ingress(clock, idle, self._note)
+        for name, source in plan.sources.items():
+            self._ingress.add(name, self._ingress.open(source, plan.codecs[name], self._bounds(name)))
+        self._dataflow = FixedDataflow(plan, check)
         self._clock = clock
         self._since = clock()
         self._closed = False
+
+    def _bounds(self, name: str) -> Bounds:
+        return bounds_of(name, self._consistency, self._waiting, idle=self._idle)
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -141,70 +105,28 @@ class LocalRuntime:
         """
         if self._closed:
             raise QueryError("the runtime is closed: no more input is possible")
-        unknown = set(batches) - set(self._intakes)
-        if unknown:
-            raise QueryError(
-                f"there is no input {', '.join(sorted(unknown))}; there is {', '.join(sorted(self._intakes))}"
-            )
-        checked: list[Intake] = []
-        try:
-            for name, batch in batches.items():
-                self._intakes[name].check(batch)
-                checked.append(self._intakes[name])
-        except InputError:
-            for intake in checked:
-                intake.undo()
-            raise
-        self._idleness.heard(name for name, batch in batches.items() if len(batch))
+        self._ingress.check(batches)
         return self._epoch()
 
     def close(self) -> dict[str, ElementBatch]:
         """The end of all inputs: CTI(∞) on each."""
         if self._closed:
-            return self._graph.silence()
-        for intake in self._intakes.values():
-            intake.check_end()
+            return self._dataflow.nothing_new()
+        self._ingress.end(self.inputs)
         self._closed = True
-        for intake in self._intakes.values():
-            intake.close()
         return self._epoch()
 
     def close_input(self, name: str) -> dict[str, ElementBatch]:
         """The end of one input."""
-        self._intake(name).check_end()
-        self._intake(name).close()
+        self._ingress.end([name])
         return self._epoch()
 
     def _epoch(self) -> dict[str, ElementBatch]:
-        arrived: dict[str, Guarded] = {}
-        for name, intake in self._intakes.items():
-            said, given_up = intake.take()
-            if said is not None:
-                arrived[name] = said
-            self._note(name, given_up)
-        if self._idleness.seconds is not None:
-            for name, reached in self._idleness.forced(self.progress).items():
-                self._note(name, self._intakes[name].hurry(reached))
-        aligned = {name: intake for name, intake in self._intakes.items() if intake.align is not None}
-        if aligned:
-            # elements of one input may be late for those of another, so there is one horizon for all
-            latest, level = max(intake.latest for intake in aligned.values()), self._consistency
-            horizon = self._horizon.reached(latest, level.block, level.within)
-            promised = min(intake.cti for intake in aligned.values())
-            for name, intake in aligned.items():
-                released = intake.release(horizon, promised)
-                if released is not None:
-                    arrived[name] = released
-        inputs: dict[tuple[str, Form], Output] = {}
-        for name, form in self._graph.forms:
-            intake = self._intakes[name]
-            said_now = arrived.get(name)
-            if said_now is None:
-                changes = no_changes(intake.codec)
-            else:
-                changes = said_now.segments() if form == "segments" else said_now.events()
-            inputs[name, form] = Output(changes, intake.frontier)
-        results = self._graph.step(inputs, max(intake.tau for intake in self._intakes.values()))
+        ingress = self._ingress
+        arrived = ingress.advance([set(self._waiting)])
+        inputs = {port: ingress.output(port, arrived) for port in self._dataflow.source_ports}
+        tau = max([each.intake.tau for each in ingress.inputs.values()])
+        results = self._dataflow.step(inputs, tau)
         self._plan.pool.collect()
         return results
 
@@ -232,37 +154,31 @@ class LocalRuntime:
         if self._closed:
             raise QueryError("the runtime is closed: its consistency cannot change any more")
         asked = self._consistency.changed(block, remember, emit, tick)
-        first = self._graph.silence()
+        first = self._dataflow.nothing_new()
         if asked.emit is not self._consistency.emit:
-            first, _ = self._graph.emitting(asked.emit, self._standing)
+            first, _ = self._dataflow.change_emit(asked.emit, self._standing)
         self._consistency = asked
-        for name in sorted(self._bounded):
-            intake = self._intakes[name]
-            if asked.aligns:
-                intake.block()
-            if asked.finalizes:
-                self._note(name, intake.remember(asked.remember))
+        for name in sorted(self._waiting):
+            self._ingress.change(name, self._bounds(name))
         then = self._epoch()
         return {name: joined(first[name], said) for name, said in then.items()}
 
     def _standing(self, port: Port) -> Changes | None:
         """What a source has said that stands; of one that is never corrected nothing need be known."""
-        intake = self._intakes[port.source or ""]
+        intake = self._ingress.inputs[port.source or ""].intake
         return no_changes(intake.codec) if intake.guard.insert_only else intake.standing()
 
-    def _note(self, name: str, given_up: tuple[GivenUp, ...]) -> None:
-        for each in given_up:
-            if self._side is not None:
-                self._side(name, each)
-            self._latest.append((name, each))
+    def _note(self, name: str, dropped: GivenUp) -> None:
+        if self._dropped is not None:
+            self._dropped(name, dropped)
+        self._latest.append((name, dropped))
         while len(self._latest) > 1 and sum(len(each) for _, each in self._latest) - len(self._latest[0][1]) >= _LATEST:
             self._latest.popleft()
 
     @property
     def given_up(self) -> dict[str, dict[Reason, int]]:
         """How many elements of each input were given up, by reason; inputs that lost none are left out."""
-        counted = {name: intake.finalize for name, intake in self._intakes.items()}
-        return {name: dict(each.counts) for name, each in counted.items() if each is not None and each.counts}
+        return self._ingress.given_up(self._ingress.inputs)
 
     def latest_given_up(self) -> Iterator[tuple[str, Element, Reason]]:
         """The elements that were given up last, with their inputs and reasons: the last thousand and some."""
@@ -274,73 +190,48 @@ class LocalRuntime:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return tuple(self._intakes)
+        return tuple(self._ingress.inputs)
 
     def schema_of(self, name: str) -> Schema:
         """The payload columns that an input must have."""
-        return self._intake(name).codec.schema
-
-    def _intake(self, name: str) -> Intake:
-        if name not in self._intakes:
-            raise QueryError(f"there is no input {name}; there is {', '.join(sorted(self._intakes))}")
-        return self._intakes[name]
+        return self._ingress.of(name)[0].intake.codec.schema
 
     @property
     def progress(self) -> dict[str, int]:
         """The CTI of each input, forced or its own."""
-        return {name: intake.cti for name, intake in self._intakes.items()}
+        return self._ingress.progress
 
     @property
     def tau(self) -> int:
         """The largest start seen on any input, of what does not wait."""
-        return self._graph.tau
+        return self._dataflow.tau
 
     def state_size(self) -> StateSize:
         """All that is kept: intakes, operators and chains."""
-        return sum((intake.state_size() for intake in self._intakes.values()), self._graph.state_size())
+        return self._ingress.state_size() + self._dataflow.flow.state_size()
 
     def metadata(self) -> list[OperatorMetadata]:
         """Per operator: rates, selectivity, state, progress, what it waits for."""
         elapsed = max(self._clock() - self._since, 1e-9)
-        found = []
-        for at, placed in enumerate(self._plan.operators):
-            size = placed.operator.state_size()
-            rows_in, rows_out = self._graph.rows_in[at], self._graph.rows_out[at]
-            waits = placed.operator.waits_for(self._graph.frontiers[at])
-            found.append(
-                OperatorMetadata(
-                    f"{at} {placed.name}",
-                    rows_in,
-                    rows_out,
-                    rows_in / elapsed,
-                    rows_out / elapsed,
-                    rows_out / rows_in if rows_in else 0.0,
-                    size.rows,
-                    size.bytes,
-                    self._graph.outputs[at].frontier.time,
-                    placed.operator.keeps,
-                    tuple(self._graph.port_name(placed.inputs[p]) for p in waits),
-                )
-            )
-        return found
+        flow = self._dataflow.flow
+        return [node_metadata(flow, node, elapsed) for node in flow.nodes.values()]
 
     # -- state --------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """Everything needed to go on elsewhere, as plain data."""
-        level = self._consistency
         return {
-            "bounds": (level.block, level.remember, level.emit.value),
-            "intakes": {name: intake.snapshot() for name, intake in self._intakes.items()},
-            "graph": self._graph.snapshot(),
+            "consistency": self._consistency.to_plain(),
+            "ingress": self._ingress.snapshot(),
+            "dataflow": self._dataflow.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a snapshot of a runtime with the same queries, with the B and M that it had."""
-        block, remember, emit = state["bounds"]
-        level = self._consistency
-        if (block, remember, emit) != (level.block, level.remember, level.emit.value):
-            self._consistency = level.changed(block, remember, emit)
-        for name, intake in self._intakes.items():
-            intake.restore(state["intakes"][name])
-        self._graph.restore(state["graph"])
+        """Go on from a snapshot of a runtime with the same queries, at the level that it had."""
+        level = Consistency.from_plain(state["consistency"])
+        if level != self._consistency:
+            self._consistency = level
+            for name in sorted(self._waiting):
+                self._ingress.change(name, self._bounds(name))
+        self._ingress.restore(state["ingress"])
+        self._dataflow.restore(state["dataflow"])

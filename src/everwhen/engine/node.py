@@ -1,111 +1,119 @@
-"""What runs in a network: sources with their intakes, operators with what they have said last, and their pasts."""
+"""An operator at work: what it got and emitted last, from which instant on it is exact."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final, Protocol
 
 import numpy as np
 
-from everwhen.core.promise import Frontier
+from everwhen.core.promise import NO_PROGRESS, Frontier
 from everwhen.core.time import NEVER
-from everwhen.engine.source_levels import Bounds
-from everwhen.operators.contract import Output
-from everwhen.operators.ingress.guard import Guarded
-from everwhen.operators.ingress.pipeline import Intake
+from everwhen.operators.contract import Operator, Output
 from everwhen.plan.physical import PlacedOperator
+from everwhen.punctuation.rules import settled
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
-from everwhen.stream.element_batch import ADJUST
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """What is known of a port: all that stands from the instant `since` on."""
+class Step:
+    """What an operator, by its number, was given in a step, and what it emitted."""
 
-    since: int
-    changes: Changes
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What is remembered of a source that nobody reads any more."""
-
-    cti: int = NEVER
-    tau: int = NEVER
-    reach: int = NEVER
-    promises: Any = None
+    at: int
+    operator: Operator
+    inputs: Sequence[Changes]
+    frontiers: Sequence[Frontier]
+    tau: int
+    output: Output
 
 
-@dataclass
-class Inflow:
-    """A source at a level: its intake, from which instant on its history is known, the largest end that passed."""
+class StepCheck(Protocol):
+    """Somebody who looks at every step, in tests: `everwhen.testing.step_invariants`."""
 
-    source: str
-    bounds: Bounds
-    intake: Intake
-    exact: int = NEVER
-    reach: int = NEVER
+    def begin(self, number: int, operator: Operator) -> None:
+        """Before the first step of an operator."""
 
-    def past(self) -> Past:
-        nothing = Past(self.reach, no_changes(self.intake.codec))
-        events = self.intake.standing()
-        since = NEVER if self.intake.guard.whole else self.intake.promise
-        return earliest(self.exact, nothing, None if events is None else Past(since, events))
-
-    def take(self, arrived: Guarded) -> None:
-        self.reach = max(self.reach, _end(arrived))
-
-    @property
-    def come(self) -> int:
-        """The largest end of all that has come, what still waits included."""
-        return self.reach if self.intake.align is None else max(self.reach, _end(self.intake.align.waiting()))
+    def after(self, step: Step) -> None:
+        """An operator has been stepped."""
 
 
 @dataclass
-class Running:
-    """An operator, cut in at `since`, with what it has said last.  Its output is exact from `exact` on."""
+class OperatorNode:
+    """An operator that sees its inputs from the instant `since` on.  Its output is exact from `exact` on."""
 
+    number: int
     placed: PlacedOperator
     output: Output
     frontiers: list[Frontier]
-    began: float
+    began: float = 0.0
     since: int = NEVER
     exact: int = NEVER
-    reach: int = NEVER
+    max_end: int = NEVER
+    """The largest end that it ever emitted."""
     tau: int = NEVER
     rows_in: int = 0
     rows_out: int = 0
+
+    @classmethod
+    def of(cls, number: int, placed: PlacedOperator, began: float = 0.0) -> OperatorNode:
+        """A node that has not been stepped."""
+        nothing = Output(no_changes(placed.operator.codec), NO_PROGRESS)
+        return cls(number, placed, nothing, [NO_PROGRESS] * len(placed.inputs), began)
 
     @property
     def codec(self) -> RowCodec:
         return self.placed.operator.codec
 
-    def step(self, given: list[Output], tau: int) -> None:
-        changes = [cut(output.changes, self.since) for output in given]
-        frontiers = [output.frontier for output in given]
+    def step(self, inputs: Sequence[Output], tau: int, check: StepCheck | None = None) -> None:
+        """One epoch.  A node that gets nothing new, neither changes nor progress, is left alone.
+
+        A frontier never goes back: what follows from punctuation about everything is news only once, so the time that
+        was reached by it is remembered here.
+        """
+        changes = [cut(output.changes, self.since) for output in inputs]
+        frontiers = [output.frontier for output in inputs]
         rows = sum(map(len, changes))
         if not rows and tau <= self.tau and frontiers == self.frontiers:
             self.rest()
             return
         self.tau = max(self.tau, tau)
-        self.output = output = self.placed.operator.step(changes, frontiers, self.tau)
-        self.frontiers = [Frontier(frontier.time) for frontier in frontiers]
+        reached = self.output.frontier.time
+        output = self.placed.operator.step(changes, frontiers, self.tau)
+        if output.frontier.time < reached:
+            output = Output(output.changes, settled(reached, output.frontier.promises))
+        self.output = output
+        self.frontiers = [Frontier(each.time) if each.promises else each for each in frontiers]
         self.rows_in += rows
         if len(output.changes):
             self.rows_out += len(output.changes)
-            self.reach = max(self.reach, int(output.changes.hi.max()))
+            self.max_end = max(self.max_end, int(output.changes.hi.max()))
+        if check is not None:
+            check.after(Step(self.number, self.placed.operator, changes, frontiers, self.tau, output))
 
     def rest(self) -> None:
-        """Say nothing new."""
+        """Emit nothing new."""
         if len(self.output.changes) or self.output.frontier.promises:
             self.output = Output(no_changes(self.codec), Frontier(self.output.frontier.time))
 
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "state": self.placed.operator.snapshot(),
+            "frontiers": [each.time for each in self.frontiers],
+            "frontier": self.output.frontier.time,
+            **{name: getattr(self, name) for name in _KEPT},
+        }
 
-def _end(arrived: Guarded) -> int:
-    """The largest end that elements speak of."""
-    found = int(arrived.ve.max()) if len(arrived.ve) else NEVER
-    return max(found, int(arrived.vnew[arrived.op == ADJUST].max())) if arrived.adjusts else found
+    def restore(self, part: Mapping[str, Any]) -> None:
+        self.placed.operator.restore(part["state"])
+        self.frontiers = [Frontier(time) for time in part["frontiers"]]
+        self.output = Output(no_changes(self.codec), Frontier(part["frontier"]))
+        for name in _KEPT:
+            setattr(self, name, part[name])
+
+
+_KEPT: Final = ("since", "exact", "max_end", "tau", "rows_in", "rows_out")
 
 
 def cut(changes: Changes, since: int) -> Changes:
@@ -114,9 +122,3 @@ def cut(changes: Changes, since: int) -> Changes:
         return changes
     left = changes.take(changes.hi > since)
     return replace(left, lo=np.maximum(left.lo, since))
-
-
-def earliest(exact: int, *ways: Past | None) -> Past:
-    """Of several ways to know the past the one that knows most of it; nothing is known before `exact`."""
-    known = [Past(max(way.since, exact), way.changes) for way in ways if way is not None]
-    return min(known, key=lambda past: past.since)

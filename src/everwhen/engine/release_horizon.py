@@ -1,13 +1,14 @@
 """How far elements that wait may go on: B behind the largest sync time, or sooner if they have waited by the clock.
 
 The clock is handed in.  A sync time that has been the largest for so many seconds lets all up to it go on, so that an
-input that rests blocks nobody.
+idle input blocks nobody.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from everwhen.core.time import INF, NEVER
 
@@ -30,8 +31,11 @@ class Horizon:
                 self._overdue = self._seen.popleft()[1]
         return max(NEVER if latest == NEVER or block == INF else latest - block, self._overdue)
 
-    def snapshot(self) -> tuple[list[tuple[float, int]], int]:
-        return list(self._seen), self._overdue
+    def snapshot(self) -> list[Any]:
+        """Plain data; ages instead of times, because another process may have another clock."""
+        now = self._clock()
+        return [[[now - at, latest] for at, latest in self._seen], self._overdue]
 
-    def restore(self, state: tuple[list[tuple[float, int]], int]) -> None:
-        self._seen, self._overdue = deque(state[0]), state[1]
+    def restore(self, state: Sequence[Any]) -> None:
+        now = self._clock()
+        self._seen, self._overdue = deque((now - age, latest) for age, latest in state[0]), state[1]

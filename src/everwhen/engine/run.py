@@ -105,7 +105,7 @@ def run_batches(
         )
     given = {name: _batches(inputs[name], runtime.schema_of(name), batch, name) for name in inputs}
     node = query.node if isinstance(query, Stream) else query
-    whole = [one.name for one in walk(node) if isinstance(one, Source) and one.kind in ("constant", "temporal")]
+    whole = [one.name for one in walk(node) if isinstance(one, Source) and one.is_finite]
     for epoch in Arrival(given, batch, open, whole, fill_up=False):
         yield from answers(runtime, epoch)
 

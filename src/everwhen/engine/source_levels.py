@@ -22,9 +22,6 @@ from everwhen.core.consistency import Consistency
 from everwhen.core.time import INF, show
 from everwhen.plan.lower import lower
 
-WHOLE = ("constant", "temporal")
-"""Relations that are known whole before anything else comes: their rows are neither late nor early."""
-
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -66,14 +63,12 @@ def at_level(
     """
     bounded: frozenset[str] = frozenset()
     if level.finalizes or level.aligns or idle:
-        kinds = {each.name: each.kind for each in walk(node) if isinstance(each, Source)}
-        stateful = lower({"": node}, level.emit).stateful_sources()
-        bounded = frozenset(name for name in stateful if kinds[name] not in WHOLE)
+        bounded = lower({"": node}, level.emit).waiting_sources()
     found: dict[str, tuple[str, Bounds]] = {}
     placed: dict[int, Node] = {}
     for each in walk(node):
         if isinstance(each, Source):
-            bounds = _bounds(each.name, level, bounded, own, idle)
+            bounds = bounds_of(each.name, level, bounded, idle=idle, own=own)
             name = bounds.name(each.name)
             found[name] = each.name, bounds
             placed[id(each)] = each if name == each.name else replace(each, name=name)
@@ -82,7 +77,8 @@ def at_level(
     return placed[id(node)], found
 
 
-def _bounds(source: str, level: Consistency, bounded: frozenset[str], own: int, idle: bool) -> Bounds:
+def bounds_of(source: str, level: Consistency, bounded: frozenset[str], *, idle: bool = False, own: int = 0) -> Bounds:
+    """What stands between a source and a graph at a level; only sources in `bounded` wait or are forgotten."""
     if source not in bounded:
         return replace(PLAIN, own=own)
     return Bounds(

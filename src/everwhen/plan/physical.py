@@ -63,8 +63,9 @@ class PhysicalPlan:
     sinks: tuple[Sink, ...]
     handed: tuple[Handed, ...] = ()
 
-    def stateful_sources(self) -> frozenset[str]:
-        """The sources that feed an operator with state."""
+    def waiting_sources(self) -> frozenset[str]:
+        """The sources whose elements wait or are forgotten at a level that does so: those that feed an operator with
+        state and are not known whole from the start."""
         below: list[frozenset[str]] = []
         found: frozenset[str] = frozenset()
         for placed in self.operators:
@@ -72,4 +73,4 @@ class PhysicalPlan:
             below.append(frozenset().union(*ports))
             if not placed.operator.stateless:
                 found |= below[-1]
-        return found
+        return frozenset(name for name in found if not self.sources[name].is_finite)

@@ -33,7 +33,7 @@ import numpy as np
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier
 from everwhen.core.time import INF, NEVER, show
-from everwhen.engine.dataflow import Step
+from everwhen.engine.node import Step
 from everwhen.operators.clip import CUT, ENDED, ENDING, INFINITE
 from everwhen.operators.contract import Operator, lowest
 from everwhen.operators.join.join import JoinOperator
@@ -42,7 +42,6 @@ from everwhen.operators.live_rows import LiveRows
 from everwhen.operators.net import netted
 from everwhen.operators.sweep.aggregate import AggregateOperator
 from everwhen.operators.sweep.sweep import Pieces, Sweep
-from everwhen.plan.physical import PhysicalPlan
 from everwhen.reference.order import canonical_row
 from everwhen.rows.changes import Changes
 
@@ -75,15 +74,14 @@ class Invariants:
         """How many steps were checked, by the kind of operator."""
         self._seen: dict[int, _Seen] = {}
 
-    def begin(self, plan: PhysicalPlan) -> None:
-        """Watch the operators of a plan; called before its first step."""
-        for at, placed in enumerate(plan.operators):
-            seen = self._seen.setdefault(at, _Seen())
-            sweep = _sweep(placed.operator)
-            if sweep is not None:
-                seen.lanes = seen.lanes or sweep._ints
-                # the lanes of a change are known to the sweep alone, so it is watched at its door
-                setattr(sweep, "step", partial(_taken, seen, sweep, sweep.step))  # noqa: B010
+    def begin(self, number: int, operator: Operator) -> None:
+        """Watch an operator; called before its first step."""
+        seen = self._seen.setdefault(number, _Seen())
+        sweep = _sweep(operator)
+        if sweep is not None:
+            seen.lanes = seen.lanes or sweep._ints
+            # the lanes of a change are known to the sweep alone, so it is watched at its door
+            setattr(sweep, "step", partial(_taken, seen, sweep, sweep.step))  # noqa: B010
 
     def after(self, step: Step) -> None:
         """Check an operator that has just been stepped."""

@@ -8,19 +8,15 @@ wait and remember for another time, and its outlet and operators to say more, or
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier
-from everwhen.engine.change_emit import Place, brought_out, standing_at
-from everwhen.engine.node import Inflow, cut
+from everwhen.engine.change_emit import below_others
+from everwhen.engine.ingress import SourceInput
+from everwhen.engine.node import OperatorNode, cut
 from everwhen.engine.session.network import Levels, Network
 from everwhen.engine.session.output_port import Exit, Outlet, Said
-from everwhen.engine.source_levels import Bounds
-from everwhen.operators.contract import Output
-from everwhen.operators.ingress.guard import Guard
-from everwhen.operators.ingress.pipeline import Intake
-from everwhen.operators.punctuate.punctuator import source_punctuators
+from everwhen.engine.source_levels import PLAIN, Bounds
 from everwhen.plan.physical import Port
 from everwhen.rows.changes import Changes, no_changes
 
@@ -36,64 +32,45 @@ def fork(network: Network, old: Exit, new: Exit, levels: Levels) -> Outlet:
     operators = network.operators
     for was, port in zip(network.below(before.port), network.below_placed(outlet.port), strict=True):
         if port.source is not None:
-            if port.source not in network.inflows:
-                _open(network, port.source, *levels[port.source], network.inflows[was.source or ""])
+            if port.source not in network.ingress.inputs:
+                _open(network, port.source, *levels[port.source], network.ingress.inputs[was.source or ""])
             continue
-        running, placed = network.running[was.operator], operators[port.operator]
-        placed.operator.restore(running.placed.operator.snapshot())
-        output = Output(no_changes(placed.operator.codec), running.output.frontier)
-        network.running[port.operator] = replace(running, placed=placed, output=output)
-    network.running = dict(sorted(network.running.items()))  # inputs before their users
-    outlet.chain.restore(before.chain.snapshot())
-    if before.flow.gate is not None and outlet.flow.gate is not None:
-        outlet.flow.gate.restore(before.flow.gate.snapshot())
-    outlet.since = before.since
+        node = OperatorNode.of(port.operator, operators[port.operator], network.flow.nodes[was.operator].began)
+        node.restore(network.flow.nodes[was.operator].snapshot())
+        network.flow.nodes[port.operator] = node
+    network.flow.nodes = dict(sorted(network.flow.nodes.items()))  # inputs before their users
+    outlet.restore(before.snapshot())
     network.outlets[new] = outlet
     return outlet
 
 
-def _open(network: Network, name: str, source: str, bounds: Bounds, other: Inflow) -> None:
+def _open(network: Network, name: str, source: str, bounds: Bounds, other: SourceInput) -> None:
     """Open a source that goes on as another one does, and then at its own level."""
-    guard = other.intake.guard
-    punctuator = source_punctuators(network.sources[name])
-    intake = Intake(Guard(source, guard.codec, guard.insert_only, guard.chronons, guard.whole, punctuator=punctuator))
-    intake.restore(other.intake.snapshot())
-    if bounds.aligns:
-        intake.block()
-    if bounds.finalizes:
-        intake.remember(bounds.remember)
-    network.inflows[name] = Inflow(source, bounds, intake, other.exact, other.reach)
+    entry = network.opened(name, source, PLAIN)
+    entry.intake.restore(other.intake.snapshot())
+    entry.exact, entry.max_end = other.exact, other.max_end
+    network.ingress.add(name, entry)
+    network.ingress.change(name, bounds)
 
 
-def emitting(network: Network, outlet: Outlet, emit: Emit) -> Said:
-    """Let an outlet that has its operators for itself follow another policy: what it says because of it."""
-    ports = [port for port in network.below(outlet.port) if port.source is None]
-    running = {port.operator: network.running[port.operator] for port in ports}
-    places = {number: Place(number, each.placed, each.frontiers, each.tau) for number, each in running.items()}
+def change_emit(network: Network, outlet: Outlet, emit: Emit) -> Said:
+    """Let an outlet that has its operators for itself follow another policy: what it emits because of it."""
+    numbers = [port.operator for port in network.below(outlet.port) if port.source is None]
 
     def source(port: Port) -> Changes:
-        intake = network.inflows[port.source or ""].intake
+        intake = network.ingress.inputs[port.source or ""].intake
         return intake.standing() or no_changes(intake.codec)
 
-    outlet.flow.emitting(emit, lambda port: standing_at(port, places, source))
-    news = brought_out([places[number] for number in sorted(places)], emit, network.nothing)
-    for number, changes in news.items():
-        running[number].reach = max(running[number].reach, int(changes.hi.max()))
-    _note(outlet, emit)
+    news = network.flow.change_emit(numbers, [outlet], emit, source, network.nothing)
     changes = news.get(outlet.port.operator) or network.nothing(outlet.port)
-    return Said.of(outlet.flow.step(cut(changes, outlet.since), network.tau(outlet.port), Frontier(outlet.chain.cti)))
+    return Said.of(outlet.encode(cut(changes, outlet.since), network.tau(outlet.port), Frontier(outlet.chain.cti)))
 
 
 def repeat(network: Network, outlet: Outlet, moved: Iterable[Emit]) -> None:
-    """Let an outlet that has not said anything yet be as one that was moved."""
+    """Let an outlet that has not emitted anything yet be as one that was moved."""
     operators = network.operators
     placed = sorted(port.operator for port in network.below_placed(outlet.port) if port.source is None)
     for emit in moved:
-        outlet.flow.emitting(emit, network.nothing)
+        outlet.change_emit(emit, network.nothing)
         for number in placed:
-            operators[number].operator.emitting(Emit.CURRENT if emit is Emit.ENDED else emit, [])
-        _note(outlet, emit)
-
-
-def _note(outlet: Outlet, emit: Emit) -> None:
-    outlet.moved = (*(each for each in outlet.moved if each is not emit), emit)
+            operators[number].operator.emitting(below_others(emit), [])

@@ -1,10 +1,10 @@
 """The network: a graph of running operators to which plans are added, and from which they are taken, while it runs.
 
 **Joining.**  A plan attaches where the graph already computes part of it, and its new operators have not seen the past.
-For every port there is an instant from which on its past is known, with what stands from then on (`Past`):
+For every port there is an instant from which on its past is known, with what stands from then on (`AsOf`):
 
-* `reach`, the largest end that ever passed the port.  All segments said so far end there or earlier, so nothing stands
-  from then on: the past, restricted to [reach, ∞), is empty.
+* `max_end`, the largest end that ever passed the port.  All segments so far end there or earlier, so nothing stands
+  from then on: the past, restricted to [max_end, ∞), is empty.
 * an earlier instant, where something that runs remembers what stands: a guard its events, an operator what it has
   said (`Operator.standing`), a chain its events; an operator without state is applied to what stands at its inputs.
 
@@ -32,19 +32,16 @@ from everwhen.algebra.nodes import Source
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.change_emit import Outflow
-from everwhen.engine.idle_sources import Idleness
-from everwhen.engine.node import Inflow, Left, Past, Running, cut, earliest
-from everwhen.engine.release_horizon import Horizon
+from everwhen.engine.dataflow import Dataflow, EpochInputs, ports_below
+from everwhen.engine.ingress import Ingress, SourceInput
+from everwhen.engine.node import OperatorNode, cut
+from everwhen.engine.session.as_of import AsOf, DetachedSource, earliest
 from everwhen.engine.session.output_port import Exit, Outlet, Said
-from everwhen.engine.source_levels import WHOLE, Bounds
+from everwhen.engine.source_levels import Bounds
 from everwhen.errors import QueryError
 from everwhen.operators.contract import Output
-from everwhen.operators.ingress.guard import Guard, Guarded
-from everwhen.operators.ingress.pipeline import Intake
 from everwhen.operators.output.changelog import Chain, EventChain
 from everwhen.operators.output.hold import HoldOperator
-from everwhen.operators.punctuate.punctuator import source_punctuators
 from everwhen.plan.lower import Lowering
 from everwhen.plan.physical import PlacedOperator, Port
 from everwhen.rows.changes import Changes, no_changes
@@ -60,15 +57,17 @@ class Network:
 
     def __init__(self, clock: Callable[[], float], idle: float | None = None) -> None:
         self.pool = Pool()
-        self.inflows: dict[str, Inflow] = {}
-        self.running: dict[int, Running] = {}
-        self.outlets: dict[Exit, Outlet] = {}
-        self.left: dict[str, Left] = {}
+        self.ingress = Ingress(clock, idle)
+        self.flow: Dataflow[Exit, Outlet] = Dataflow(isolate=True)
+        self.left: dict[str, DetachedSource] = {}
+        self._idle = idle is not None
         self._clock = clock
         self._lowerings: dict[Emit, Lowering] = {}
         self._numbers = count()
-        self._horizons: dict[Bounds, Horizon] = {}
-        self._idleness = Idleness(clock, idle)
+
+    @property
+    def outlets(self) -> dict[Exit, Outlet]:
+        return self.flow.outputs
 
     def lowering(self, emit: Emit) -> Lowering:
         """The lowering for a policy; operators of all of them have numbers of their own."""
@@ -96,13 +95,12 @@ class Network:
             if past.since == INF:
                 raise self._unknown(outlet.port)
             return past.since, outlet.again(past.changes, past.since)
-        operators, sources = set(self.running), set(self.inflows)
+        operators, sources = set(self.flow.nodes), set(self.ingress.inputs)
         try:
             outlet = self.outlet(exit, over or self._shared(exit))
             for name in levels.keys() - sources:
                 self._open(name, *levels[name])
-            self._idleness.read(each.source for each in self.inflows.values())
-            pasts: dict[Port, Past] = {}
+            pasts: dict[Port, AsOf] = {}
             for number, placed in self.operators.items():
                 if number not in operators:
                     self._start(number, placed, pasts)
@@ -124,11 +122,11 @@ class Network:
         node, emit = exit
         if over is None:
             sink = self.lowering(emit).sink("", node)
-            return Outlet(Outflow("", sink.port, sink.chain), NEVER, self._clock())
+            return Outlet(sink.port, sink.chain, began=self._clock())
         lowering = self.lowering(over)
         codec = lowering.codec(node.schema)
         port = lowering.place("hold", HoldOperator(codec), lowering.sink("", node).port)
-        return Outlet(Outflow("", port, Chain(codec, ordered=True)), NEVER, self._clock(), over)
+        return Outlet(port, Chain(codec, ordered=True), began=self._clock(), over=over)
 
     def _shared(self, exit: Exit) -> Emit | None:
         """The policy of operators that run for the same plan and say more, where what is final can be told from it."""
@@ -146,31 +144,34 @@ class Network:
         return dict(sorted(found.items()))
 
     def _open(self, name: str, source: str, bounds: Bounds) -> None:
-        declared = self.sources[name]
-        codec = self._codec(name)
-        whole = declared.kind in WHOLE  # finite: kept, so that whoever joins later knows all of it
-        guard = Guard(
-            source, codec, declared.insert_only, declared.chronons, whole, punctuator=source_punctuators(declared)
-        )
-        intake = Intake(guard, bounds.remember, bounds.finalizes, bounds.aligns)
-        beside = [each for each in self.inflows.values() if each.source == source]
+        entry = self.opened(name, source, bounds)
+        intake = entry.intake
+        beside = [each for each in self.ingress.inputs.values() if each.source == source]
         if beside:  # the one that remembers most tells what stands
             other = min(beside, key=lambda each: (each.intake.finalize is not None, each.intake.cti))
             intake.begin(other.intake)
-            self.inflows[name] = Inflow(source, bounds, intake, other.exact, other.come)
+            entry.exact, entry.max_end = other.exact, other.largest_end
+            self.ingress.add(name, entry)
             return
-        before = self.left.get(source, Left())
-        if before.reach == INF:
+        before = self.left.get(source, DetachedSource())
+        if before.max_end == INF:
             raise QueryError(
                 f"the source {source!r} had been read and left, and some of its events have no end: what stands is not "
                 f"known any more; call forget({source!r}) to let it begin anew"
             )
+        guard = intake.guard
         guard.resume(before.cti, before.tau, before.promises)
         if intake.finalize is not None:
             intake.finalize.begin(guard.cti, guard.tau, None)
-        self.inflows[name] = Inflow(source, bounds, intake, before.reach, before.reach)
+        entry.exact = entry.max_end = before.max_end
+        self.ingress.add(name, entry)
 
-    def _start(self, number: int, placed: PlacedOperator, pasts: dict[Port, Past]) -> None:
+    def opened(self, name: str, source: str, bounds: Bounds) -> SourceInput:
+        """A new input of a source; a finite one is kept, so that whoever joins later knows all of it."""
+        declared = self.sources[name]
+        return self.ingress.open(declared, self._codec(name), bounds, source=source, keep_all=declared.is_finite)
+
+    def _start(self, number: int, placed: PlacedOperator, pasts: dict[Port, AsOf]) -> None:
         """Let a new operator take what stands at its inputs."""
         given = [self._past(port, pasts) for port in placed.inputs]
         for port, past in zip(placed.inputs, given, strict=True):
@@ -180,30 +181,36 @@ class Network:
         exact = self._exact(placed, since)
         if exact == INF:
             raise _refused(f"the operator '{placed.name}' needs all of the past")
-        frontiers = [Frontier()] * len(given)
-        running = Running(placed, Output(no_changes(placed.operator.codec), Frontier()), frontiers, self._clock())
+        running = OperatorNode.of(number, placed, self._clock())
         running.since, running.exact = since, exact
         running.step(
             [Output(past.changes, self._frontier(port)) for port, past in zip(placed.inputs, given, strict=True)],
             max(self.tau(port) for port in placed.inputs),
         )
-        self.running[number] = running
-        pasts[Port(operator=number)] = Past(exact, running.output.changes)
+        self.flow.add(running)
+        pasts[Port(operator=number)] = AsOf(exact, running.output.changes)
 
     def _exact(self, placed: PlacedOperator, since: int) -> int:
         return since if since in (NEVER, INF) else placed.operator.exact_from(since)
 
-    def _past(self, port: Port, pasts: dict[Port, Past]) -> Past:
+    def _past(self, port: Port, pasts: dict[Port, AsOf]) -> AsOf:
         """What is known of a port, from the earliest instant for which it can be told."""
         if port not in pasts:
-            pasts[port] = self.inflows[port.source].past() if port.source else self._recalled(port, pasts)
+            pasts[port] = self._source_past(port.source) if port.source else self._recalled(port, pasts)
         return pasts[port]
 
-    def _recalled(self, port: Port, pasts: dict[Port, Past]) -> Past:
-        running = self.running[port.operator]
+    def _source_past(self, name: str) -> AsOf:
+        entry = self.ingress.inputs[name]
+        nothing = AsOf(entry.max_end, no_changes(entry.intake.codec))
+        events = entry.intake.standing()
+        since = NEVER if entry.intake.guard.whole else entry.intake.promise
+        return earliest(entry.exact, nothing, None if events is None else AsOf(since, events))
+
+    def _recalled(self, port: Port, pasts: dict[Port, AsOf]) -> AsOf:
+        running = self.flow.nodes[port.operator]
         placed = running.placed
         found = placed.operator.standing(running.frontiers)
-        ways = [Past(running.reach, no_changes(running.codec)), None if found is None else Past(*found)]
+        ways = [AsOf(running.max_end, no_changes(running.codec)), None if found is None else AsOf(*found)]
         ended = running.output.frontier.time == INF
         if placed.operator.stateless or ended:
             given = [self._past(each, pasts) for each in placed.inputs]
@@ -211,12 +218,12 @@ class Network:
             exact = self._exact(placed, since)
             changes = [cut(past.changes, since) for past in given]
             if placed.operator.stateless and exact < INF:
-                ways.append(Past(exact, placed.operator.step(changes, running.frontiers, running.tau).changes))
+                ways.append(AsOf(exact, placed.operator.step(changes, running.frontiers, running.tau).changes))
             elif ended and not any(map(len, changes)):  # all is settled, and of nothing comes nothing
-                ways.append(Past(exact, no_changes(running.codec)))
+                ways.append(AsOf(exact, no_changes(running.codec)))
         for outlet in self.outlets.values():
             if outlet.port == port and isinstance(outlet.chain, Chain):
-                ways.append(Past(max(outlet.since, outlet.chain.cti), outlet.chain.said()))
+                ways.append(AsOf(max(outlet.since, outlet.chain.cti), outlet.chain.said()))
         return earliest(running.exact, *ways)
 
     def _unknown(self, port: Port) -> QueryError:
@@ -224,114 +231,82 @@ class Network:
             return _refused(f"{self.port_name(port)} has ended, and some of what it said has no end")
         return _refused(f"some of what {self.port_name(port)} said has no end, and is not kept")
 
-    def _said(self, outlet: Outlet) -> Past:
+    def _said(self, outlet: Outlet) -> AsOf:
         """The events that an outlet has said, by the names that it uses for them."""
         chain, port = outlet.chain, outlet.port
-        nothing = Past(self._reach(port), no_changes(chain.codec))
+        nothing = AsOf(self._max_end(port), no_changes(chain.codec))
         if chain.cti == INF or isinstance(chain, EventChain):
             return earliest(outlet.since, nothing, self._past(port, {}))
         if isinstance(chain, Chain):
-            return earliest(outlet.since, nothing, Past(chain.cti, chain.said()))
-        running = self.running[port.operator]
+            return earliest(outlet.since, nothing, AsOf(chain.cti, chain.said()))
+        running = self.flow.nodes[port.operator]
         found = running.placed.operator.standing(running.frontiers)
         assert found is not None, "an operator that knows groups knows what it has said"
-        return earliest(outlet.since, nothing, Past(found[0], chain.said(found[1])))
+        return earliest(outlet.since, nothing, AsOf(found[0], chain.said(found[1])))
 
     # -- running ------------------------------------------------------------------------------------------------
 
     def step(self) -> tuple[dict[Exit, Said], dict[Exit, Exception]]:
         """One epoch, with what the intakes have checked: what each outlet says, or the error that broke it."""
-        arrived = self._arrived()
-        for name, guarded in arrived.items():
-            self.inflows[name].take(guarded)
-        inputs = _Inputs(self.inflows, arrived)
-        broken: dict[int, Exception] = {}
-        for number, running in self.running.items():
-            ports = running.placed.inputs
-            culprit = next((broken[port.operator] for port in ports if port.operator in broken), None)
-            if culprit is not None:
-                broken[number] = culprit
-                continue
-            try:
-                running.step([self._given(port, inputs) for port in ports], max(map(self.tau, ports)))
-            except Exception as error:  # whatever it is, also in a function of the user's: the others must go on
-                broken[number] = error
+        ingress = self.ingress
+        arrived = ingress.advance(self._read_together())
+        ports = {port for node in self.flow.nodes.values() for port in node.placed.inputs}
+        ports |= {outlet.port for outlet in self.outlets.values()}
+        outputs = {port: ingress.output(port, arrived) for port in ports if port.source}
+        inputs = EpochInputs(outputs, {name: each.intake.tau for name, each in ingress.inputs.items()})
+        broken = self.flow.step(inputs)
         said: dict[Exit, Said] = {}
         failed: dict[Exit, Exception] = {}
-        for node, outlet in self.outlets.items():
+        for exit, outlet in self.outlets.items():
             if outlet.port.operator in broken:
-                failed[node] = broken[outlet.port.operator]
+                failed[exit] = broken[outlet.port.operator]
                 continue
             try:
-                output = self._given(outlet.port, inputs)
-                tau = self.tau(outlet.port)
-                said[node] = outlet.step(cut(output.changes, outlet.since), tau, output.frontier)
+                output = self.flow.given(outlet.port, inputs)
+                tau = self.flow.tau(outlet.port, inputs)
+                said[exit] = outlet.step(cut(output.changes, outlet.since), tau, output.frontier)
             except Exception as error:
-                failed[node] = error
+                failed[exit] = error
         return said, failed
 
-    def _arrived(self) -> dict[str, Guarded]:
-        """What goes on to the graph: what does not wait, and of what waits that whose time has come."""
-        arrived: dict[str, Guarded] = {}
-        waiting: dict[Bounds, list[str]] = {}
-        for name, inflow in self.inflows.items():
-            said, _ = inflow.intake.take()
-            if said is not None:
-                arrived[name] = said
-            if inflow.intake.align is not None:
-                waiting.setdefault(inflow.bounds, []).append(name)
-        self._hurry()
-        self._horizons = {bounds: self._horizons.get(bounds) or Horizon(self._clock) for bounds in waiting}
-        for bounds, names in waiting.items():
-            intakes = [self.inflows[name].intake for name in names]
-            latest = max(intake.latest for intake in intakes)
-            horizon = self._horizons[bounds].reached(latest, bounds.block, bounds.within)
-            promised = min(intake.cti for intake in intakes)
-            for name, intake in zip(names, intakes, strict=True):
-                released = intake.release(horizon, promised)
-                if released is not None:
-                    arrived[name] = released
-        return arrived
-
-    def heard(self, sources: Collection[str]) -> None:
-        """These sources have spoken."""
-        self._idleness.heard(sources)
-
-    def _hurry(self) -> None:
-        """Let sources that rest hold nobody back who is read together with them."""
-        outlets = () if self._idleness.seconds is None else self.outlets.values()
-        read = [{self.inflows[port.source].source for port in self.below(each.port) if port.source} for each in outlets]
-        self._idleness.hurry(self.inflows.values(), read)
-
-    def _given(self, port: Port, inputs: _Inputs) -> Output:
-        return inputs[port] if port.source else self.running[port.operator].output
+    def _read_together(self) -> list[set[str]]:
+        """The sources that each query reads, where idle ones are to hold nobody back."""
+        if not self._idle:
+            return []
+        inputs = self.ingress.inputs
+        return [
+            {inputs[port.source].source for port in self.below(outlet.port) if port.source}
+            for outlet in self.outlets.values()
+        ]
 
     def tau(self, port: Port) -> int:
-        return self.inflows[port.source].intake.tau if port.source else self.running[port.operator].tau
+        return self.ingress.inputs[port.source].intake.tau if port.source else self.flow.nodes[port.operator].tau
 
     def _frontier(self, port: Port) -> Frontier:
         if port.source:
-            return Frontier(self.inflows[port.source].intake.promise)
-        return self.running[port.operator].output.frontier
+            return self.ingress.frontier(port.source)
+        return self.flow.nodes[port.operator].output.frontier
 
-    def _reach(self, port: Port) -> int:
-        return self.inflows[port.source].reach if port.source else self.running[port.operator].reach
+    def _max_end(self, port: Port) -> int:
+        entry = self.ingress.inputs[port.source] if port.source else self.flow.nodes[port.operator]
+        return entry.max_end
 
     # -- leaving ------------------------------------------------------------------------------------------------
 
     def keep(self, exits: Collection[Exit]) -> None:
         """Drop all outlets but these, with all that only the others needed."""
-        self.outlets = {exit: outlet for exit, outlet in self.outlets.items() if exit in exits}
+        self.flow.outputs = {exit: outlet for exit, outlet in self.outlets.items() if exit in exits}
         used = {port for outlet in self.outlets.values() for port in self.below(outlet.port)}
         self._keep({port.operator for port in used}, {port.source for port in used if port.source})
 
     def _keep(self, operators: Collection[int], sources: Collection[str]) -> None:
-        for name in self.inflows.keys() - set(sources):
-            inflow = self.inflows.pop(name)
-            guard = inflow.intake.guard
-            if not any(each.source == inflow.source for each in self.inflows.values()):
-                self.left[inflow.source] = Left(guard.cti, guard.tau, inflow.come, guard.promised)
-        self.running = {number: running for number, running in self.running.items() if number in operators}
+        inputs = self.ingress.inputs
+        for name in inputs.keys() - set(sources):
+            entry = inputs.pop(name)
+            guard = entry.intake.guard
+            if not any(each.source == entry.source for each in inputs.values()):
+                self.left[entry.source] = DetachedSource(guard.cti, guard.tau, entry.largest_end, guard.promised)
+        self.flow.detach(self.flow.nodes.keys() - set(operators))
         for lowering in self._lowerings.values():
             lowering.keep(operators, sources)
 
@@ -339,12 +314,12 @@ class Network:
 
     def below(self, port: Port) -> Iterator[Port]:
         """The port and all that it needs, each once; users before inputs."""
-        return _below(port, lambda number: self.running[number].placed)
+        return self.flow.below(port)
 
     def below_placed(self, port: Port) -> Iterator[Port]:
         """The same, where operators are placed and do not run yet."""
         operators = self.operators
-        return _below(port, lambda number: operators[number])
+        return ports_below(port, lambda number: operators[number])
 
     def nothing(self, port: Port) -> Changes:
         """No changes, as a port would say them."""
@@ -356,39 +331,7 @@ class Network:
         return next(each.codecs[name] for each in self._lowerings.values() if name in each.codecs)
 
     def port_name(self, port: Port) -> str:
-        return port.source or f"{port.operator} {self.running[port.operator].placed.name}"
-
-
-class _Inputs:
-    """What the sources say in an epoch, in the forms that are asked for."""
-
-    def __init__(self, inflows: Mapping[str, Inflow], arrived: Mapping[str, Guarded]) -> None:
-        self._inflows = inflows
-        self._arrived = arrived
-        self._outputs: dict[Port, Output] = {}
-
-    def __getitem__(self, port: Port) -> Output:
-        if port not in self._outputs:
-            assert port.source is not None
-            intake = self._inflows[port.source].intake
-            arrived = self._arrived.get(port.source)
-            changes = no_changes(intake.codec)
-            if arrived is not None:
-                changes = arrived.segments() if port.form == "segments" else arrived.events()
-            self._outputs[port] = Output(changes, intake.frontier)
-        return self._outputs[port]
-
-
-def _below(port: Port, placed: Callable[[int], PlacedOperator]) -> Iterator[Port]:
-    seen = {port: None}
-    waiting = [port]
-    while waiting:
-        at = waiting.pop()
-        yield at
-        for each in placed(at.operator).inputs if at.source is None else ():
-            if each not in seen:
-                seen[each] = None
-                waiting.append(each)
+        return self.flow.port_name(port)
 
 
 def _refused(why: str) -> QueryError:

@@ -25,12 +25,9 @@ from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier, Promise
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.change_emit import Outflow
+from everwhen.engine.output_port import OutputPort
 from everwhen.engine.session.filter_index import FEWEST, Bank, constant_of
-from everwhen.operators.contract import StateSize
-from everwhen.operators.output.changelog import Chain, EventChain, with_punctuation, without_punctuation
-from everwhen.operators.output.group_changelog import GroupChain
-from everwhen.plan.physical import Port
+from everwhen.operators.output.changelog import with_punctuation, without_punctuation
 from everwhen.rows.changes import Changes
 from everwhen.stream.element import Punct
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch, empty_elements
@@ -86,31 +83,16 @@ class Said:
 
 
 @dataclass
-class Outlet:
-    """A chain at a port of the graph.  It sees the port's history from `since` on."""
+class Outlet(OutputPort):
+    """An output port that several queries share."""
 
-    flow: Outflow
-    since: int
-    began: float
     over: Emit | None = None
-    """The policy of the operators below, if they say more than this outlet does."""
-    moved: tuple[Emit, ...] = ()
-    """The policies that it was moved to since it is there, each once, the present one last."""
-    rows_in: int = 0
-    rows_out: int = 0
+    """The policy of the operators below, if they emit more than this output does."""
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     _banks: dict[str, Bank] | None = None
 
     def __post_init__(self) -> None:
         self._nothing = Said.of(empty_elements(self.chain.codec.schema))
-
-    @property
-    def port(self) -> Port:
-        return self.flow.port
-
-    @property
-    def chain(self) -> Chain | GroupChain | EventChain:
-        return self.flow.chain
 
     def subscribe(self, query: str, subscription: Subscription) -> None:
         self.subscriptions[query] = subscription
@@ -122,12 +104,9 @@ class Outlet:
 
     def step(self, changes: Changes, tau: int, frontier: Frontier) -> Said:
         quiet = not len(changes) and frontier.time <= self.chain.cti and not frontier.promises
-        if quiet and self.flow.gate is None:
+        if quiet and self.gate is None:
             return self._nothing
-        batch = self.flow.step(changes, tau, frontier)
-        self.rows_in += len(changes)
-        self.rows_out += len(batch)
-        return Said.of(batch)
+        return Said.of(self.encode(changes, tau, frontier))
 
     def deliver(self, said: Said) -> dict[str, ElementBatch | Exception]:
         """What every subscriber hears, or the error of its own tail."""
@@ -169,10 +148,6 @@ class Outlet:
         op[count:] = CTI
         columns = self.chain.codec.decode(alive.rows, nulls=len(op) - count)
         return Said.of(ElementBatch(self.chain.codec.schema, op, vs, ve, np.zeros(len(op), np.int64), columns))
-
-    def state_size(self) -> StateSize:
-        size = self.chain.state_size()
-        return size if self.flow.gate is None else size + self.flow.gate.state_size()
 
 
 class Subscription:

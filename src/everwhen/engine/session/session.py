@@ -51,21 +51,19 @@ from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.consistency import MIDDLE, Consistency, Duration
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
-from everwhen.core.time import INF
-from everwhen.engine.local import OperatorMetadata, Query
+from everwhen.engine.local import Query
+from everwhen.engine.metadata import OperatorMetadata
 from everwhen.engine.run import chosen
-from everwhen.engine.session import migrate as moving
+from everwhen.engine.session import metrics, migrate
 from everwhen.engine.session import snapshot as session_state
-from everwhen.engine.session.metrics import describe
 from everwhen.engine.session.network import Network
 from everwhen.engine.session.output_port import Subscription, peeled
 from everwhen.engine.session.query_handle import QueryHandle
 from everwhen.engine.session.query_registry import Catalogue, Entry, QueryInfo
 from everwhen.engine.source_levels import at_level
-from everwhen.errors import InputError, QueryError
+from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import Reason
-from everwhen.operators.ingress.pipeline import Intake
 from everwhen.rewrite.plans.share_common import Sharing
 from everwhen.sinks.base import EpochSink
 from everwhen.stream.element_batch import ElementBatch, joined
@@ -240,9 +238,9 @@ class Session:
         old, self._moves = entry.exit, self._moves + 1
         node, levels = at_level(entry.outlet, level, self._moves, idle=self._idle)
         exit = self._nodes.node(node), old[1]
-        outlet = moving.fork(self._network, old, exit, levels)
+        outlet = migrate.fork(self._network, old, exit, levels)
         if level.emit is not entry.level.emit:
-            said = entry.subscription.take(moving.emitting(self._network, outlet, level.emit))
+            said = entry.subscription.take(migrate.change_emit(self._network, outlet, level.emit))
             entry.pending = said if entry.pending is None else joined(entry.pending, said)
         self._network.outlets[old].leave(name)
         outlet.subscribe(name, entry.subscription)
@@ -258,9 +256,7 @@ class Session:
         if entry.exit is None:
             return {}
         ports = self._network.below(self._network.outlets[entry.exit].port)
-        inflows = {port.source: self._network.inflows[port.source] for port in ports if port.source}
-        lost = {each.source: each.intake.finalize for each in inflows.values() if each.intake.finalize is not None}
-        return {source: dict(finalize.counts) for source, finalize in lost.items() if finalize.counts}
+        return self._network.ingress.given_up([port.source for port in ports if port.source])
 
     def _leave(self, entry: Entry, error: Exception | None = None) -> None:
         assert entry.exit is not None, "it runs"
@@ -288,7 +284,8 @@ class Session:
         for each in walk(node):
             if not isinstance(each, Source):
                 continue
-            at = next((name for name, inflow in self._network.inflows.items() if inflow.source == each.name), None)
+            inputs = self._network.ingress.inputs
+            at = next((name for name, entry in inputs.items() if entry.source == each.name), None)
             if at is not None:
                 known = self._network.sources[at]
                 if self._nodes.node(replace(each, name=at)) is not known:
@@ -305,42 +302,26 @@ class Session:
         If a batch is wrong (`InputError`), none of the epoch's batches has been taken.
         """
         self._require_open()
-        intakes = [(intake, batch) for name, batch in batches.items() for intake in self._intakes(name)]
-        checked: list[Intake] = []
-        try:
-            for intake, batch in intakes:
-                intake.check(batch)
-                checked.append(intake)
-        except InputError:
-            for intake in checked:
-                intake.undo()
-            raise
-        self._network.heard({name for name, batch in batches.items() if len(batch)})
+        self._network.ingress.check(batches)
         return self._epoch()
 
     def close_input(self, name: str) -> dict[str, ElementBatch]:
         """The end of one source."""
         self._require_open()
-        self._end(self._intakes(name))
+        self._network.ingress.end([name])
         return self._epoch()
 
     def close(self) -> dict[str, ElementBatch]:
         """The end of all sources: CTI(∞) on each; then all queries stop."""
         if self._closed:
             return {}
-        self._end([inflow.intake for inflow in self._network.inflows.values()])
+        self._network.ingress.end(self.inputs)
         results = self._epoch()
         self._closed = True
         for entry in self._catalogue.running():
             self._leave(entry)
         self._tidy()
         return results
-
-    def _end(self, intakes: list[Intake]) -> None:
-        for intake in intakes:
-            intake.check_end()
-        for intake in intakes:
-            intake.close()
 
     def _epoch(self) -> dict[str, ElementBatch]:
         said, failed = self._network.step()
@@ -375,39 +356,25 @@ class Session:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The sources that are read now."""
-        return tuple(dict.fromkeys(inflow.source for inflow in self._network.inflows.values()))
+        return tuple(dict.fromkeys(each.source for each in self._network.ingress.inputs.values()))
 
     def schema_of(self, source: str) -> Schema:
         """The payload columns that a source must have."""
-        return self._intakes(source)[0].codec.schema
+        return self._network.ingress.of(source)[0].intake.codec.schema
 
     @property
     def progress(self) -> dict[str, int]:
         """The CTI of each source that is read, as those know it who remember longest."""
-        found: dict[str, int] = {}
-        for inflow in self._network.inflows.values():
-            found[inflow.source] = min(found.get(inflow.source, INF), inflow.intake.cti)
-        return found
-
-    def _intakes(self, name: str) -> list[Intake]:
-        """The intakes of a source, one per level at which it is read."""
-        found = [inflow.intake for inflow in self._network.inflows.values() if inflow.source == name]
-        if not found:
-            read = ", ".join(sorted(self.inputs)) or "nothing"
-            raise QueryError(f"no running query reads {name!r}, so it takes no batches; what is read: {read}")
-        return found
+        return self._network.ingress.progress
 
     def state_size(self) -> StateSize:
         """All that is kept: intakes, operators and chains."""
-        network = self._network
-        parts = [inflow.intake.state_size() for inflow in network.inflows.values()]
-        parts += [running.placed.operator.state_size() for running in network.running.values()]
-        return sum([*parts, *(outlet.state_size() for outlet in network.outlets.values())], StateSize())
+        return self._network.ingress.state_size() + self._network.flow.state_size()
 
     def metadata(self) -> dict[str, OperatorMetadata]:
         """By name, per operator, per output's chain, and per query for its last filters: which queries use it, rates,
         selectivity, state, progress, what it waits for.  Names stay as long as the operator runs."""
-        return describe(self._network, self._catalogue.running(), self._clock())
+        return metrics.collect(self._network, self._catalogue.running(), self._clock())
 
     # -- state --------------------------------------------------------------------------------------------------
 
@@ -436,7 +403,7 @@ class Session:
         if others:
             raise QueryError(f"the snapshot is of other queries: {', '.join(sorted(others))} is here or there only")
         for name, query in state["queries"].items():
-            level = session_state.level_of(query)
+            level = Consistency.from_plain(query["level"])
             entry = self._enter(name, queries[name], (sinks or {}).get(name), level)
             if query["state"] == "running":
                 self._start(entry, *session_state.built(query))

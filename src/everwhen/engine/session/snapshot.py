@@ -7,80 +7,55 @@ of queries that share it, one tells.  What is restored goes on as if nothing had
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from everwhen.core.consistency import Consistency
 from everwhen.core.emit import Emit
-from everwhen.engine.node import Left, Running
-from everwhen.engine.session import migrate as moving
+from everwhen.engine.session import migrate
+from everwhen.engine.session.as_of import DetachedSource
 from everwhen.engine.session.network import Network
+from everwhen.engine.session.output_port import Outlet
 from everwhen.engine.session.query_registry import Entry
 from everwhen.errors import EverwhenError, QueryError
-from everwhen.operators.contract import Output
-from everwhen.rows.changes import no_changes
-
-_PLACE = ("since", "exact", "reach", "tau", "rows_in", "rows_out")
+from everwhen.plan.physical import Port
 
 
 def snapshot(network: Network, entries: Iterable[Entry]) -> dict[str, Any]:
     """Everything that running queries keep, and how all queries are."""
     listed = list(entries)
-    operators: dict[tuple[str, int], dict[str, Any]] = {}
     outlets: dict[str, dict[str, Any]] = {}
     seen: set[int] = set()
-    for entry in listed:
-        if entry.state != "running":
-            continue
-        assert entry.exit is not None, "it runs"
-        outlet = network.outlets[entry.exit]
+    for name, outlet in _running(network, listed).items():
         if id(outlet) not in seen:
             seen.add(id(outlet))
-            counts = outlet.since, outlet.rows_in, outlet.rows_out
-            gate = outlet.flow.gate
-            outlets[entry.name] = {
-                "chain": outlet.chain.snapshot(),
-                "counts": counts,
-                "moved": [emit.value for emit in outlet.moved],
-                "gate": None if gate is None else gate.snapshot(),
-            }
-        for position, running in _operators(network, entry):
-            if id(running) not in seen:
-                seen.add(id(running))
-                operators[entry.name, position] = {
-                    "state": running.placed.operator.snapshot(),
-                    "frontiers": list(running.frontiers),
-                    "promise": running.output.frontier,
-                    "place": [getattr(running, name) for name in _PLACE],
-                }
+            outlets[name] = outlet.snapshot()
     return {
         "queries": {entry.name: _query(network, entry) for entry in listed},
-        "sources": {
-            name: {"intake": inflow.intake.snapshot(), "exact": inflow.exact, "reach": inflow.reach}
-            for name, inflow in network.inflows.items()
-        },
-        "left": {name: (left.cti, left.tau, left.reach, left.promises) for name, left in network.left.items()},
-        "operators": operators,
+        "sources": network.ingress.snapshot(),
+        "left": {name: [left.cti, left.tau, left.max_end, left.promises] for name, left in network.left.items()},
+        "operators": network.flow.snapshot(_roots(network, listed)),
         "outlets": outlets,
     }
+
+
+def _running(network: Network, entries: Iterable[Entry]) -> dict[str, Outlet]:
+    return {entry.name: network.outlets[entry.exit] for entry in entries if entry.exit is not None}
+
+
+def _roots(network: Network, entries: Iterable[Entry]) -> dict[str, Port]:
+    return {name: outlet.port for name, outlet in _running(network, entries).items()}
 
 
 def _query(network: Network, entry: Entry) -> dict[str, Any]:
     tail, level = entry.subscription, entry.level
     over = None if entry.exit is None else network.outlets[entry.exit].over
     return {
-        "level": (level.name, level.block, level.remember, level.emit.value, level.repair, level.within),
+        "level": level.to_plain(),
         "built": (None if entry.exit is None else entry.exit[1].value, over and over.value, entry.own),
         "state": entry.state, "since": entry.since, "valid_from": entry.valid_from, "error": entry.info().error,
         "depends_on": entry.depends_on, "next_commit": entry.next_commit, "pending": entry.pending,
         "counts": None if tail is None else (tail.rows_in, tail.rows_out),
     }  # fmt: skip
-
-
-def level_of(query: Mapping[str, Any]) -> Consistency:
-    """The level at which a query ran."""
-    name, block, remember, emit, repair, within = query["level"]
-    return Consistency(name, block, remember, Emit(emit), repair, within)
 
 
 def built(query: Mapping[str, Any]) -> tuple[Emit | None, Emit | None, int]:
@@ -91,14 +66,8 @@ def built(query: Mapping[str, Any]) -> tuple[Emit | None, Emit | None, int]:
 
 def restore(network: Network, entries: Mapping[str, Entry], state: Mapping[str, Any]) -> None:
     """Fill a network in which the same queries have just been started, and their entries."""
-    for name, part in state["sources"].items():
-        if name not in network.inflows:
-            raise QueryError(f"the snapshot is of other queries: it has a source {name!r}, and none of these reads it")
-        inflow = network.inflows[name]
-        inflow.intake.restore(part["intake"])
-        inflow.exact, inflow.reach = part["exact"], part["reach"]
-    network.left = {name: Left(*left) for name, left in state["left"].items()}
-    done: set[int] = set()
+    network.ingress.restore(state["sources"])
+    network.left = {name: DetachedSource(*left) for name, left in state["left"].items()}
     for name, query in state["queries"].items():
         entry = entries[name]
         entry.since, entry.valid_from, entry.depends_on = query["since"], query["valid_from"], query["depends_on"]
@@ -115,30 +84,7 @@ def restore(network: Network, entries: Mapping[str, Entry], state: Mapping[str, 
         if name in state["outlets"]:
             assert entry.exit is not None, "it runs"
             outlet, part = network.outlets[entry.exit], state["outlets"][name]
-            moving.repeat(network, outlet, map(Emit, part["moved"]))
-            outlet.chain.restore(part["chain"])
-            if outlet.flow.gate is not None:
-                outlet.flow.gate.restore(part["gate"])
-            outlet.since, outlet.rows_in, outlet.rows_out = part["counts"]
-        for position, running in _operators(network, entry):
-            if (name, position) in state["operators"]:
-                done.add(id(running))
-                _fill(running, state["operators"][name, position])
-    if len(done) != len(state["operators"]) or len(done) != len(network.running):
+            migrate.repeat(network, outlet, map(Emit, part["moved"]))
+            outlet.restore(part)
+    if not network.flow.restore(state["operators"], _roots(network, entries.values())):
         raise QueryError("the snapshot is of other queries: their plans have other operators than these")
-
-
-def _fill(running: Running, part: Mapping[str, Any]) -> None:
-    running.placed.operator.restore(part["state"])
-    running.frontiers = list(part["frontiers"])
-    running.output = Output(no_changes(running.codec), part["promise"])
-    for name, value in zip(_PLACE, part["place"], strict=True):
-        setattr(running, name, value)
-
-
-def _operators(network: Network, entry: Entry) -> Iterator[tuple[int, Running]]:
-    """A query's operators by their position: a matter of the plan's structure alone."""
-    assert entry.exit is not None, "it runs"
-    for position, port in enumerate(network.below(network.outlets[entry.exit].port)):
-        if port.source is None:
-            yield position, network.running[port.operator]

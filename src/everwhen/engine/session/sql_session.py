@@ -37,13 +37,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import MIDDLE, Consistency, Duration
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
-from everwhen.engine.local import OperatorMetadata
+from everwhen.engine.metadata import OperatorMetadata
 from everwhen.engine.session.query_registry import State
 from everwhen.engine.session.session import Session
 from everwhen.engine.session.sql_transaction import Draft, Outcome, Planned, Start
@@ -57,8 +56,6 @@ from everwhen.sinks.base import EpochSink
 from everwhen.stream.element_batch import ElementBatch
 
 __all__ = ["Outcome", "SqlQuery", "SqlSession", "StreamInfo"]
-
-_WHOLE: Final = ("constant", "temporal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +265,7 @@ class SqlSession:
 
     def _forget_relations(self) -> None:
         for name, entry in self._catalog.entries.items():
-            if isinstance(entry.node, Source) and entry.node.kind in _WHOLE and name not in self._session.inputs:
+            if isinstance(entry.node, Source) and entry.node.is_finite and name not in self._session.inputs:
                 self._session.forget(name)
 
     def _known(self, name: str | None) -> _Asked:

@@ -36,14 +36,13 @@ from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.core.time import INF
+from everwhen.engine.element_ingress import ElementIngress
 from everwhen.engine.epochs import Arrival
 from everwhen.engine.files.checkpoint import agree, locked
 from everwhen.engine.files.output_file import write_answer
 from everwhen.engine.files.run import Losses, Progress, Watch, identity, input_files
-from everwhen.engine.ingress import Admission
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.engine.run import SMALL_PIECE
-from everwhen.engine.source_levels import WHOLE
 from everwhen.errors import QueryError, StateError
 from everwhen.formats.input_file import InputFile, read_input
 from everwhen.formats.parquet import AT, COUNT, MATCH
@@ -164,20 +163,20 @@ class _SparkWork:
         shutil.rmtree(self.place / "epochs", ignore_errors=True)  # of a run that was killed on the way
         for folder in self.folders.values():
             folder.mkdir(parents=True)
-        admission = Admission(self.sources, self._bounded(), self.level)
+        ingress = ElementIngress(self.sources, self._bounded(), self.level)
         pieces = {name: read_input(file, max(batch, SMALL_PIECE)) for name, file in self.given.items()}
         whole = [name for name, file in self.given.items() if file.known_whole]
         arrival = Arrival(pieces, batch, open, whole)
         count = 0
         for count, epoch in enumerate(arrival, 1):
-            admitted = admission.push(epoch.batches, list(self.given) if epoch.last else epoch.closes)
+            admitted = ingress.push(epoch.batches, list(self.given) if epoch.last else epoch.closes)
             self.first = self.first or admitted
             self.promising |= {name for name, batch in admitted.items() if batch.promises}
             for name, folder in self.folders.items():
                 self._write(folder, count - 1, admitted[name], self.sources[name].schema)
             self.watch(Progress("reading", sum(arrival.taken.values())))
         elements = sum(arrival.taken.values())
-        lost = admission.given_up
+        lost = ingress.given_up
         plain = {name: {reason.value: n for reason, n in each.items()} for name, each in lost.items()}
         with whole_file(mark) as part:
             about = {"epochs": count, "elements": elements, "given_up": plain, "promising": sorted(self.promising)}
@@ -189,8 +188,7 @@ class _SparkWork:
         """The sources that wait or are forgotten, if the level does so: those below operators with state."""
         if not (self.level.finalizes or self.level.aligns):
             return frozenset()
-        stateful = lower({"out": self.node}, self.level.emit).stateful_sources()
-        return frozenset(name for name in stateful if self.sources[name].kind not in WHOLE)
+        return lower({"out": self.node}, self.level.emit).waiting_sources()
 
     def _write(self, folder: Path, epoch: int, batch: ElementBatch, schema: Schema) -> None:
         path = folder / f"{epoch:09d}.parquet"

@@ -19,7 +19,6 @@ from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import show
 from everwhen.engine.run import chosen
-from everwhen.engine.source_levels import WHOLE
 from everwhen.errors import QueryError, SinkError
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.lower import lower
@@ -39,7 +38,6 @@ from everwhen.spark.exchange.single_scan import Narrow
 from everwhen.spark.exchange.source_scan import unioned
 from everwhen.spark.sources.source import ResolvedSource, SparkSource, normalise, resolve
 from everwhen.spark.translate.expressions import spark_type, translate
-from everwhen.spark.worker.ingress_task import level_of
 
 Query = Stream | Node
 Sink = EpochSink | str | os.PathLike[str] | Any
@@ -117,7 +115,7 @@ def start(
         width,
         snapshot_every,
         LateRows(f"{place}/everwhen/late"),
-        level if moved is None else level_of(moved),
+        level if moved is None else Consistency.from_plain(moved),
         intake,
         narrow,
     )
@@ -198,8 +196,7 @@ def _bounded(query: Query | Mapping[str, Query], level: Consistency) -> tuple[di
     sources = {each.name: each for each in walk(*nodes.values()) if isinstance(each, Source)}
     if not (level.finalizes or level.aligns):
         return sources, frozenset()
-    stateful = lower(nodes, level.emit).stateful_sources()
-    return sources, frozenset(name for name in stateful if sources[name].kind not in WHOLE)
+    return sources, lower(nodes, level.emit).waiting_sources()
 
 
 def _intake(

@@ -43,7 +43,7 @@ from everwhen.spark.exchange.single_scan import Narrow
 from everwhen.spark.exchange.source_scan import Cutoff, with_promised
 from everwhen.spark.exchange.watermarks import BEHIND, WRONG, explanation, late_rows
 from everwhen.spark.sources.source import ResolvedSource
-from everwhen.spark.worker.ingress_task import IntakeTask, level_of, level_to_plain
+from everwhen.spark.worker.ingress_task import IntakeTask
 from everwhen.spark.worker.stage_task import StageTask
 from everwhen.stream.element_batch import ADJUST, ElementBatch, empty_elements, joined
 
@@ -134,9 +134,9 @@ class EpochRunner:
             frame.sparkSession.conf.set(name, value)
         known = self.journal.known(epoch - 1)
         now = self.clock()
-        asked = Decided(self._idle(known, now), now, level_to_plain(self.level))
+        asked = Decided(self._idle(known, now), now, self.level.to_plain())
         decided = self.journal.begun(epoch, asked)
-        idle, level = decided.idle, level_of(decided.level)
+        idle, level = decided.idle, Consistency.from_plain(decided.level)
         admitted = self._admitted(frame, epoch, decided, level)
         if admitted is not None:
             frame = admitted.frame

@@ -25,10 +25,9 @@ import pyarrow as pa
 
 from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import Consistency
-from everwhen.core.emit import Emit
 from everwhen.core.promise import Promise
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.ingress import Admission
+from everwhen.engine.element_ingress import ElementIngress
 from everwhen.errors import EverwhenError, InputError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import GivenUp, Reason
@@ -57,18 +56,6 @@ class Drawn:
     drops: bool = False
 
 
-def level_to_plain(level: Consistency) -> dict[str, Any]:
-    """A level as JSON."""
-    return {
-        "name": level.name, "block": level.block, "remember": level.remember, "emit": level.emit.value,
-        "repair": level.repair, "within": level.within,
-    }  # fmt: skip
-
-
-def level_of(plain: Mapping[str, Any]) -> Consistency:
-    return Consistency(**{**plain, "emit": Emit(plain["emit"])})
-
-
 class IntakeKernel:
     """The state of the stage; call `step` once per epoch."""
 
@@ -77,7 +64,7 @@ class IntakeKernel:
         self.now = 0.0
         self.lost: list[tuple[str, GivenUp]] = []
         sources = {name: each.source for name, each in drawn.items()}
-        self.admission = Admission(
+        self.ingress = ElementIngress(
             sources, frozenset(sources), level, lambda: self.now, lambda name, lost: self.lost.append((name, lost)),
             ordered=False,
         )  # fmt: skip
@@ -88,8 +75,8 @@ class IntakeKernel:
     ) -> dict[str, ElementBatch]:
         """One epoch: what goes on, per source; `lost` has what was given up."""
         self.lost, self.now = [], now
-        if level != self.admission.level:
-            self.admission.change(level)
+        if level != self.ingress.level:
+            self.ingress.change(level)
         batches = {name: self._instant(name, batch) for name, batch in rows.items()}
         silent = {name for name in idle & set(self.drawn) if name not in rows}
         promised = (self._promised(name, batches) for name in self.drawn if name not in silent)
@@ -97,13 +84,13 @@ class IntakeKernel:
         for name in silent:  # one that has been silent for too long holds nobody back
             batches[name] = self._promising(name, None, min(awake, default=NEVER))
         try:
-            return self.admission.push({name: batch for name, batch in batches.items() if len(batch)})
+            return self.ingress.push({name: batch for name, batch in batches.items() if len(batch)})
         except InputError as error:
             raise _with_row(error, batches) from None
 
     def _instant(self, name: str, batch: ElementBatch) -> ElementBatch:
         """An epoch of a source as one instant: an element per event, in the order of sync times, then the promise."""
-        drawn, intake = self.drawn[name], self.admission.intakes[name]
+        drawn, intake = self.drawn[name], self.ingress.intake(name)
         ctis = batch.vs[batch.op == CTI]
         promise = int(ctis.max()) if len(ctis) else NEVER
         starts = batch.vs[batch.op == INSERT]
@@ -126,36 +113,36 @@ class IntakeKernel:
 
     def _promised(self, name: str, batches: Mapping[str, ElementBatch]) -> int:
         """What a source has promised, by this epoch as well: else who rests would be an epoch behind."""
-        cti = self.admission.intakes[name].cti
+        cti = self.ingress.intake(name).cti
         if name in batches:
             cti = max(cti, int(batches[name].vs[batches[name].op == CTI].max(initial=NEVER)))
         return cti
 
     def _promising(self, name: str, batch: ElementBatch | None, promise: int) -> ElementBatch:
-        intake = self.admission.intakes[name]
+        intake = self.ingress.intake(name)
         schema = intake.codec.schema
         said = promise > intake.guard.cti
         end = batch_of([Cti(promise)] if said else [], schema)
         return end if batch is None else joined(batch, end) if said else batch
 
     def snapshot(self) -> dict[str, Any]:
-        level = level_to_plain(self.admission.level)
-        return {"admission": self.admission.snapshot(), "dropped": dict(self.dropped), "level": level}
+        level = self.ingress.level.to_plain()
+        return {"ingress": self.ingress.snapshot(), "dropped": dict(self.dropped), "level": level, "now": self.now}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self.admission.restore(state["admission"])
-        self.admission.level = level_of(state["level"])
+        self.now = state["now"]
+        self.ingress.restore(state["ingress"], Consistency.from_plain(state["level"]))
         self.dropped = dict(state["dropped"])
 
     def state_size(self) -> StateSize:
-        return self.admission.state_size()
+        return self.ingress.state_size()
 
     def collect(self) -> None:
         """Nothing: what was given out is nobody else's."""
 
     def counts(self) -> dict[str, dict[str, int]]:
         """How many elements were given up since the beginning, by source and reason."""
-        found = {name: {r.value: n for r, n in counts.items()} for name, counts in self.admission.given_up.items()}
+        found = {name: {r.value: n for r, n in counts.items()} for name, counts in self.ingress.given_up.items()}
         for name, count in self.dropped.items():
             if count:
                 mine = found.setdefault(name, {})
@@ -237,11 +224,11 @@ class IntakeTask(Resident[IntakeKernel, dict[str, ElementBatch]]):
         return IntakeKernel(self.drawn, self.first)
 
     def words(self) -> dict[str, Any]:
-        level = level_to_plain(self.wanted)
+        level = self.wanted.to_plain()
         return {"epoch": self.epoch, "idle": sorted(self.idle), "now": self.now, "level": level}
 
     def told(self, words: Words) -> IntakeTask:
-        wanted = level_of(words["level"])
+        wanted = Consistency.from_plain(words["level"])
         return replace(self, epoch=words["epoch"], idle=frozenset(words["idle"]), now=words["now"], wanted=wanted)
 
     def answer(self, bucket: int, received: pa.Table, started: float) -> Iterator[pa.RecordBatch]:
@@ -274,7 +261,7 @@ class IntakeTask(Resident[IntakeKernel, dict[str, ElementBatch]]):
             columns = tuple(whole(part.column(slot)) for slot, _ in slots(schema))
             words = self._words(name, part, op, vs)
             sources[name] = ElementBatch(schema, op.astype(np.uint8), vs, ve, vnew, columns, words, source=name)
-        return kernel.step(sources, level_of(meta["level"]), frozenset(meta["idle"]), float(meta["now"]))
+        return kernel.step(sources, Consistency.from_plain(meta["level"]), frozenset(meta["idle"]), float(meta["now"]))
 
     def _words(self, name: str, part: pa.Table, op: np.ndarray, until: np.ndarray) -> dict[int, Punct]:
         """What the rows promise about data, by position."""

@@ -17,14 +17,14 @@ import pyarrow as pa
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier, Promise
 from everwhen.core.time import NEVER
-from everwhen.engine.dataflow import Graph
+from everwhen.engine.fixed_dataflow import FixedDataflow
 from everwhen.operators.contract import Output, StateSize
 from everwhen.operators.ingress.guard import Guarded
 from everwhen.operators.ingress.unordered_guard import EpochGuard
 from everwhen.operators.punctuate.punctuator import source_punctuators
 from everwhen.operators.stateless.linear import rounded_up_time
 from everwhen.plan.lower import lower
-from everwhen.plan.physical import Form, Port
+from everwhen.plan.physical import Port
 from everwhen.plan.stages.stages import Stage, StreamIn
 from everwhen.punctuation.intersect import Gathering
 from everwhen.rows.changes import Changes, concat, no_changes
@@ -73,7 +73,7 @@ class StageKernel:
         self.stage = stage
         self.emit = emit
         self.plan = lower(stage.queries, emit, handed=stage.handed, facing=stage.facing)
-        self.graph = Graph(self.plan)
+        self.dataflow = FixedDataflow(self.plan)
         self.tau = NEVER
         self.cti = {s.feed.source.name: NEVER for s in stage.inputs if s.feed is not None}
         self.promised = {s.name: NEVER for s in stage.inputs if s.feed is None}
@@ -104,28 +104,28 @@ class StageKernel:
         for name, promise in given.handed.items():
             self.promised[name] = max(self.promised[name], promise)
         self.tau = max(self.tau, given.tau)
-        inputs: dict[tuple[str, Form], Output] = {}
+        inputs: dict[Port, Output] = {}
         before = {name: guard.left_out for name, guard in self.guards.items()}
         for stream in self.stage.inputs:
-            wanted = [form for name, form in self.graph.forms if name == stream.name]
+            wanted = [port for port in self.dataflow.source_ports if port.source == stream.name]
             if wanted:
                 self._take(stream, given, wanted, inputs)
         first, brought = self._moved(given.emit)
-        results = {name: joined(first[name], said) for name, said in self.graph.step(inputs, self.tau).items()}
+        results = {name: joined(first[name], said) for name, said in self.dataflow.step(inputs, self.tau).items()}
         handed = {
             name: Output(concat(brought[name], output.changes), output.frontier) if name in brought else output
-            for name, output in self.graph.handed(inputs).items()
+            for name, output in self.dataflow.handed(inputs).items()
         }
-        progress = {flow.name: flow.chain.cti for flow in self.graph.outflows}
+        progress = {name: output.chain.cti for name, output in self.dataflow.flow.outputs.items()}
         left_out = {name: guard.left_out - before[name] for name, guard in self.guards.items()}
         return EpochOutput(results, handed, progress, self.tau, left_out)
 
     def _moved(self, emit: Emit | None) -> tuple[dict[str, ElementBatch], dict[str, Changes]]:
         """Follow another emission policy: what is said and handed on because of it."""
         if emit is None or emit is self.emit:
-            return self.graph.silence(), {}
+            return self.dataflow.nothing_new(), {}
         self.emit = emit
-        return self.graph.emitting(emit, self._standing)
+        return self.dataflow.change_emit(emit, self._standing)
 
     def _standing(self, port: Port) -> Changes | None:
         guard = self.guards.get(port.source or "")
@@ -136,9 +136,7 @@ class StageKernel:
         """Let go of values that nothing holds; after this the outputs of the last step cannot be read any more."""
         self.plan.pool.collect()
 
-    def _take(
-        self, stream: StreamIn, given: EpochInput, wanted: list[Form], inputs: dict[tuple[str, Form], Output]
-    ) -> None:
+    def _take(self, stream: StreamIn, given: EpochInput, wanted: list[Port], inputs: dict[Port, Output]) -> None:
         rows, promises = given.rows.get(stream.name), given.promises.get(stream.name, ())
         codec = self.plan.codecs[stream.name]
         guarded: Guarded | None = None
@@ -153,14 +151,14 @@ class StageKernel:
             ports = [said.get(bucket, Frontier()) for bucket in range(self._buckets)]
             promises = [*promises, *self.gathered[stream.name].take(ports)]
         frontier = Frontier(self.frontier(stream), tuple(promises))
-        for form in wanted:
+        for port in wanted:
             if guarded is not None:
-                changes = guarded.segments() if form == "segments" else guarded.events()
+                changes = guarded.segments() if port.form == "segments" else guarded.events()
             elif rows is None:
                 changes = no_changes(codec)
             else:
                 changes = Changes(codec, rows.a, rows.b, rows.w, codec.encode(rows.columns, len(rows.a)))
-            inputs[stream.name, form] = Output(changes, frontier)
+            inputs[port] = Output(changes, frontier)
 
     def frontier(self, stream: StreamIn) -> int:
         """What is promised for a stream."""
@@ -172,7 +170,7 @@ class StageKernel:
         return cti
 
     def state_size(self) -> StateSize:
-        return sum((guard.state_size() for guard in self.guards.values()), self.graph.state_size())
+        return sum((guard.state_size() for guard in self.guards.values()), self.dataflow.flow.state_size())
 
     def snapshot(self) -> dict[str, Any]:
         """Everything, as plain data."""
@@ -182,7 +180,7 @@ class StageKernel:
             "promised": dict(self.promised),
             "guards": {name: guard.snapshot() for name, guard in self.guards.items()},
             "gathered": {name: gathering.snapshot() for name, gathering in self.gathered.items() if len(gathering)},
-            "graph": self.graph.snapshot(),
+            "dataflow": self.dataflow.snapshot(),
             "emit": self.emit.value,
         }
 
@@ -193,5 +191,5 @@ class StageKernel:
             guard.restore(state["guards"][name])
         for name, gathered in state["gathered"].items():
             self.gathered[name].restore(gathered)
-        self.graph.restore(state["graph"])
+        self.dataflow.restore(state["dataflow"])
         self.emit = Emit(state["emit"])

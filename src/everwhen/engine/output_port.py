@@ -1,0 +1,104 @@
+"""The way from a port of the dataflow to the elements of an output: perhaps a gate, then the changelog encoder.
+
+Of two emission policies one emits all that the other does, and more (`Emit.rank`).  To emit less, nothing in the
+dataflow changes: a `Gate` lets less through, and retracts nothing that is not wrong.  An encoder that knows groups
+cannot stand behind a gate, which knows rows only; `by_rows` makes it one of rows, with the events that it has emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from everwhen.core.emit import Emit
+from everwhen.core.promise import Frontier
+from everwhen.core.time import NEVER
+from everwhen.engine.change_emit import Standing
+from everwhen.operators.contract import StateSize
+from everwhen.operators.net import netted
+from everwhen.operators.output.changelog import Chain, EventChain
+from everwhen.operators.output.emit_gate import Gate
+from everwhen.operators.output.group_changelog import GroupChain
+from everwhen.plan.physical import Port
+from everwhen.rows.changes import Changes
+from everwhen.stream.element_batch import ElementBatch
+
+
+@dataclass
+class OutputPort:
+    """An encoder at a port.  It sees the port's history from `since` on.
+
+    `nets`: the port brings whole events, and what follows takes segments.
+    """
+
+    port: Port
+    chain: Chain | GroupChain | EventChain
+    gate: Gate | None = None
+    nets: bool = False
+    since: int = NEVER
+    began: float = 0.0
+    moved: tuple[Emit, ...] = ()
+    """The policies that it was moved to since it is there, each once, the present one last."""
+    rows_in: int = 0
+    rows_out: int = 0
+
+    def encode(self, changes: Changes, tau: int, frontier: Frontier) -> ElementBatch:
+        """The elements; behind a gate punctuation about data goes on if nothing waits there that it covers."""
+        if self.gate is not None:
+            gate = self.gate
+            changes = gate.step(netted(changes) if self.nets else changes, tau, frontier.time)
+            frontier = Frontier(frontier.time, tuple(p for p in frontier.promises if not gate.holds(p)))
+        batch = self.chain.step(changes, frontier.time, frontier.promises)
+        self.rows_in += len(changes)
+        self.rows_out += len(batch)
+        return batch
+
+    def change_emit(self, emit: Emit, standing: Standing) -> None:
+        """Let through from now on what `emit` emits."""
+        self.moved = (*(each for each in self.moved if each is not emit), emit)
+        last = emit is Emit.FINAL
+        if isinstance(self.chain, EventChain) and not last:
+            return  # events are emitted as they come, whatever the policy
+        if isinstance(self.chain, EventChain):
+            said = standing(self.port)
+            assert said is not None, "what may still be corrected is kept"
+            self.nets = True
+            self.chain = by_rows(self.chain, said, last)
+        elif isinstance(self.chain, GroupChain):
+            pieces = standing(self.port)
+            assert pieces is not None, "an operator that knows groups knows what it has emitted"
+            self.chain = by_rows(self.chain, self.chain.said(pieces) if len(pieces) else pieces, last)
+        else:
+            self.chain.takes_all(last)
+        if self.gate is None:
+            self.gate = Gate(self.chain.codec, emit)
+        self.gate.emit = emit
+
+    def state_size(self) -> StateSize:
+        size = self.chain.state_size()
+        return size if self.gate is None else size + self.gate.state_size()
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "changelog": self.chain.snapshot(),
+            "gate": None if self.gate is None else self.gate.snapshot(),
+            "nets": self.nets,
+            "moved": [emit.value for emit in self.moved],
+            "since": self.since,
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot; the policies that it was moved to have been applied again."""
+        self.chain.restore(state["changelog"])
+        if self.gate is not None and state["gate"] is not None:
+            self.gate.restore(state["gate"])
+        self.nets, self.since = state["nets"], state["since"]
+        self.rows_in, self.rows_out = state["rows_in"], state["rows_out"]
+
+
+def by_rows(chain: Chain | GroupChain | EventChain, said: Changes, ordered: bool) -> Chain:
+    """An encoder of rows that goes on for another one, which has emitted these events."""
+    return Chain.going_on(chain.codec, chain.cti, said.take(said.hi > chain.cti), ordered)
