@@ -8,8 +8,8 @@ import everwhen as ew
 from everwhen.algebra import nodes as n
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.expressions.build import col, lit
-from everwhen.algebra.nullability import never_null, never_true
-from everwhen.algebra.properties import properties
+from everwhen.algebra.properties.derive import properties
+from everwhen.algebra.properties.nullability import never_null, never_true
 
 S, T = ew.source("S", {"k": "int64", "x": "int64"}), ew.source("T", {"k": "int64", "x": "int64"})
 FULL = S.where(col("x") > 0)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.algebra import nodes as n
-from everwhen.algebra.properties import Properties, properties
+from everwhen.algebra.properties.derive import properties
+from everwhen.algebra.properties.properties import Properties
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import QueryError

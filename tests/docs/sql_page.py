@@ -27,10 +27,10 @@ from everwhen.algebra.nodes import Source, walk
 from everwhen.core.schema import Schema
 from everwhen.core.time import show as show_time
 from everwhen.errors import QueryError, SqlError
+from everwhen.language import syntax as s
 from everwhen.language.catalog import Catalog
 from everwhen.language.parse import parse
 from everwhen.language.program import declare
-from everwhen.language.syntax import tree as s
 from everwhen.stream.history import History
 
 TICK: Final = "1s"

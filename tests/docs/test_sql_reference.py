@@ -23,11 +23,11 @@ from everwhen import reference
 from everwhen.algebra.expressions.functions import FUNCTIONS, OPERATORS
 from everwhen.algebra.nodes import Sort
 from everwhen.errors import QueryError
+from everwhen.language import syntax
 from everwhen.language.binding.aggregates import AGGREGATES
 from everwhen.language.binding.types import TYPES
 from everwhen.language.grammar import call as grammar_call
 from everwhen.language.parse import parse
-from everwhen.language.syntax import tree as syntax
 from everwhen.testing import assert_same_history, assert_valid
 
 REFERENCE = ROOT / "docs" / "sql.md"

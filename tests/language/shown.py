@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from everwhen.language.syntax import tree as s
+from everwhen.language import syntax as s
 
 
 def walk(node: Any) -> Iterator[Any]:

@@ -10,8 +10,8 @@ import pytest
 from shown import shown
 
 from everwhen.algebra.expressions.functions import FUNCTIONS, OPERATORS
+from everwhen.language import syntax as s
 from everwhen.language.parse import parse
-from everwhen.language.syntax import tree as s
 
 
 def expression(text: str) -> s.Expression:

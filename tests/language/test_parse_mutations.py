@@ -12,8 +12,8 @@ from test_parse_queries import QUERIES, SOURCES, THESIS
 from test_parse_statements import LONG, STATEMENTS
 
 from everwhen.errors import SqlError
+from everwhen.language import syntax as s
 from everwhen.language.parse import parse
-from everwhen.language.syntax import tree as s
 
 SEEDS = [
     LONG,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from shown import shown, walk
 
+from everwhen.language import syntax as s
 from everwhen.language.parse import parse
-from everwhen.language.syntax import tree as s
 
 STATEMENTS = [
     ("CREATE STREAM S (a INT)", "create stream S (a int)"),

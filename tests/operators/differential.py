@@ -17,8 +17,8 @@ import everwhen as ew
 from everwhen.algebra import nodes as n
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.node import StepCheck
 from everwhen.engine.local import LocalRuntime
+from everwhen.engine.node import StepCheck
 from everwhen.reference import LogicalStream, evaluate
 from everwhen.reference.order import canonical
 from everwhen.stream.element import Adjust, Cti, Element, Insert

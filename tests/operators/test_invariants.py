@@ -127,7 +127,7 @@ def say_the_future(runtime: LocalRuntime) -> None:
 
 
 def go_back_in_time(runtime: LocalRuntime) -> None:
-    runtime._intakes["S"].guard.tau = 4
+    runtime._ingress.inputs["S"].intake.guard.tau = 4
     runtime.push({"S": batch_of([Insert(5, 6, B)], SCHEMA)})
 
 

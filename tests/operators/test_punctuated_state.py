@@ -23,6 +23,7 @@ from everwhen.algebra import nodes as n
 from everwhen.core.promise import OneOf, Promise
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
+from everwhen.operators.ingress.pipeline import Intake
 from everwhen.reference.promise_rules import kept, mirrored, promised
 from everwhen.reference.punctuation import Anything
 from everwhen.stream.element import Cti, Punct
@@ -32,6 +33,11 @@ from everwhen.testing import reorder
 from everwhen.testing.strategies import histories
 from operators.differential import EMITS, SCHEMA, S, T, col, epochs, sources, streams_of
 from operators.punctuated import Inputs, punctuated
+
+
+def intakes(runtime: LocalRuntime) -> dict[str, Intake]:
+    return {name: each.intake for name, each in runtime._ingress.inputs.items()}
+
 
 FEW = settings(max_examples=max(8, settings().max_examples // 4))
 FINITE = histories(SCHEMA, max_events=7, allow_infinite=False)
@@ -204,7 +210,7 @@ def test_an_operator_keeps_what_the_invariant_says(name: str, data: st.DataObjec
 @given(s=ANY_END, seed=st.integers(0, 2**32))
 def test_the_guard_keeps_events_that_an_adjust_may_name(s: History, seed: int) -> None:
     def look(runtime: LocalRuntime, seen: Seen) -> None:
-        got, wanted = runtime._intakes["S"].guard.state_size().rows, not_over(strictly=True)(seen)
+        got, wanted = runtime._ingress.inputs["S"].intake.guard.state_size().rows, not_over(strictly=True)(seen)
         assert got <= 2 * wanted, f"{got} events are kept, {wanted} may be named"
 
     run(S, "current", {"S": s}, seed, look)
@@ -279,4 +285,4 @@ def test_what_is_wholly_promised_is_gone(name: str, emit: str, data: st.DataObje
     assert not left
     (sink,) = runtime._plan.sinks
     assert sink.chain.state_size().rows == 0
-    assert all(intake.guard.state_size().rows == 0 for intake in runtime._intakes.values())
+    assert all(intake.guard.state_size().rows == 0 for intake in intakes(runtime).values())

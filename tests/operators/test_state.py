@@ -95,14 +95,14 @@ def test_linear_operators_keep_nothing(name: str, s: History, c: int) -> None:
 def test_the_guard_keeps_events_until_they_ended_before_the_cti(s: History, c: int) -> None:
     """Strictly: an event that ends at the CTI may still grow."""
     runtime = fed(S, {"S": s}, {"S": c})
-    assert runtime._intakes["S"].guard.state_size().rows == sum(ve >= c for _, ve, _ in s.events())
+    assert runtime._ingress.inputs["S"].intake.guard.state_size().rows == sum(ve >= c for _, ve, _ in s.events())
 
 
 @FEW
 @given(s=FINITE, c=CUTS)
 def test_an_insert_only_guard_keeps_nothing(s: History, c: int) -> None:
     runtime = fed(ew.source("S", SCHEMA, insert_only=True), {"S": s}, {"S": c})
-    assert runtime._intakes["S"].guard.state_size().rows == 0
+    assert runtime._ingress.inputs["S"].intake.guard.state_size().rows == 0
 
 
 # --- sweeps -----------------------------------------------------------------------------------------------------------

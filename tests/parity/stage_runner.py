@@ -14,8 +14,9 @@ import pyarrow as pa
 from everwhen.algebra.nodes import Node
 from everwhen.core.emit import Emit
 from everwhen.core.time import NEVER
+from everwhen.plan.stages.model import StagePlan, StreamIn
 from everwhen.plan.stages.prune_columns import narrow
-from everwhen.plan.stages.stages import StagePlan, StreamIn, cut
+from everwhen.plan.stages.stages import cut
 from everwhen.spark.exchange.stream_rows import Rows
 from everwhen.spark.worker.partition import EpochInput, StageKernel
 from everwhen.stream.element import Cti, Element

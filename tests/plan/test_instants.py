@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.algebra import nodes as n
-from everwhen.algebra.properties import properties
+from everwhen.algebra.properties.derive import properties
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier
 from everwhen.core.time import INF

@@ -7,7 +7,8 @@ import pytest
 import everwhen as ew
 from everwhen.algebra.builder import Stream
 from everwhen.plan.stages.lineage import lain_by
-from everwhen.plan.stages.stages import Trait, cut
+from everwhen.plan.stages.model import Trait
+from everwhen.plan.stages.stages import cut
 
 S = ew.source("S", {"k": "string", "x": "int64"})
 T = ew.source("T", {"k": "string", "x": "int64"})

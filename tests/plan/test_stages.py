@@ -7,7 +7,8 @@ import pytest
 import everwhen as ew
 from everwhen.algebra import nodes as n
 from everwhen.algebra.builder import Stream
-from everwhen.plan.stages.stages import StagePlan, Trait, cut
+from everwhen.plan.stages.model import StagePlan, Trait
+from everwhen.plan.stages.stages import cut
 
 S = ew.source("S", {"k": "string", "x": "int64"})
 T = ew.source("T", {"k": "string", "x": "int64"})

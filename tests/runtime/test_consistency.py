@@ -16,6 +16,7 @@ from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError, QueryError
 from everwhen.operators.ingress.finalize import GivenUp, Reason
+from everwhen.operators.ingress.pipeline import Intake
 from everwhen.reference import history as oracle
 from everwhen.reference.admission import finalized
 from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert
@@ -25,6 +26,11 @@ from everwhen.testing import assert_same_history, assert_valid, batches, reorder
 from everwhen.testing.strategies import histories
 
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
+
+
+def intakes(runtime: LocalRuntime) -> dict[str, Intake]:
+    return {name: each.intake for name, each in runtime._ingress.inputs.items()}
+
 
 QUERIES = {
     "count": S.group_by("k").agg(n=ew.count(), t=ew.sum("x")),
@@ -132,7 +138,7 @@ def test_weak_keeps_what_is_alive_now() -> None:
         runtime.push(epoch)
         tau = runtime.tau
         alive = {name: sum(ve >= tau for ve in found) for name, found in ends.items()}
-        for name, intake in runtime._intakes.items():
+        for name, intake in intakes(runtime).items():
             assert intake.state_size().rows <= alive[name]
         assert runtime.progress == {"S": tau, "T": tau}
         # the join keeps both sides, the sum up to two edges for each, the chains what they said
@@ -165,10 +171,10 @@ def test_a_plan_without_state_has_neither() -> None:
         "insert [10, 12) k='a'", "insert [1, 5) k='b'", "adjust [1, 5 -> 3) k='b'", "cti ∞",
     ]  # fmt: skip
     runtime = LocalRuntime({"a": query, "b": T.distinct()}, consistency=ew.consistency(2, 5))
-    assert {name: intake.finalize is not None for name, intake in runtime._intakes.items()} == {"S": False, "T": True}
-    assert {name: intake.align is not None for name, intake in runtime._intakes.items()} == {"S": False, "T": True}
+    assert {name: intake.finalize is not None for name, intake in intakes(runtime).items()} == {"S": False, "T": True}
+    assert {name: intake.align is not None for name, intake in intakes(runtime).items()} == {"S": False, "T": True}
     runtime.change(1, 1)
-    assert runtime._intakes["S"].finalize is None
+    assert runtime._ingress.inputs["S"].intake.finalize is None
 
 
 def test_relations_are_never_late() -> None:
@@ -182,7 +188,7 @@ def test_relations_are_never_late() -> None:
 
 def test_strong_and_middle_have_neither() -> None:
     for level in (ew.STRONG, ew.MIDDLE):
-        intake = LocalRuntime(QUERIES["count"], consistency=level)._intakes["S"]
+        intake = LocalRuntime(QUERIES["count"], consistency=level)._ingress.inputs["S"].intake
         assert intake.finalize is None and intake.align is None
 
 

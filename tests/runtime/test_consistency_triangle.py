@@ -19,12 +19,18 @@ from hypothesis import strategies as st
 import everwhen as ew
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
+from everwhen.operators.ingress.pipeline import Intake
 from everwhen.reference import history as oracle
 from everwhen.reference.admission import finalized
 from everwhen.stream.element import Adjust, Element, Insert
 from everwhen.testing import assert_same_history, assert_valid, is_closed, is_perfect, reorder
 from everwhen.testing.step_invariants import Invariants
 from everwhen.testing.strategies import histories
+
+
+def intakes(runtime: LocalRuntime) -> dict[str, Intake]:
+    return {name: each.intake for name, each in runtime._ingress.inputs.items()}
+
 
 QUERIES = {
     "count": S.group_by("k").agg(n=ew.count(), t=ew.sum("x")),
@@ -147,5 +153,5 @@ def test_strong_is_perfect_and_closed_and_middle_converges_to_it(name: str, data
 def test_only_below_operators_with_state(query: ew.Stream, stateful: str) -> None:
     """Finalize and Align stand at the sources, below the first operator with state, and nowhere else."""
     runtime = LocalRuntime(query, consistency=ew.consistency(2, 5))
-    assert {name for name, intake in runtime._intakes.items() if intake.finalize is not None} == set(stateful)
-    assert {name for name, intake in runtime._intakes.items() if intake.align is not None} == set(stateful)
+    assert {name for name, intake in intakes(runtime).items() if intake.finalize is not None} == set(stateful)
+    assert {name for name, intake in intakes(runtime).items() if intake.align is not None} == set(stateful)

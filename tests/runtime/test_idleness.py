@@ -13,11 +13,17 @@ from everwhen.engine.session.session import Session
 from everwhen.engine.session.sql_session import SqlSession
 from everwhen.errors import QueryError
 from everwhen.operators.ingress.finalize import Reason
+from everwhen.operators.ingress.pipeline import Intake
 from everwhen.reference import history as oracle
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
+
+
+def intakes(runtime: LocalRuntime) -> dict[str, Intake]:
+    return {name: each.intake for name, each in runtime._ingress.inputs.items()}
+
 
 COLUMNS = {"k": "string", "x": "int64"}
 S, T = ew.source("S", COLUMNS), ew.source("T", COLUMNS)
@@ -69,7 +75,7 @@ def test_without_it_everything_waits(now: list[float], out: list[Element]) -> No
     say = talking(runtime, now, out)
     assert say(0, S=[Insert(1, 4, A), Cti(50)], T=[Cti(2)]) == ["insert [1, 2) k='a' x=1", "cti 2"]
     assert say(1e9) == []
-    assert all(intake.finalize is None for intake in runtime._intakes.values())
+    assert all(intake.finalize is None for intake in intakes(runtime).values())
 
 
 def test_who_speaks_again_late_is_counted(now: list[float], out: list[Element]) -> None:

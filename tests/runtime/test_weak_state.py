@@ -229,7 +229,7 @@ def assert_kept(case: Case, remember: int, epochs: list[tuple[Epoch, Kept]]) -> 
         for each, history in (("S", kept.s), ("T", kept.t)):
             if each in runtime.inputs:  # Finalize: an event that ends at c may still grow, unless it was removed
                 rows, most = (
-                    runtime._intakes[each].state_size().rows,
+                    runtime._ingress.inputs[each].intake.state_size().rows,
                     sum(ve >= kept.c for _, ve, _ in history.events()),
                 )
                 assert rows <= most if kept.former else rows == most

@@ -23,7 +23,8 @@ from everwhen.core.emit import Emit
 from everwhen.core.time import NEVER
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import SinkError, StateError
-from everwhen.plan.stages.stages import Stage, cut
+from everwhen.plan.stages.model import Stage
+from everwhen.plan.stages.stages import cut
 from everwhen.sinks import ChangelogSink, read_changelog
 from everwhen.spark.exchange.schema import ERROR, NOTE, SOURCE, Layout, control
 from everwhen.spark.state.state_store import BucketStore

@@ -69,6 +69,8 @@ def at_level(
     for each in walk(node):
         if isinstance(each, Source):
             bounds = bounds_of(each.name, level, bounded, idle=idle, own=own)
+            if not bounds.aligns:  # nothing waits, whatever B is
+                bounds = replace(bounds, block=0)
             name = bounds.name(each.name)
             found[name] = each.name, bounds
             placed[id(each)] = each if name == each.name else replace(each, name=name)
@@ -82,7 +84,7 @@ def bounds_of(source: str, level: Consistency, bounded: frozenset[str], *, idle:
     if source not in bounded:
         return replace(PLAIN, own=own)
     return Bounds(
-        level.block if level.aligns else 0,
+        level.block,
         level.remember,
         level.finalizes or idle,
         level.aligns,

@@ -10,7 +10,7 @@ the binder's work.
 from __future__ import annotations
 
 from everwhen.language.grammar.statement import Statements
-from everwhen.language.syntax.tree import Statement
+from everwhen.language.syntax import Statement
 
 
 def parse(text: str) -> tuple[Statement, ...]:

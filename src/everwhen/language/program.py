@@ -32,13 +32,13 @@ from everwhen.algebra.expressions.kinds import kind
 from everwhen.core.schema import Field, Schema
 from everwhen.core.time import ticks
 from everwhen.errors import QueryError, SqlError
+from everwhen.language import syntax as s
 from everwhen.language.binding.binder import Binder
 from everwhen.language.binding.punctuation import schemes_of, sorted_node
 from everwhen.language.binding.sources import named
 from everwhen.language.binding.types import type_named
 from everwhen.language.catalog import Catalog, Connector, Declaration, Entry, UserFunction
 from everwhen.language.parse import parse
-from everwhen.language.syntax import tree as s
 
 Functions = Mapping[str, UserFunction | UserAggregate]
 Level = Literal["strong", "middle", "weak"]

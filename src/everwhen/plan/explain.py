@@ -13,7 +13,7 @@ from typing import Final
 
 from everwhen.algebra.explain import WIDTH, explain, wrapped
 from everwhen.algebra.nodes import Node, Source
-from everwhen.algebra.properties import properties
+from everwhen.algebra.properties.derive import properties
 from everwhen.core.emit import Emit
 from everwhen.core.time import INF
 from everwhen.operators.join.join import JoinOperator
@@ -23,7 +23,7 @@ from everwhen.plan.lower import lower
 from everwhen.plan.physical import PhysicalPlan, Port
 from everwhen.plan.sanity.advice import advise
 from everwhen.plan.sanity.bounded import unbounded
-from everwhen.plan.stages.stages import StagePlan, StreamIn
+from everwhen.plan.stages.model import StagePlan, StreamIn
 
 _AREAS: Final = {"keyed": "hash table by key", "sorted": "list sorted by value", "list": "plain list"}
 _INSIDE: Final = WIDTH - 2

@@ -12,20 +12,17 @@ are differences of a stream and itself a tick later.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.explain import describe
-from everwhen.algebra.expressions.build import Call, Column, Expr, col, lit
-from everwhen.algebra.groups_read import GroupsRead, read_once
-from everwhen.algebra.properties import properties
+from everwhen.algebra.expressions.build import Column
+from everwhen.algebra.properties.derive import properties
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 from everwhen.operators.contract import EVERYTHING, Operator, Policy
-from everwhen.operators.join.group_join import GroupJoinOperator
 from everwhen.operators.join.join import JoinOperator
 from everwhen.operators.net import NetOperator
 from everwhen.operators.output.changelog import Chain, EventChain
@@ -49,7 +46,7 @@ from everwhen.operators.sweep.multiplicity import CountsOperator
 from everwhen.operators.windows.chronons import ChrononsOperator
 from everwhen.operators.windows.coalesce import CoalesceOperator
 from everwhen.operators.windows.rows_window import RowsOperator
-from everwhen.plan.join_condition import comparison_of, mirrored
+from everwhen.plan.lower_joins import lower_join
 from everwhen.plan.physical import Form, Handed, PhysicalPlan, PlacedOperator, Port, Sink
 from everwhen.plan.properties import (
     ahead,
@@ -149,7 +146,7 @@ class Lowering:
         return self.emit is Emit.ENDED and not (whole(node) or passed_on(node)) and clipped_by(node) is None
 
     def _clipped_last(self, node: n.Node) -> Port:
-        return self._clipped(self.lower(node, "segments"), self.codec(node.schema), self.policy(node, True))
+        return self.clipped(self.lower(node, "segments"), self.codec(node.schema), self.policy(node, True))
 
     def _chain(self, node: n.Node, codec: RowCodec, ordered: bool) -> Chain | GroupChain:
         return GroupChain(codec, ordered) if one_row_per_group(node) else Chain(codec, disjoint(node), ordered)
@@ -178,6 +175,10 @@ class Lowering:
         if self.emit is Emit.ENDED:
             return Policy(Emit.ENDED, moves=moves(node)) if top else EVERYTHING
         return Policy(self.emit, open_end=top)
+
+    def is_placed(self, node: n.Node) -> bool:
+        """Whether the node's segments are computed already."""
+        return (id(node), "segments", False) in self._placed
 
     def lower(self, node: n.Node, form: Form, top: bool = False, about: Collection[str] | None = None) -> Port:
         """The port of a node.  `about`: the columns of which promises are of use above (None: all)."""
@@ -282,24 +283,24 @@ class Lowering:
                 return self.place("aggregate", groups, self.lower(input, "segments", about=keys))
             case n.RelationToStream(input, kind):
                 if kind == "rstream":
-                    return self._instants("rstream", input, codec)
+                    return self.instants("rstream", input, codec)
                 return self._change(self.lower(input, "segments"), kind, codec, policy)
             case n.Split(input, length):
                 if length == 1:
-                    return self._instants("split", input, codec)
+                    return self.instants("split", input, codec)
                 return self.place("split", ChopOperator(length, codec), self.lower(input, "segments"))
             case n.RowsWindow(input, rows, slide, partition):
-                port = self._instants("chronons", input, codec)
+                port = self.instants("chronons", input, codec)
                 name = "rows window (split left out: chronon)" if instants(input) else "rows window"
                 return self.place(name, RowsOperator(rows, slide, partition, codec, policy), port)
             case n.Join():
-                return self._join(node, policy)
+                return lower_join(self, node, policy)
         raise AssertionError(f"no operator for {type(node).__name__}")
 
-    def _clipped(self, port: Port, codec: RowCodec, policy: Policy) -> Port:
+    def clipped(self, port: Port, codec: RowCodec, policy: Policy) -> Port:
         return self.place("clip", CountsOperator("clip", codec, policy), port)
 
-    def _instants(self, name: str, node: n.Node, codec: RowCodec) -> Port:
+    def instants(self, name: str, node: n.Node, codec: RowCodec) -> Port:
         """The node in lifetimes of one tick (thesis, 12.3.3): as it is, or cut.
 
         Lifetimes in general are cut as the present reaches them, and the rest is kept.  What came from chronons has no
@@ -318,112 +319,3 @@ class Lowering:
         before = self.place("a tick ago", ShiftOperator(1, codec), port)
         sides = (port, before) if kind == "istream" else (before, port)
         return self.place(kind, CountsOperator("difference", codec, policy), *sides)
-
-    # -- joins --------------------------------------------------------------------------------------------------
-
-    def _join(self, node: n.Join, policy: Policy) -> Port:
-        found = read_once(node)
-        if found is not None and (id(found.groups), "segments", False) not in self._placed:
-            return self._group_join(node, found)
-        left, right = self.lower(node.left, "segments"), self.lower(node.right, "segments")
-        if node.kind == "semi":
-            return self._semi(node, left, right)
-        if node.kind == "anti":
-            return self._anti(node, left, right, policy)
-        inner = self._inner(node, left, right)
-        if node.kind == "inner":
-            return inner
-        codec = self.codec(node.schema)
-        lonely = self._anti(node, left, right, policy)
-        port = self.place("union", UnionOperator(codec), inner, self._padded(node, lonely, 0))
-        if node.kind == "left":
-            return port
-        lonely = self._anti(mirrored(node), right, left, policy)
-        return self.place("union", UnionOperator(codec), port, self._padded(node, lonely, 1))
-
-    def _inner(self, node: n.Join, left: Port, right: Port) -> Port:
-        codecs = (self.codec(node.left.schema), self.codec(node.right.schema), self.codec(node.pair_schema))
-        operator = JoinOperator(*codecs, node.left_keys, node.right_keys, node.residual, node.null_safe)
-        return self.place(f"join ({operator.area})", operator, left, right)
-
-    def _group_join(self, node: n.Join, found: GroupsRead) -> Port:
-        """Groups that are read at single instants, each once."""
-        groups, reads = found.groups, found.reads
-        rows, asked = self.codec(groups.input.schema), self.codec(reads.schema)
-        said, pairs = self.codec(groups.schema), self.codec(node.pair_schema)
-        operator = GroupJoinOperator(
-            rows, asked, said, pairs, groups.aggregations, groups.keys, found.keys, found.read_keys,
-            null_safe=node.null_safe, groups_first=found.groups_first,
-        )  # fmt: skip
-        ports = self.lower(groups.input, "segments"), self._instants("chronons", reads, asked)
-        port = self.place(f"group join ({operator.area})", operator, *ports)
-        return port if node.kind == "inner" else self._project(pairs, said, groups.schema.names, port)
-
-    def _semi(self, node: n.Join, left: Port, right: Port) -> Port:
-        """Left rows with a partner: S1 ⋈ δ(π(S2)) on the keys, or on whole rows S1 ⋈ δ(π1(S1 ⋈ S2)).
-
-        Where the condition is one inequality, S1 is compared with the largest (or smallest) partner alone.  Where
-        neither keys nor condition look at the partner, all that counts is whether there is one: a single row says so.
-        """
-        mine = self.codec(node.left.schema)
-        comparison = comparison_of(node)
-        if comparison is not None:
-            return self._semi_extreme(node, comparison, left, right)
-        if node.residual is None or node.residual.columns() <= set(node.left.schema.names):
-            looked_at: list[tuple[str, Expr]] = [(key, col(key)) for key in dict.fromkeys(node.right_keys)]
-            looked_at = looked_at or [("there", lit(True))]
-            keys = self.codec(n.Map(node.right, tuple(looked_at)).schema)
-            port = self.place("project", MapOperator(looked_at, self.codec(node.right.schema), keys), right)
-            partners = port
-            if not properties(node.right).unique_on(node.right_keys):
-                partners = self.place("distinct", CountsOperator("distinct", keys, EVERYTHING), port)
-            pairs = self.codec(n.Join.pair_names(mine.schema, keys.schema))
-            both = node.left_keys, node.right_keys
-            operator = JoinOperator(mine, keys, pairs, *both, node.residual, node.null_safe)
-        else:
-            found = self._inner(node, left, right)
-            port = self._project(self.codec(node.pair_schema), mine, node.left.schema.names, found)
-            partners = self.place("distinct", CountsOperator("distinct", mine, EVERYTHING), port)
-            pairs = self.codec(n.Join.pair_names(mine.schema, mine.schema))
-            names = node.left.schema.names
-            operator = JoinOperator(mine, mine, pairs, names, names, null_safe=True)
-        port = self.place("semi-join", operator, left, partners)
-        return self._project(pairs, mine, mine.schema.names, port)
-
-    def _semi_extreme(self, node: n.Join, comparison: tuple[str, str, str], left: Port, right: Port) -> Port:
-        """`a < b` holds for some b exactly if it holds for the largest one, which is one row per key and instant."""
-        mine, theirs = self.codec(node.left.schema), self.codec(node.right.schema)
-        column, operator, other = comparison
-        name = "extreme"
-        while name in node.right_keys:
-            name += "_"
-        extreme = Aggregation(name, "max" if operator in ("<", "<=") else "min", (other,))
-        schema = n.Aggregate(node.right, node.right_keys, (extreme,)).schema
-        best = self.codec(schema)
-        groups = AggregateOperator(node.right_keys, (extreme,), theirs, best, EVERYTHING)
-        partners = self.place(extreme.function, groups, right)
-        pairs = self.codec(n.Join.pair_names(mine.schema, schema))
-        condition = Call(operator, (col(column), col(pairs.schema.names[-1])))
-        join = JoinOperator(mine, best, pairs, node.left_keys, node.right_keys, condition, node.null_safe)
-        port = self.place(f"semi-join ({join.area})", join, left, partners)
-        return self._project(pairs, mine, mine.schema.names, port)
-
-    def _anti(self, node: n.Join, left: Port, right: Port, policy: Policy) -> Port:
-        codec = self.codec(node.left.schema)
-        partnered = self._semi(node, left, right)
-        rest = self.place("minus", UnionOperator(codec, sign=-1), left, partnered)
-        return self._clipped(rest, codec, replace(policy, open_end=False))
-
-    def _project(self, source: RowCodec, target: RowCodec, names: tuple[str, ...], port: Port) -> Port:
-        columns = [(name, col(name)) for name in names]
-        return self.place("project", MapOperator(columns, source, target), port)
-
-    def _padded(self, node: n.Join, port: Port, side: int) -> Port:
-        """Rows of one side beside nulls for the other."""
-        columns: list[tuple[str, Expr]] = []
-        own = node.left.schema if side == 0 else node.right.schema
-        first = 0 if side == 0 else len(node.left.schema)
-        for j, target in enumerate(node.pair_schema.fields):
-            mine = first <= j < first + len(own)
-            columns.append((target.name, col(own.names[j - first]) if mine else lit(None, target.type)))
-        return self.place("pad", MapOperator(columns, self.codec(own), self.codec(node.pair_schema)), port)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Column
-from everwhen.algebra.properties import properties
+from everwhen.algebra.properties.derive import properties
 
 Way = tuple[tuple[int, int], ...]
 """What AlterLifetime does to starts on the way from a source: (hop, shift), one after the other."""

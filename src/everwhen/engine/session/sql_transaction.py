@@ -14,10 +14,10 @@ from typing import Final, Literal
 from everwhen.algebra.nodes import Filter, Map, Node, Source, TimeWindow, over, walk
 from everwhen.core.consistency import LEVELS, Consistency, consistency
 from everwhen.errors import QueryError, SqlError
+from everwhen.language import syntax as s
 from everwhen.language.catalog import Catalog, Entry
 from everwhen.language.parse import parse
 from everwhen.language.program import AskedConsistency, ask, declare
-from everwhen.language.syntax import tree as s
 from everwhen.plan.sanity.bounded import require_bounded
 from everwhen.rewrite.driver import Applied, rewrite_all
 from everwhen.rewrite.filters.push_filter import PUSH_FILTER

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from everwhen.algebra.aggregates import UserAggregate
 from everwhen.algebra.expressions.build import Expr, Literal, lit, when
+from everwhen.language import syntax as s
 from everwhen.language.binding.context import Binding, Rows
-from everwhen.language.syntax import tree as s
 
 AGGREGATES: Final = {
     "count": "count",

@@ -14,12 +14,12 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Expr, col
 from everwhen.algebra.expressions.kinds import common
 from everwhen.errors import QueryError, SqlError
+from everwhen.language import syntax as s
 from everwhen.language.binding import expressions, select
 from everwhen.language.binding.context import Aggregated, Bound, Correlation, Rows
 from everwhen.language.binding.scope import same
 from everwhen.language.binding.sources import named
 from everwhen.language.catalog import Catalog, Entry
-from everwhen.language.syntax import tree as s
 
 
 class Binder:

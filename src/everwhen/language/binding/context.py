@@ -18,9 +18,9 @@ from typing import Protocol
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Expr, col
 from everwhen.errors import QueryError, SqlError
+from everwhen.language import syntax as s
 from everwhen.language.binding.scope import NameProblem, Scope
 from everwhen.language.catalog import Catalog
-from everwhen.language.syntax import tree as s
 
 
 @dataclass(frozen=True, slots=True)

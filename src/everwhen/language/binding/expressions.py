@@ -21,11 +21,11 @@ from everwhen.algebra.expressions.functions import OPERATORS
 from everwhen.algebra.expressions.kinds import kind
 from everwhen.core.time import ticks
 from everwhen.errors import EvaluationError, QueryError, SqlError
+from everwhen.language import syntax as s
 from everwhen.language.binding import subqueries
 from everwhen.language.binding.aggregates import AGGREGATES, is_aggregate
 from everwhen.language.binding.context import Rows
 from everwhen.language.binding.types import type_named
-from everwhen.language.syntax import tree as s
 
 _CLOCKS: Final = ("now", "current_timestamp", "current_date", "current_time", "getdate", "sysdate", "localtimestamp")
 _COMPARISONS: Final = ("=", "<>", "<", "<=", ">", ">=")

@@ -10,8 +10,8 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.punctuation_schemes import Bounds, ClusteredBy, Complete, Given, Scheme, SortedBy, Unique, bound
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
+from everwhen.language import syntax as s
 from everwhen.language.binding.context import Binding
-from everwhen.language.syntax import tree as s
 
 
 def schemes_of(

@@ -12,7 +12,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from everwhen.language.syntax.tree import Ident
+from everwhen.language.syntax import Ident
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from everwhen.algebra.builder import GroupBy, Stream
 from everwhen.algebra.expressions.build import Column, Expr, Literal, col, conjunction
 from everwhen.algebra.expressions.kinds import kind
 from everwhen.errors import QueryError
+from everwhen.language import syntax as s
 from everwhen.language.binding.aggregates import AggregateUse, aggregate_use, is_aggregate
 from everwhen.language.binding.context import Aggregated, Binding, Bound, Correlation, Groups, Key, OutColumn, Rows
 from everwhen.language.binding.expressions import condition, conjuncts, functions, value
 from everwhen.language.binding.scope import NameProblem
 from everwhen.language.binding.sources import from_clause
 from everwhen.language.binding.subqueries import inside
-from everwhen.language.syntax import tree as s
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Expr, col, conjunction, function
 from everwhen.core.time import INF, ticks
 from everwhen.errors import QueryError, SqlError
+from everwhen.language import syntax as s
 from everwhen.language.binding import expressions
 from everwhen.language.binding.context import Binding, Bound, Rows
 from everwhen.language.binding.joins import join
 from everwhen.language.binding.scope import NameProblem, Scope, ScopeColumn, Table, same
 from everwhen.language.binding.subqueries import inside
-from everwhen.language.syntax import tree as s
 
 
 def from_clause(items: tuple[s.FromItem, ...], binding: Binding) -> Rows:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from everwhen.language.grammar.expression import Expressions
-from everwhen.language.syntax.tree import Case, CastTo, Constant, Expression, Function, Operator, TypeName
+from everwhen.language.syntax import Case, CastTo, Constant, Expression, Function, Operator, TypeName
 
 _SPELLINGS: Final = {
     "ceiling": "ceil",

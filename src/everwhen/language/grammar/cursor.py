@@ -13,7 +13,7 @@ from typing import Final, NoReturn, TypeVar
 
 from everwhen.errors import SqlError
 from everwhen.language.grammar.tokens import Lexeme, lexemes
-from everwhen.language.syntax.tree import Expression, Ident, Query, Span
+from everwhen.language.syntax import Expression, Ident, Query, Span
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import Final, Literal, cast
 
 from everwhen.language.grammar.cursor import MAX_DEPTH
 from everwhen.language.grammar.operand import Operands
-from everwhen.language.syntax.tree import CastTo, Constant, Expression, Operator, Quantified, Span, Symbol
+from everwhen.language.syntax import CastTo, Constant, Expression, Operator, Quantified, Span, Symbol
 
 _OR, _AND, _NOT, _IS, _COMPARE, _RANGE, _CONCAT, _ADD, _MULTIPLY, _SIGN = range(1, 11)
 _COMPARISONS: Final = ("=", "==", "<>", "!=", "<", "<=", ">", ">=")

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from everwhen.core.time import ticks
 from everwhen.errors import QueryError, SqlError
 from everwhen.language.grammar.cursor import Cursor
-from everwhen.language.syntax.tree import (
+from everwhen.language.syntax import (
     Case,
     CastTo,
     Constant,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from everwhen.language.grammar.query import Queries
-from everwhen.language.syntax.tree import (
+from everwhen.language.syntax import (
     Given,
     Ident,
     Length,

@@ -12,7 +12,7 @@ from typing import Final, Literal, cast
 
 from everwhen.language.grammar.cursor import MAX_DEPTH
 from everwhen.language.grammar.source import Sources
-from everwhen.language.syntax.tree import (
+from everwhen.language.syntax import (
     Common,
     Cql,
     Expression,

@@ -16,7 +16,7 @@ from everwhen.core.time import ticks, unit_nanoseconds
 from everwhen.errors import QueryError
 from everwhen.language.grammar.call import Calls
 from everwhen.language.grammar.cursor import MAX_DEPTH
-from everwhen.language.syntax.tree import (
+from everwhen.language.syntax import (
     Conversion,
     Converted,
     Derived,

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal, cast
 
 from everwhen.language.grammar.punctuate import Punctuations
-from everwhen.language.syntax.tree import (
+from everwhen.language.syntax import (
     Ask,
     ColumnDef,
     Consistency,

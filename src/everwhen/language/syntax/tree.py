@@ -12,17 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from everwhen.language.syntax.schemes import Given as Given
-from everwhen.language.syntax.schemes import SchemeBounds as SchemeBounds
-from everwhen.language.syntax.schemes import SchemeClustered as SchemeClustered
-from everwhen.language.syntax.schemes import SchemeComplete as SchemeComplete
-from everwhen.language.syntax.schemes import SchemeGiven as SchemeGiven
-from everwhen.language.syntax.schemes import SchemeSorted as SchemeSorted
-from everwhen.language.syntax.schemes import SchemeSyntax as SchemeSyntax
-from everwhen.language.syntax.schemes import SchemeUnique as SchemeUnique
-from everwhen.language.syntax.words import Ident as Ident
-from everwhen.language.syntax.words import Length as Length
-from everwhen.language.syntax.words import Span as Span
+from everwhen.language.syntax.words import Ident, Length, Span
 
 # -- expressions -------------------------------------------------------------------------------------------------------
 
@@ -320,95 +310,3 @@ class With:
 
 
 Query = Select | SetQuery | Cql | With
-
-
-# -- statements --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnDef:
-    name: Ident
-    type: TypeName
-    key: bool = False  # `itemID INT KEY` (also PRIMARY KEY, UNIQUE)
-
-
-@dataclass(frozen=True, slots=True)
-class SourceCall:
-    """SOURCE name('argument', …): the function that connects to the data."""
-
-    name: str
-    args: tuple[Any, ...]
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class CreateSource:
-    """CREATE STREAM or RELATION with a schema.
-
-    `ordered_by` names the column that holds the start of a row's lifetime, `period` the two that hold start and end;
-    those columns are not part of the stream (thesis, remark 7.1).  `insert_only` is INSERT ONLY: nothing is corrected.
-    """
-
-    kind: Literal["stream", "constant", "temporal", "varying"]
-    name: Ident
-    columns: tuple[ColumnDef, ...]
-    keys: tuple[tuple[Ident, ...], ...]
-    source: SourceCall | None
-    ordered_by: Ident | None
-    period: tuple[Ident, Ident] | None
-    insert_only: bool
-    or_replace: bool
-    span: Span
-    punctuate: tuple[SchemeSyntax, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CreateDerived:
-    """CREATE STREAM name [(columns)] AS query."""
-
-    name: Ident
-    columns: tuple[Ident, ...]
-    query: Query
-    or_replace: bool
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """DROP STREAM | RELATION [IF EXISTS] name."""
-
-    name: Ident
-    if_exists: bool
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Consistency:
-    """CONSISTENCY STRONG | MIDDLE | WEAK, or CONSISTENCY (BLOCK d, REMEMBER d)."""
-
-    level: Literal["strong", "middle", "weak"] | None
-    block: Length | None
-    remember: Length | None
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class OrderItem:
-    """A column of ORDER BY."""
-
-    name: Ident
-    descending: bool
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A query to be answered."""
-
-    query: Query
-    consistency: Consistency | None
-    span: Span
-    order: tuple[OrderItem, ...] = ()
-
-
-Statement = CreateSource | CreateDerived | Drop | Ask

@@ -28,80 +28,11 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Column, Expr, col
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
+from everwhen.plan.stages.model import Feed, Stage, StagePlan, StreamIn, Trait
 from everwhen.plan.stages.partial import Partial, decompose
 
 Native = Callable[[Expr, Schema], bool]
 """Whether the engine that reads the sources computes an expression exactly as we do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trait:
-    """What is known of a source: that nothing is corrected, that every event lives for one tick; that it may promise
-    something about its data, so that all its rows must be seen whole by a guard, and by operators that use promises."""
-
-    insert_only: bool = False
-    chronons: bool = False
-    promising: bool = False
-
-
-@dataclass(frozen=True)
-class Feed:
-    """The bottom of a plan: filters and projections of a source, then perhaps a window and partial aggregates."""
-
-    source: n.Source
-    node: n.Node
-    window: tuple[int, int] | None = None
-    partial: Partial | None = None
-
-    @property
-    def schema(self) -> Schema:
-        if self.partial is None:
-            return self.node.schema
-        return n.Aggregate(self.node, self.partial.keys, self.partial.lanes).schema
-
-
-@dataclass(frozen=True)
-class StreamIn:
-    """What crosses into a stage: from a feed, or from the stage before it (then `feed` is None)."""
-
-    tag: int
-    schema: Schema
-    form: Literal["elements", "segments", "events"]
-    by: tuple[str, ...] | None
-    feed: Feed | None = None
-
-    @property
-    def name(self) -> str:
-        return f"@{self.tag}"
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What the buckets of a level run: streams in, nodes whose changes go to the next level, queries answered."""
-
-    level: int
-    inputs: tuple[StreamIn, ...]
-    handed: Mapping[str, n.Node]
-    queries: Mapping[str, n.Node]
-    facing: frozenset[str] = frozenset()
-    """Streams handed on that meet nothing but filters, projections and sinks."""
-
-
-@dataclass(frozen=True)
-class StagePlan:
-    """All stages, the first first; queries are answered in the last."""
-
-    stages: tuple[Stage, ...]
-
-    @property
-    def sources(self) -> tuple[n.Source, ...]:
-        """Each source once, in the order of first use."""
-        found = {s.feed.source.name: s.feed.source for stage in self.stages for s in stage.inputs if s.feed}
-        return tuple(found.values())
-
-    def stream(self, name: str) -> StreamIn:
-        """The stream that an `Exchange` node names."""
-        return next(s for stage in self.stages for s in stage.inputs if s.name == name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What rules ask about expressions: can they fail, what do they read once columns are replaced.
 
-`may_fail` errs on the side of yes.  Whether they reject nulls is in `algebra/nullability.py`.
+`may_fail` errs on the side of yes.  Whether they reject nulls is in `algebra/properties/nullability.py`.
 """
 
 from __future__ import annotations

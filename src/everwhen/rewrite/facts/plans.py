@@ -11,7 +11,6 @@ from itertools import pairwise
 import pyarrow as pa
 
 from everwhen.algebra.expressions.build import Column, Literal
-from everwhen.algebra.keys import Equalities, forced
 from everwhen.algebra.nodes import (
     Coalesce,
     Distinct,
@@ -26,7 +25,8 @@ from everwhen.algebra.nodes import (
     Split,
     TimeWindow,
 )
-from everwhen.algebra.properties import properties
+from everwhen.algebra.properties.derive import properties
+from everwhen.algebra.properties.keys import Equalities, forced
 from everwhen.rewrite.facts.pairs import ownership
 
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from everwhen.algebra.expressions.build import Call, Column, Expr, conjunction, conjuncts, lit
 from everwhen.algebra.nodes import Aggregate, Distinct, Filter, Join, Map, Node
-from everwhen.algebra.nullability import never_null
+from everwhen.algebra.properties.nullability import never_null
 from everwhen.rewrite.facts.conditions import may_fail, renamed, replaced
 from everwhen.rewrite.facts.pairs import mirrored, ownership
 from everwhen.rewrite.facts.plans import unique_on

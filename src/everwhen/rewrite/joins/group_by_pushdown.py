@@ -9,8 +9,8 @@ such a B is the same join, of which B's columns are not read.  Without a declare
 Aggregates that may fail are not moved, since below they would see rows that find no partner: sums and averages of
 integers and decimals, which may not fit, and aggregates written in Python.
 
-It fires where it is known to pay: where B reads each group once, at one instant (`algebra/groups_read.py`), or where
-the grouping then moves on to such a join further down.  Then a row of A costs no more than in a join, and no pairs of
+It fires where it is known to pay: where B reads each group once, at one instant
+(`algebra/properties/groups_read.py`), or where the grouping then moves on to such a join further down.  Then a row of A costs no more than in a join, and no pairs of
 rows are made.  Where partners live on, it does not fire, though it would be legal: every change of a group would be
 joined, twice (what is taken back, what is said), where without it each row is joined once.  Measured on auctions and
 bids with a window on the partners, queries then ran at 0.44 to 0.91 of their speed (docs/performance.md).
@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.expressions.build import col
-from everwhen.algebra.groups_read import read_once
 from everwhen.algebra.nodes import Aggregate, Join, Map, Node
+from everwhen.algebra.properties.groups_read import read_once
 from everwhen.core.schema import Schema
 from everwhen.rewrite.facts.pairs import mirrored, ownership, plain_columns
 from everwhen.rewrite.facts.plans import equal_columns, unique_on

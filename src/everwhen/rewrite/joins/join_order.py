@@ -31,7 +31,7 @@ from everwhen.algebra.nodes import (
     TimeWindow,
     walk,
 )
-from everwhen.algebra.properties import properties
+from everwhen.algebra.properties.derive import properties
 from everwhen.core.time import INF
 from everwhen.rewrite.facts.conditions import may_fail
 from everwhen.rewrite.facts.pairs import ownership, plain_columns

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from everwhen.algebra.expressions.build import conjuncts
 from everwhen.algebra.nodes import Filter, Join, Node
-from everwhen.algebra.nullability import never_true
+from everwhen.algebra.properties.nullability import never_true
 from everwhen.rewrite.facts.conditions import renamed
 from everwhen.rewrite.facts.pairs import mirrored, ownership, restored
 from everwhen.rewrite.rule import Rule

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from everwhen.algebra.expressions.build import Call, Cast, Column, Expr, Literal, lit
 from everwhen.algebra.nodes import Filter, Join, Map, Node
-from everwhen.algebra.nullability import never_null
+from everwhen.algebra.properties.nullability import never_null
 from everwhen.core.schema import Schema
 from everwhen.errors import EvaluationError, QueryError
 from everwhen.rewrite.rule import Rule

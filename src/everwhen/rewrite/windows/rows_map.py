@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from everwhen.algebra.expressions.build import Column
 from everwhen.algebra.nodes import Map, Node, RowsWindow
-from everwhen.algebra.properties import properties
+from everwhen.algebra.properties.derive import properties
 from everwhen.rewrite.facts.conditions import may_fail
 from everwhen.rewrite.rule import Rule
 

@@ -13,7 +13,7 @@ from everwhen.core.consistency import Consistency, Duration
 from everwhen.core.emit import Emit
 from everwhen.errors import EverwhenError, QueryError
 from everwhen.plan.explain import explain_stages
-from everwhen.plan.stages.stages import StagePlan
+from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.driver.epoch_runner import EpochReport, EpochRunner
 from everwhen.spark.state.state_store import BucketState, inspect
 

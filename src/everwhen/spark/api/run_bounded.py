@@ -20,7 +20,8 @@ from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
-from everwhen.plan.stages.stages import Stage, Trait, cut
+from everwhen.plan.stages.model import Stage, Trait
+from everwhen.plan.stages.stages import cut
 from everwhen.spark.api.start import Query, is_native, named, resolved_sources
 from everwhen.spark.exchange.codec import handed_rows, result_rows, stream_rows, typed, without_promises
 from everwhen.spark.exchange.schema import Layout, slots

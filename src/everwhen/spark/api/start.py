@@ -22,8 +22,9 @@ from everwhen.engine.run import chosen
 from everwhen.errors import QueryError, SinkError
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.lower import lower
+from everwhen.plan.stages.model import StagePlan, Trait
 from everwhen.plan.stages.prune_columns import narrow
-from everwhen.plan.stages.stages import StagePlan, Trait, cut
+from everwhen.plan.stages.stages import cut
 from everwhen.plan.stages.unpunctuated import without_schemes
 from everwhen.sinks.base import EpochSink
 from everwhen.sinks.callback import CallbackSink

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from everwhen.core.schema import Schema
-from everwhen.plan.stages.stages import Stage, StagePlan
+from everwhen.plan.stages.model import Stage, StagePlan
 from everwhen.spark.driver.epoch_context import Told, ToldTask
 from everwhen.spark.driver.output_punctuation import onward
 from everwhen.spark.exchange.punctuation_rows import Address, own_words

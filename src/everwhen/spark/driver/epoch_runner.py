@@ -28,7 +28,7 @@ from everwhen.core.promise import Promise
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError, InputError, SinkError, StateError
-from everwhen.plan.stages.stages import Stage, StagePlan
+from everwhen.plan.stages.model import Stage, StagePlan
 from everwhen.sinks.base import EpochSink, PartedSink
 from everwhen.spark.driver.epoch_context import Told
 from everwhen.spark.driver.epoch_job import Job

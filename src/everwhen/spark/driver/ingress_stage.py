@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import Consistency
-from everwhen.plan.stages.stages import StagePlan
+from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.exchange.schema import ERROR, NOTE, Layout, carried, slots
 from everwhen.spark.exchange.source_scan import payload_columns, unioned
 from everwhen.spark.sources.constraints import wrong_with

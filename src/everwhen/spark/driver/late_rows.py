@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from everwhen.plan.stages.stages import StagePlan
+from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.exchange.schema import slots
 from everwhen.spark.exchange.source_scan import Cutoff, too_late, with_promised
 from everwhen.spark.sources.source import ResolvedSource

@@ -14,7 +14,7 @@ from typing import Any
 from everwhen.core.promise import Frontier, Promise
 from everwhen.core.schema import Schema
 from everwhen.plan.stages.lineage import lain_by
-from everwhen.plan.stages.stages import StagePlan
+from everwhen.plan.stages.model import StagePlan
 from everwhen.punctuation.intersect import Gathering
 from everwhen.punctuation.pattern_json import write_match
 from everwhen.punctuation.rules import compacted

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.plan.stages.stages import Stage
+from everwhen.plan.stages.model import Stage
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 from everwhen.spark.exchange.schema import Layout, slots

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from everwhen.plan.stages.stages import Feed, StreamIn
+from everwhen.plan.stages.model import Feed, StreamIn
 from everwhen.spark.exchange.schema import carried, slots
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.node import walk
-from everwhen.plan.stages.stages import Feed, StagePlan
+from everwhen.plan.stages.model import Feed, StagePlan
 from everwhen.spark.exchange.partial_aggregate import partial
 from everwhen.spark.exchange.schema import Layout
 from everwhen.spark.exchange.source_scan import numbers, placed, promise_matters, unioned

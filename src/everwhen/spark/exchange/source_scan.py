@@ -23,7 +23,7 @@ from everwhen.algebra.expressions.build import Column as Name
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
-from everwhen.plan.stages.stages import StagePlan, StreamIn
+from everwhen.plan.stages.model import StagePlan, StreamIn
 from everwhen.spark.exchange.punctuation_rows import BY_HASH, bucket_of
 from everwhen.spark.exchange.schema import PROMISE, Layout, carried, slots
 from everwhen.spark.exchange.watermarks import sync

@@ -12,7 +12,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from everwhen.plan.stages.stages import Stage, StagePlan, StreamIn
+from everwhen.plan.stages.model import Stage, StagePlan, StreamIn
 from everwhen.spark.exchange.partial_aggregate import common, partial
 from everwhen.spark.exchange.punctuation_rows import Address, SourceWords
 from everwhen.spark.exchange.schema import Layout, slots

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from everwhen.core.time import NEVER, show
 from everwhen.errors import InputError
-from everwhen.plan.stages.stages import StagePlan
+from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.exchange.schema import LATE, SOURCE, Layout, carried, control
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT

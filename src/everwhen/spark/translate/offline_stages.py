@@ -12,8 +12,9 @@ from typing import Final
 from everwhen.algebra.expressions.nodes import Call, Expr, Udf
 from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.schema import Schema
+from everwhen.plan.stages.model import StagePlan, Trait
 from everwhen.plan.stages.prune_columns import narrow
-from everwhen.plan.stages.stages import StagePlan, Trait, cut
+from everwhen.plan.stages.stages import cut
 from everwhen.spark.translate.expressions import spark_type
 
 _OTHERWISE_IN_JAVA: Final = frozenset(

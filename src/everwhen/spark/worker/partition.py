@@ -25,7 +25,7 @@ from everwhen.operators.punctuate.punctuator import source_punctuators
 from everwhen.operators.stateless.linear import rounded_up_time
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import Port
-from everwhen.plan.stages.stages import Stage, StreamIn
+from everwhen.plan.stages.model import Stage, StreamIn
 from everwhen.punctuation.intersect import Gathering
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.spark.exchange.stream_rows import Rows

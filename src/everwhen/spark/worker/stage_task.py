@@ -19,7 +19,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.promise import Promise
 from everwhen.core.time import NEVER
 from everwhen.errors import EverwhenError, InputError
-from everwhen.plan.stages.stages import Stage
+from everwhen.plan.stages.model import Stage
 from everwhen.sinks.base import PartedSink
 from everwhen.spark.exchange.codec import handed_rows, result_rows, stream_rows, typed, without_promises
 from everwhen.spark.exchange.punctuation_rows import Address, Heard, failure, heard, promise_rows

@@ -19,69 +19,33 @@ Keys that sources declare are trusted, not checked: that would need a memory of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Column
-from everwhen.algebra.keys import Equalities, Key, Keys, beside, forced, met, minimal, reduced, renamed, renamed_one
-from everwhen.core.time import INF, show
-
-_NONE: Final[Keys] = frozenset()
-_EMPTY: Final[Key] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Properties:
-    """What is known of a stream."""
-
-    insert_only: bool = False
-    """Nothing that has been said is taken back."""
-    ordered: bool = False
-    """Starts never decrease."""
-    chronon: bool = False
-    """Lifetimes are one tick, apart from neighbouring instants of equal rows that an operator has put together."""
-    lifetime: int | None = None
-    """Every event lives exactly so long (`INF`: for ever)."""
-    end_ordered: bool = False
-    """Whoever starts later does not end earlier."""
-    no_duplicates: bool = False
-    """No two events have the same start and the same row: (vs, payload) is a key."""
-    keys: Keys = _NONE
-    """Minimal column sets on which no two rows alive at one instant agree.  The empty set: at most one row."""
-    history_keys: Keys = _NONE
-    """Minimal column sets on which no two events of the whole history agree."""
-
-    @property
-    def at_most_one(self) -> bool:
-        """At most one row is alive at any instant."""
-        return _EMPTY in self.keys
-
-    @property
-    def perfect(self) -> bool:
-        """In order, and never corrected."""
-        return self.insert_only and self.ordered
-
-    def unique_on(self, columns: Iterable[str]) -> bool:
-        """Whether rows alive together always differ in these columns: whether they cover a key."""
-        given = frozenset(columns)
-        return any(key <= given for key in self.keys)
-
-    def words(self) -> str:
-        """The properties for people, such as `insert-only, chronon, key(itemID)`; empty if nothing is known."""
-        lifetime = self.lifetime if self.lifetime is not None and not self.chronon else None
-        words = [
-            "insert-only" if self.insert_only else "",
-            "ordered" if self.ordered else "",
-            "chronon" if self.chronon else "",
-            f"lifetime {show(lifetime)}" if lifetime is not None else "",
-            "ends in order" if self.end_ordered and self.lifetime is None and not self.at_most_one else "",
-            "one row" if self.at_most_one else "",
-            *sorted(f"key({', '.join(sorted(key))})" for key in self.keys if key),
-            "no duplicates" if self.no_duplicates and not self.keys else "",
-        ]
-        return ", ".join(word for word in words if word)
+from everwhen.algebra.properties.keys import (
+    Equalities,
+    Key,
+    beside,
+    forced,
+    met,
+    minimal,
+    reduced,
+    renamed,
+    renamed_one,
+)
+from everwhen.algebra.properties.lifetimes import (
+    alter_lifetime,
+    coalesce,
+    deletes,
+    granularity,
+    relation_to_stream,
+    rows_window,
+    split,
+    time_window,
+)
+from everwhen.algebra.properties.properties import NO_KEYS, ONE_ROW, Properties
+from everwhen.core.time import INF
 
 
 def properties(node: n.Node) -> Properties:
@@ -104,7 +68,7 @@ def _settled(p: Properties) -> Properties:
         history_keys=history,
         no_duplicates=p.no_duplicates or bool(keys),
         # pieces that never overlap end in the order in which they start
-        end_ordered=p.end_ordered or p.lifetime is not None or _EMPTY in keys,
+        end_ordered=p.end_ordered or p.lifetime is not None or ONE_ROW in keys,
     )
 
 
@@ -127,21 +91,21 @@ def _derive(node: n.Node) -> Properties:
         case n.Aggregate(input, keys, _):
             return _aggregate(properties(input), frozenset(keys))
         case n.TimeWindow(input, size, slide):
-            return _time_window(properties(input), size, slide)
+            return time_window(properties(input), size, slide)
         case n.RowsWindow(input, rows, slide, partition):
-            return _rows_window(properties(input), rows, slide, frozenset(partition))
+            return rows_window(properties(input), rows, slide, frozenset(partition))
         case n.Granularity(input, granule):
-            return _granularity(properties(input), granule)
+            return granularity(properties(input), granule)
         case n.RelationToStream(input, kind):
-            return _relation_to_stream(properties(input), kind, frozenset(input.schema.names))
+            return relation_to_stream(properties(input), kind, frozenset(input.schema.names))
         case n.Split(input, length):
-            return _split(properties(input), length)
+            return split(properties(input), length)
         case n.Coalesce(input, longest):
-            return _coalesce(properties(input), longest)
+            return coalesce(properties(input), longest)
         case n.AlterLifetime():
-            return _alter_lifetime(node)
+            return alter_lifetime(node)
         case n.Deletes(input):
-            return _deletes(properties(input))
+            return deletes(properties(input))
         case n.Punctuate(input):
             return properties(input)
         case n.Sort(input):
@@ -159,7 +123,7 @@ def _source(node: n.Source) -> Properties:
         chronon=node.chronons,
         lifetime=1 if node.chronons else None,
         keys=declared,
-        history_keys=declared if lasting else _NONE,
+        history_keys=declared if lasting else NO_KEYS,
     )
 
 
@@ -215,12 +179,12 @@ def _set_operation(node: n.SetOperation) -> Properties:
         both_sets = bool(left.keys) and bool(right.keys)  # then no multiplicity is above one
         return Properties(
             chronon=left.chronon and right.chronon,
-            keys=frozenset({frozenset(node.schema.names)}) if both_sets else _NONE,
+            keys=frozenset({frozenset(node.schema.names)}) if both_sets else NO_KEYS,
         )
-    keys, history = left.keys, left.history_keys if left.chronon else _NONE
+    keys, history = left.keys, left.history_keys if left.chronon else NO_KEYS
     if node.kind == "intersect":
         keys |= renamed_one(right.keys, names)
-        history |= renamed_one(right.history_keys, names) if right.chronon else _NONE
+        history |= renamed_one(right.history_keys, names) if right.chronon else NO_KEYS
     chronon = left.chronon or (node.kind == "intersect" and right.chronon)
     return Properties(chronon=chronon, keys=keys, history_keys=history)
 
@@ -246,7 +210,7 @@ def _join(node: n.Join) -> Properties:
     left, right = properties(node.left), properties(node.right)
     insert_only = left.insert_only and right.insert_only
     # an event of one instant comes out whole or not at all; a longer one may come out in several pieces
-    mine = left.history_keys if left.chronon else _NONE
+    mine = left.history_keys if left.chronon else NO_KEYS
     match node.kind:
         case "semi":
             if right.chronon:
@@ -270,7 +234,7 @@ def _join(node: n.Join) -> Properties:
     # an event of one instant meets only rows that are alive together
     history = beside(left.history_keys, right.keys if left.chronon else right.history_keys, on_right, names)
     if node.kind == "left":  # a right row may be missing, so only keys that hold the left row's are left
-        return Properties(chronon=left.chronon, keys=keys, history_keys=history if left.chronon else _NONE)
+        return Properties(chronon=left.chronon, keys=keys, history_keys=history if left.chronon else NO_KEYS)
     theirs = {name: name for name in node.left.schema.names}
     other = renamed_one(right.keys, names)
     keys |= beside(other, left.keys, on_left, theirs)
@@ -288,119 +252,3 @@ def _join(node: n.Join) -> Properties:
 
 
 # -- windows and lifetimes ---------------------------------------------------------------------------------------------
-
-
-def _time_window(p: Properties, size: int, slide: int) -> Properties:
-    """A chronon gives one lifetime of the window's size; a longer lifetime gives several that overlap."""
-    if size == 1 and slide == 1:
-        return p  # the now-window is the identity (remark 12.1)
-    starts_differ = p.chronon or bool(p.keys)  # levels of one lifetime start one tick apart
-    return Properties(
-        insert_only=p.insert_only,
-        ordered=p.ordered,
-        # a chronon is seen in the windows that end at the multiples of the slide within `size` ticks
-        lifetime=size if p.lifetime == 1 and size % slide == 0 else None,
-        end_ordered=p.lifetime == 1,
-        no_duplicates=p.no_duplicates and starts_differ and slide == 1,
-        history_keys=p.history_keys if p.chronon else _NONE,
-    )
-
-
-def _rows_window(p: Properties, rows: int, slide: int, partition: Key) -> Properties:
-    """Rows leave in the order in which they came; the last one of a partition is the only one of it."""
-    return Properties(
-        insert_only=p.perfect,
-        ordered=p.ordered and not partition,
-        end_ordered=not partition,
-        no_duplicates=p.no_duplicates and p.chronon and slide == 1,
-        keys=frozenset({partition}) if rows == 1 else _NONE,
-        history_keys=p.history_keys if p.chronon else _NONE,
-    )
-
-
-def _granularity(p: Properties, granule: int) -> Properties:
-    """Starts and ends are rounded up: their order stays, and every snapshot is one of the input's."""
-    if granule == 1:
-        return p
-    length = p.lifetime
-    if length == 1:
-        length = granule  # what is alive at a multiple of the granule, until the next; the rest is gone
-    elif length is not None and length != INF and length % granule:
-        length = None
-    return replace(p, chronon=False, lifetime=length, no_duplicates=False)
-
-
-def _relation_to_stream(p: Properties, kind: str, columns: Key) -> Properties:
-    if kind == "rstream":
-        return _split(p, 1)
-    # as many rows come at an instant as events start there, at most; as many go as were there
-    once = p.no_duplicates if kind == "istream" else bool(p.keys)
-    return Properties(
-        insert_only=p.perfect,
-        ordered=p.ordered,
-        chronon=True,
-        keys=frozenset({columns}) if once else _NONE,
-        history_keys=p.history_keys,
-    )
-
-
-def _split(p: Properties, length: int) -> Properties:
-    """The same snapshots in shorter events; what is short enough already stays as it is."""
-    if p.lifetime is not None and p.lifetime <= length:
-        return p
-    whole = p.lifetime is not None and p.lifetime != INF and p.lifetime % length == 0
-    return Properties(
-        insert_only=p.insert_only,
-        ordered=p.ordered,
-        chronon=length == 1 or p.chronon,
-        lifetime=length if length == 1 or whole else None,
-        # the thesis has any split retain the order of ends: [0,4) and [2,10) in pieces of 3 give [2,5) and [3,4)
-        end_ordered=length == 1,
-        keys=p.keys,
-        history_keys=p.history_keys if p.chronon else _NONE,
-    )
-
-
-def _coalesce(p: Properties, longest: int | None) -> Properties:
-    """The same snapshots; neighbouring equal rows are put together, unless every event has a row of its own."""
-    alone = bool(p.history_keys)
-    fits = longest is None or p.chronon or (p.lifetime is not None and p.lifetime <= longest)
-    return Properties(
-        insert_only=p.perfect,
-        chronon=longest == 1 or (alone and p.chronon),
-        lifetime=1 if longest == 1 else (p.lifetime if alone and fits else None),
-        end_ordered=longest == 1 or (alone and fits and p.end_ordered),
-        # where rows overlap, pieces of several levels may start together
-        no_duplicates=p.no_duplicates and (longest is None or bool(p.keys)),
-        keys=p.keys,
-        history_keys=p.history_keys if fits else _NONE,
-    )
-
-
-def _alter_lifetime(node: n.AlterLifetime) -> Properties:
-    """Starts move in order.  New ends may let events meet that had not met, so only keys over all time stay."""
-    p = properties(node.input)
-    moved = node.hop == 1 and node.length is None  # the whole stream, earlier or later
-    exact = node.length if node.length is not None else (p.lifetime if node.hop == 1 else None)
-    apart = node.hop == 1 and p.no_duplicates
-    return Properties(
-        insert_only=p.insert_only,
-        ordered=p.ordered,
-        chronon=node.length == 1 or (moved and p.chronon),
-        lifetime=exact,
-        end_ordered=node.length is not None or p.end_ordered,
-        no_duplicates=apart,
-        # of one instant and all different: whole rows are a key
-        keys=p.keys if moved else (frozenset({frozenset(node.schema.names)}) if apart and node.length == 1 else _NONE),
-        history_keys=p.history_keys,
-    )
-
-
-def _deletes(p: Properties) -> Properties:
-    """Every event starts at its old end and lives for ever."""
-    return Properties(
-        insert_only=p.insert_only,
-        ordered=p.ordered and p.end_ordered,
-        lifetime=INF,
-        history_keys=p.history_keys,
-    )

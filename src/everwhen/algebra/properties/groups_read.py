@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import Aggregation
-from everwhen.algebra.properties import properties
+from everwhen.algebra.properties.derive import properties
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.rows.interner import is_pooled
