@@ -103,7 +103,7 @@ def _derive(node: n.Node) -> Properties:
         case n.Coalesce(input, longest):
             return coalesce(properties(input), longest)
         case n.AlterLifetime():
-            return alter_lifetime(node)
+            return alter_lifetime(node, properties(node.input))
         case n.Deletes(input):
             return deletes(properties(input))
         case n.Punctuate(input):

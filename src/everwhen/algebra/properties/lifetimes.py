@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.properties.derive import properties
 from everwhen.algebra.properties.keys import (
     Key,
 )
@@ -100,12 +99,13 @@ def coalesce(p: Properties, longest: int | None) -> Properties:
     )
 
 
-def alter_lifetime(node: n.AlterLifetime) -> Properties:
+def alter_lifetime(node: n.AlterLifetime, p: Properties) -> Properties:
     """Starts move in order.  New ends may let events meet that had not met, so only keys over all time stay."""
-    p = properties(node.input)
     moved = node.hop == 1 and node.length is None  # the whole stream, earlier or later
     exact = node.length if node.length is not None else (p.lifetime if node.hop == 1 else None)
     apart = node.hop == 1 and p.no_duplicates
+    # of one instant and all different: whole rows are a key
+    whole_rows = frozenset({frozenset(node.schema.names)}) if apart and node.length == 1 else NO_KEYS
     return Properties(
         insert_only=p.insert_only,
         ordered=p.ordered,
@@ -113,10 +113,7 @@ def alter_lifetime(node: n.AlterLifetime) -> Properties:
         lifetime=exact,
         end_ordered=node.length is not None or p.end_ordered,
         no_duplicates=apart,
-        # of one instant and all different: whole rows are a key
-        keys=p.keys
-        if moved
-        else (frozenset({frozenset(node.schema.names)}) if apart and node.length == 1 else NO_KEYS),
+        keys=p.keys if moved else whole_rows,
         history_keys=p.history_keys,
     )
 

@@ -10,10 +10,11 @@ Aggregates that may fail are not moved, since below they would see rows that fin
 integers and decimals, which may not fit, and aggregates written in Python.
 
 It fires where it is known to pay: where B reads each group once, at one instant
-(`algebra/properties/groups_read.py`), or where the grouping then moves on to such a join further down.  Then a row of A costs no more than in a join, and no pairs of
-rows are made.  Where partners live on, it does not fire, though it would be legal: every change of a group would be
-joined, twice (what is taken back, what is said), where without it each row is joined once.  Measured on auctions and
-bids with a window on the partners, queries then ran at 0.44 to 0.91 of their speed (docs/performance.md).
+(`algebra/properties/groups_read.py`), or where the grouping then moves on to such a join further down. Then a row of
+A costs no more than in a join, and no pairs of rows are made. Where partners live on, it does not fire, though it
+would be legal: every change of a group would be joined, twice (what is taken back, what is said), where without it
+each row is joined once. Measured on auctions and bids with a window on the partners, queries then ran at 0.44 to 0.91
+of their speed (docs/performance.md).
 """
 
 from __future__ import annotations
