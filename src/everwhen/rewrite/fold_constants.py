@@ -58,7 +58,9 @@ def _decided(expr: Call, args: Sequence[Expr], neutral: bool) -> Expr:
         if each.constant is not neutral:
             return each
     rest = [arg for arg in args if not (isinstance(arg, Literal) and arg.constant is not None)]
-    return known[0] if not rest else rest[0] if len(rest) == 1 else _decided(Call(expr.name, tuple(rest)), rest, neutral)
+    if len(rest) < 2:
+        return rest[0] if rest else known[0]
+    return _decided(Call(expr.name, tuple(rest)), rest, neutral)
 
 
 def _computed(expr: Expr) -> Expr:
