@@ -37,6 +37,7 @@ from everwhen.operators.join import JoinOperator
 from everwhen.operators.level import CoalesceOperator
 from everwhen.operators.linear import (
     AlterLifetimeOperator,
+    MOST_LEVELS,
     ChopOperator,
     DeletesOperator,
     FilterOperator,
@@ -308,7 +309,7 @@ class Lowering:
         if instants(node):
             return port
         if properties(node).chronon:
-            return self.place(f"{name} (of chronons)", ChopOperator(1, codec), port)
+            return self.place(f"{name} (of chronons)", ChopOperator(1, codec, MOST_LEVELS), port)
         # what is cut into instants is never said beyond the present, clipped again above or not
         return self.place(name, ChrononsOperator(codec, Policy(self.emit, moves=moves(node))), port)
 
