@@ -37,7 +37,6 @@ def within_time(lo: np.ndarray, hi: np.ndarray, what: str) -> None:
         raise TimeRangeError(f"{what} reaches beyond the largest time, {MAX_TIME}")
 
 
-
 def evaluate(expr: Expr, codec: RowCodec, rows: np.ndarray) -> pa.Array:
     """An expression over coded rows, as an Arrow array; only the columns it reads are decoded."""
     columns = {name: codec.column(rows, codec.schema.index(name)) for name in expr.columns()}
