@@ -114,7 +114,7 @@ def test_times_that_are_rounded_up_beyond_the_last_instant_are_an_error() -> Non
 @pytest.mark.parametrize("end", [10**7, MAX_TIME])
 @pytest.mark.parametrize("query", [S.split(1), S.split(3), S.rstream()], ids=["split 1", "split 3", "rstream"])
 def test_a_lifetime_of_millions_of_pieces_is_refused_with_advice(query: ew.Stream, end: int) -> None:
-    with pytest.raises(QueryError, match="of one lifetime; at most 1,000,000 .* longer pieces, or make time coarser"):
+    with pytest.raises(QueryError, match=r"of one lifetime; at most 1,000,000 .* longer pieces, or make time coarser"):
         run_all(query, "final", in_turn([Insert(0, end, {"k": "a", "x": 1}), Cti(INF)], 1))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.errors import InputError
-from everwhen.model.jsonfast import decode, safe_floats
+from everwhen.model.jsonfast import decode, may_be_deep, safe_floats
 from everwhen.model.scalars import NOT_FINITE, Unfit, describe
 from everwhen.model.schema import Schema
 
@@ -172,7 +172,9 @@ class Inference:
     def take_fast(self, piece: list[bytes], first: int) -> bool:
         """Adds a piece of text by way of Arrow, if that is sure to be the same; else says False and adds nothing."""
         text = b"".join(piece)
-        if any(special in text for special in (b'"match"', b'"NaN"', b'Infinity"', b"\\u")):
+        if any(map(may_be_deep, piece)) or any(
+            special in text for special in (b'"match"', b'"NaN"', b'Infinity"', b"\\u")
+        ):
             return False
         table = decode(text, len(piece), None)
         if table is None or "row" not in table.column_names:

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from everwhen.errors import InputError, QueryError
+from everwhen.model.column_checks import first_odd_value
 from everwhen.model.element import ExternalCti, Punct
 from everwhen.model.elements import ADJUST, CTI, EXTERNAL_CTI, INSERT, OPS, PUNCT, ElementBatch
 from everwhen.model.jsonlines import DEFAULT_BATCH, Readable, infer_schema, read_jsonlines, write_jsonlines
@@ -121,7 +122,12 @@ def _elements(piece: pa.RecordBatch, source: str, first: int, schema: Schema) ->
 def open_parquet(stream: IO[bytes], source: str) -> pq.ParquetFile:
     """A Parquet file; one that cannot be read is an `InputError`."""
     try:
-        return pq.ParquetFile(stream)
+        file = pq.ParquetFile(stream)
+        list(file.schema_arrow.names)
+        return file
+    except UnicodeDecodeError:
+        problem = "the name of a column is not UTF-8"
+        raise InputError(problem, source=source, remedy="write the file anew with other names") from None
     except (pa.ArrowException, OSError) as bad:
         raise _broken(source, bad) from None
 
@@ -233,6 +239,10 @@ class _Piece:
         column = self.piece.column(name)
         if isinstance(column, pa.DictionaryArray):
             column = column.dictionary_decode()
+        wrong = first_odd_value(column)
+        if wrong is not None:
+            index, problem, remedy = wrong
+            raise self.error(index, f"{problem} in column {name!r}", remedy)
         if column.type == type_:
             return column
         try:
@@ -262,7 +272,7 @@ class _Piece:
                 raise self.error(i, problem, remedy)
             try:
                 pattern = read_match(json.loads(match[i].as_py() or "null"), schema)
-            except ValueError as bad:
+            except (ValueError, RecursionError) as bad:
                 raise self.error(i, f'the column "{MATCH}" holds no JSON: {bad}') from None
             except Unfit as bad:
                 raise self.error(i, bad.problem, bad.remedy) from None

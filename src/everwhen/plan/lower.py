@@ -36,8 +36,8 @@ from everwhen.operators.hold import HoldOperator, InOrderOperator
 from everwhen.operators.join import JoinOperator
 from everwhen.operators.level import CoalesceOperator
 from everwhen.operators.linear import (
-    AlterLifetimeOperator,
     MOST_LEVELS,
+    AlterLifetimeOperator,
     ChopOperator,
     DeletesOperator,
     FilterOperator,
