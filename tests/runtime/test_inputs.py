@@ -114,7 +114,9 @@ def test_timestamps_become_ticks(tmp_path: Path) -> None:
         assert [element[8:].partition(",")[0] for element in found] == starts
     moments = [datetime(1970, 1, 1, 0, 0, 1, 999_000), datetime(1969, 12, 31, 23, 59, 59, 500_000)]
     for unit in ("ms", "us", "ns"):
-        parquet = table(tmp_path / f"{unit}.parquet", item=[1, 2], name=["a", "b"], ts=pa.array(moments, pa.timestamp(unit)))
+        parquet = table(
+            tmp_path / f"{unit}.parquet", item=[1, 2], name=["a", "b"], ts=pa.array(moments, pa.timestamp(unit))
+        )
         assert [e[8:].partition(",")[0] for e in read(parquet, time="ts")] == ["1999", "-500"]
         with pytest.raises(InputError, match=r"parquet:1: the time in 'ts' is no whole number of ticks of 1 s: "):
             read(parquet, time="ts", tick="1s")

@@ -156,7 +156,8 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 def _check_special(columns: pa.Schema, source: str) -> None:
     if "vs" not in columns.names:
         there = ", ".join(columns.names) or "none"
-        raise InputError(f'there is no column "vs"; there is {there}', source=source, remedy="the start of a lifetime")
+        remedy = "the start of a lifetime" + _declaration(columns)
+        raise InputError(f'there is no column "vs"; there is {there}', source=source, remedy=remedy)
     for name in _SPECIAL:
         if name not in columns.names:
             continue
@@ -165,6 +166,13 @@ def _check_special(columns: pa.Schema, source: str) -> None:
         if not right and not pa.types.is_null(type_):
             wanted = "whole numbers (ticks)" if name in _TIMES else "text"
             raise InputError(f"the column {name!r} is of type {type_}", source=source, remedy=f"it holds {wanted}")
+
+
+def _declaration(columns: pa.Schema) -> str:
+    """How plain rows with a column of times would be declared."""
+    clock = next((f.name for f in columns if pa.types.is_timestamp(f.type) or pa.types.is_date(f.type)), None)
+    clock = clock or next((name for name in columns.names if name.lower() in ("timestamp", "ts", "time", "at")), None)
+    return "" if clock is None else f"; or declare that {clock} is: CREATE STREAM … (…, {clock} …) ORDERED BY {clock}"
 
 
 class _Piece:
