@@ -114,7 +114,7 @@ def error(tmp_path: Path, content: str | bytes, schema: Schema | None = SCHEMA, 
         ('{"op":"punct","match":{"item":1},"t":"x"}', '"t" must be'),
         (b'{"vs":1,"row":{"name":"\xff"}}', "not UTF-8"),
         ('{"vs":1,"row":{"item":' + "9" * 5000 + "}}", "not JSON that can be read"),
-        ('{"vs":1,"row":{"item":' + "[" * 100_000, "not JSON"),
+        ('{"vs":1,"row":{"item":' + "[" * 100_000, "nested more than 100 levels deep"),
     ],
 )
 @pytest.mark.parametrize("batch", [1, 10_000])

@@ -128,6 +128,8 @@ def say_the_future(runtime: LocalRuntime) -> None:
 
 def go_back_in_time(runtime: LocalRuntime) -> None:
     runtime._ingress.inputs["S"].intake.guard.tau = 4
+    for node in runtime._dataflow.flow.nodes.values():
+        node.tau = 4
     runtime.push({"S": batch_of([Insert(5, 6, B)], SCHEMA)})
 
 

@@ -89,6 +89,35 @@ def test_a_window_beyond_the_last_instant_is_an_error() -> None:
         run_all(S.lifetime(shift=100), "current", in_turn(late, 1))
 
 
+@pytest.mark.parametrize("emit", EMITS)
+def test_what_ends_at_the_last_instant_is_told_of_nowhere(emit: str) -> None:
+    """DSTREAM tells of an end one tick later, where there is no time; before that instant all is as ever."""
+    row = {"k": "a", "x": 1}
+    with pytest.raises(TimeRangeError, match="beyond the largest time"):
+        run_all(S.dstream(), emit, in_turn([Insert(0, MAX_TIME, row), Cti(INF)], 1))
+    with pytest.raises(TimeRangeError, match="beyond the largest time"):
+        two = [Insert(0, MAX_TIME - 1, row), Insert(0, MAX_TIME, row), Cti(INF)]
+        run_all(S.dstream(), emit, in_turn(two, 1))
+    assert_valid(run_all(S.dstream(), emit, in_turn([Insert(0, MAX_TIME - 1, row), Cti(INF)], 1)))
+    assert_valid(run_all(S.istream(), emit, in_turn([Insert(MAX_TIME - 1, MAX_TIME, row), Cti(INF)], 1)))
+
+
+def test_times_that_are_rounded_up_beyond_the_last_instant_are_an_error() -> None:
+    for event in (Insert(5, MAX_TIME, {"k": "a", "x": 1}), Insert(MAX_TIME, INF, {"k": "a", "x": 1})):
+        with pytest.raises(TimeRangeError, match="beyond the largest time"):
+            run_all(S.granularity(1000), "current", in_turn([event], 1))
+    late = [Insert(MAX_TIME - 2, MAX_TIME - 1, {"k": "a", "x": 1})]
+    with pytest.raises(TimeRangeError, match="beyond the largest time"):
+        run_all(S.range(2, slide=1000), "current", in_turn(late, 1))
+
+
+@pytest.mark.parametrize("end", [10**7, MAX_TIME])
+@pytest.mark.parametrize("query", [S.split(1), S.split(3), S.rstream()], ids=["split 1", "split 3", "rstream"])
+def test_a_lifetime_of_millions_of_pieces_is_refused_with_advice(query: ew.Stream, end: int) -> None:
+    with pytest.raises(QueryError, match=r"of one lifetime; at most 1,000,000 .* longer pieces, or make time coarser"):
+        run_all(query, "final", in_turn([Insert(0, end, {"k": "a", "x": 1}), Cti(INF)], 1))
+
+
 @pytest.mark.parametrize(
     "query", [S.rows(2), S.rstream(), S.split(1), S.split(2), S.coalesce(3)], ids=lambda q: q.explain().split("\n")[0]
 )

@@ -64,7 +64,7 @@ def test_a_constant_relation_in_a_table_has_no_times(tmp_path: Path) -> None:
         read(table(tmp_path / "d.parquet", vs=[1], item=[1]), kind="constant")
     with pytest.raises(InputError, match=r"c\.csv:3: 'two' in column 'item'"):
         read(text(tmp_path / "c.csv", "item,name", "1,x", "two,y"), kind="constant")
-    with pytest.raises(InputError, match="the column 'colour' is not in the schema"):
+    with pytest.raises(InputError, match="the declared column 'name' is not in the file"):
         read(text(tmp_path / "c.csv", "item,colour", "1,x"), kind="constant")
 
 
@@ -105,18 +105,22 @@ def test_a_stream_that_is_ordered_by_a_column(tmp_path: Path) -> None:
     assert read(file, time="ts", schema=wide) == ["insert [5, 6) item=1 ts=5"]  # kept where the payload has it
 
 
-def test_timestamps_become_ticks_rounded_down(tmp_path: Path) -> None:
+def test_timestamps_become_ticks(tmp_path: Path) -> None:
     stamps = ["1970-01-01T00:00:01.999", "1970-01-01T01:00:02+01:00", "1969-12-31T23:59:59.5Z", "1970-01-02"]
     file = text(tmp_path / "a.jsonl", *(f'{{"item":1,"ts":"{stamp}"}}' for stamp in stamps))
-    csv = text(tmp_path / "c.csv", "item,ts", *(f"1,{stamp}" for stamp in stamps))
-    starts = ["1", "2", "-1", "86400"]
-    for found in (read(file, time="ts", tick="1s"), read(csv, time="ts", tick="1s")):
+    csv = text(tmp_path / "c.csv", "item,ts,name", *(f"1,{stamp},x" for stamp in stamps))
+    starts = ["1999", "2000", "-500", "86400000"]
+    for found in (read(file, time="ts"), read(csv, time="ts")):
         assert [element[8:].partition(",")[0] for element in found] == starts
     moments = [datetime(1970, 1, 1, 0, 0, 1, 999_000), datetime(1969, 12, 31, 23, 59, 59, 500_000)]
     for unit in ("ms", "us", "ns"):
-        parquet = table(tmp_path / f"{unit}.parquet", item=[1, 2], ts=pa.array(moments, pa.timestamp(unit)))
-        assert [e[8:].partition(",")[0] for e in read(parquet, time="ts", tick="1s")] == ["1", "-1"]
-    days = table(tmp_path / "d.parquet", item=[1], ts=pa.array([date(1970, 1, 3)]))
+        parquet = table(
+            tmp_path / f"{unit}.parquet", item=[1, 2], name=["a", "b"], ts=pa.array(moments, pa.timestamp(unit))
+        )
+        assert [e[8:].partition(",")[0] for e in read(parquet, time="ts")] == ["1999", "-500"]
+        with pytest.raises(InputError, match=r"parquet:1: the time in 'ts' is no whole number of ticks of 1 s: "):
+            read(parquet, time="ts", tick="1s")
+    days = table(tmp_path / "d.parquet", item=[1], name=[None], ts=pa.array([date(1970, 1, 3)]))
     assert read(days, time="ts", tick="1h") == ["insert [48, 49) item=1 name=null"]
 
 
@@ -144,7 +148,7 @@ def test_elements_after_the_first_keep_their_lines(tmp_path: Path) -> None:
     assert read(file, skip=1) == ["insert [2, 3) item=2 name=null", "insert [3, 4) item=null name=null"]
     (found,) = read_input(InputFile(file, ITEM), 10, 2)
     assert found.line(0) == 4
-    csv = text(tmp_path / "b.csv", "op,vs,ve,item", "insert,1,5,1", "cti,4,,")
+    csv = text(tmp_path / "b.csv", "op,vs,ve,item,name", "insert,1,5,1,", "cti,4,,,")
     assert read(csv) == ["insert [1, 5) item=1 name=null", "cti 4"]
     (found,) = read_input(InputFile(csv, ITEM), 10, 1)
     assert found.line(0) == 3

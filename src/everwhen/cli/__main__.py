@@ -1,4 +1,4 @@
-"""`python -m everwhen.cli`."""
+"""`python -m everwhen.cli.program`."""
 
 import sys
 

@@ -17,10 +17,10 @@ from everwhen.cli.command import (
     time_option,
     tolerance_option,
 )
-from everwhen.core.scalars import json_values
+from everwhen.core.scalars import has_form, json_values
 from everwhen.core.time import show
 from everwhen.errors import InputError, QueryError
-from everwhen.formats.parquet import write_elements
+from everwhen.formats.parquet import is_parquet, write_elements
 from everwhen.stream.history import History, first_difference
 from everwhen.stream.validity import Checker, checked
 
@@ -63,6 +63,11 @@ def _history(options: argparse.Namespace) -> int:
         history = history.at(options.at)
     if options.coalesce:
         history = history.coalesced()
+    formless = [field for field in history.schema if not has_form(field.type)]
+    if formless and not is_parquet(options.out):
+        problem = f"the column {formless[0].name!r} is of type {formless[0].type}, which has no form in JSON lines"
+        remedy = "write Parquet with --out FILE.parquet, or drop the column"
+        raise InputError(problem, source=options.file, remedy=remedy)
     if options.out != "-":
         write_elements([history.batch()], options.out, history.schema)
     elif sys.stdout.isatty():

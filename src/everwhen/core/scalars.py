@@ -223,7 +223,20 @@ def from_python(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     """What `python_values` gave, as a column again."""
     if pa.types.is_temporal(type_) and any(isinstance(value, str | int) for value in values):
         return read_values(values, type_)
+    if pa.types.is_nested(type_):
+        return pa.array([_thawed(value, type_) for value in values], type_)
     return pa.array(values, type_)
+
+
+def _thawed(value: Any, type_: pa.DataType) -> Any:
+    """A nested value as pyarrow takes it, from the tuples of `_hashable`."""
+    if value is None:
+        return None
+    if pa.types.is_struct(type_):
+        return {name: _thawed(item, type_.field(name).type) for name, item in value}
+    if pa.types.is_map(type_):
+        return [(_thawed(key, type_.key_type), _thawed(item, type_.item_type)) for key, item in value]
+    return [_thawed(item, type_.value_type) for item in value] if _is_list(type_) else value
 
 
 def describe(value: Any) -> str:
@@ -288,6 +301,13 @@ def expected(type_: pa.DataType) -> str:
     return "text in quotes"
 
 
+def has_form(type_: pa.DataType) -> bool:
+    """Whether values of the type can be written as JSON."""
+    if pa.types.is_dictionary(type_) or _is_list(type_):
+        return has_form(type_.value_type)
+    return not pa.types.is_nested(type_)
+
+
 def _no_form(type_: pa.DataType) -> QueryError:
     return QueryError(f"values of type {type_} have no form in JSON lines; drop the column, or split it into scalars")
 
@@ -307,7 +327,7 @@ def _not_finite(value: float) -> str:
 
 
 def _hashable(value: Any) -> Any:
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):  # a map is a list of pairs
         return tuple(_hashable(item) for item in value)
     if isinstance(value, dict):
         return tuple((name, _hashable(item)) for name, item in value.items())

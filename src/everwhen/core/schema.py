@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,9 +33,8 @@ class Schema:
     fields: tuple[Field, ...]
 
     def __post_init__(self) -> None:
-        names = [field.name for field in self.fields]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
+        if len(self._places) < len(self.fields):
+            twice = sorted(name for name, count in Counter(self.names).items() if count > 1)
             raise QueryError(f"column names must differ; {', '.join(twice)} is there more than once")
 
     @classmethod
@@ -51,6 +51,10 @@ class Schema:
         return tuple(field.name for field in self.fields)
 
     @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: at for at, name in enumerate(self.names)}
+
+    @cached_property
     def types(self) -> tuple[pa.DataType, ...]:
         return tuple(field.type for field in self.fields)
 
@@ -61,17 +65,17 @@ class Schema:
         return iter(self.fields)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names
+        return name in self._places
 
     def __str__(self) -> str:
         return "(" + ", ".join(map(str, self.fields)) + ")"
 
     def index(self, name: str, where: str = "") -> int:
         """The position of a column; an unknown one names what there is and the nearest name."""
-        names = self.names
-        if name in names:
-            return names.index(name)
-        near = difflib.get_close_matches(name, names, n=1)
+        at = self._places.get(name)
+        if at is not None:
+            return at
+        near = difflib.get_close_matches(name, self.names, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         place = f" in {where}" if where else ""
         raise QueryError(

@@ -54,6 +54,8 @@ def unit_nanoseconds(unit: str) -> int:
     name = _NAMES.get(name, name)
     if name not in _NANOSECONDS and name.endswith("s"):
         name = _NAMES.get(name[:-1], name[:-1])
+    if name in ("month", "quarter", "year"):
+        raise QueryError(f"a {name} has no fixed length; write days or weeks")
     if name not in _NANOSECONDS:
         raise QueryError(f"unknown time unit {unit!r}; there are {', '.join(_NANOSECONDS)} and their full names")
     return _NANOSECONDS[name]

@@ -6,6 +6,7 @@ the header; a field with line ends inside counts as one line.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -29,29 +30,38 @@ def csv_pieces(path: str, schema: Schema, times: Collection[str], batch: int) ->
     """
     first = FIRST_ROW
     try:
-        with pcsv.open_csv(path, **_options(path, _names(path))) as reader:
+        with pcsv.open_csv(path, **_options(path, csv_names(path))) as reader:
             for block in reader:
                 for start in range(0, block.num_rows, batch):
                     piece = block.slice(start, batch)
                     yield _typed(piece, schema, times, path, first), first
                     first += piece.num_rows
-    except pa.ArrowException as bad:
+    except (pa.ArrowException, UnicodeDecodeError) as bad:
         raise _unreadable(path, bad) from None
 
 
 def csv_schema(path: str) -> Schema:
     """The payload columns of a file of elements, with the types that its text suggests."""
+    csv_names(path)
     try:
         found = pcsv.read_csv(path, parse_options=_delimited(path)).schema
-    except pa.ArrowException as bad:
+    except (pa.ArrowException, UnicodeDecodeError) as bad:
         raise _unreadable(path, bad) from None
     plain = ((f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in found)
     return Schema.of((name, type_) for name, type_ in plain if name not in (*RESERVED, COUNT, AT))
 
 
-def _names(path: str) -> list[str]:
-    with pcsv.open_csv(path, parse_options=_delimited(path)) as reader:
-        return list(reader.schema.names)
+def csv_names(path: str) -> list[str]:
+    """The names in the header, each once."""
+    try:
+        with pcsv.open_csv(path, parse_options=_delimited(path)) as reader:
+            names = list(reader.schema.names)
+    except (pa.ArrowException, UnicodeDecodeError) as bad:
+        raise _unreadable(path, bad) from None
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError(f"the column {twice[0]!r} is there twice", source=path, line=1, remedy="rename one of them")
+    return names
 
 
 def _options(path: str, names: list[str]) -> dict[str, object]:
@@ -101,5 +111,13 @@ def _cast(column: pa.Array, type_: pa.DataType, name: str, path: str, first: int
 
 
 def _unreadable(path: str, bad: Exception) -> InputError:
+    if isinstance(bad, UnicodeDecodeError) or "UTF8" in str(bad):
+        with open(path, "rb") as file:
+            for line, raw in enumerate(file, 1):
+                try:
+                    raw.decode("utf-8")
+                except UnicodeDecodeError as wrong:
+                    problem = f"byte {wrong.start + 1} of the line is not UTF-8"
+                    return InputError(problem, source=path, line=line, remedy="save the file as UTF-8")
     text = str(bad).splitlines()[0] if str(bad) else type(bad).__name__
     return InputError(f"not a CSV file that can be read: {text}", source=path, remedy="a header, then a row per line")

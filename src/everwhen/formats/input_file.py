@@ -6,8 +6,9 @@
     temporal    rows with two columns for the start and the end of their lives, or elements; known whole at the start
 
 Rows stand in JSON lines, bare (`{"id":1,"name":"x"}`) or within `"row"`, in Parquet, or in CSV with a header.  The time
-columns are whole numbers (ticks), or timestamps, which become ticks rounded down; without a zone they are in UTC.  They
-are part of the payload only if the schema has them.
+columns are whole numbers (ticks), or timestamps, which become ticks; without a zone they are in UTC.  One between two
+ticks is an error.  They are part of the payload only if the schema has them.  Other columns of a table that the schema
+has not are left alone; one that it has and the table has not is an error.
 
 **Guarantee.**  What is read is well formed, or the first row that is not is an `InputError` with file and line.
 Nothing here looks at promises or earlier events: that is the guard's part.

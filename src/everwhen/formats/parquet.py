@@ -28,6 +28,7 @@ from everwhen.core.scalars import Unfit
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME
 from everwhen.errors import InputError, QueryError
+from everwhen.formats.column_checks import first_odd_value
 from everwhen.formats.json.lines import DEFAULT_BATCH, Readable, infer_schema, read_jsonlines, write_jsonlines
 from everwhen.punctuation.pattern_json import read_match, write_match
 from everwhen.storage.atomic_file import whole_file
@@ -121,7 +122,12 @@ def _elements(piece: pa.RecordBatch, source: str, first: int, schema: Schema) ->
 def open_parquet(stream: IO[bytes], source: str) -> pq.ParquetFile:
     """A Parquet file; one that cannot be read is an `InputError`."""
     try:
-        return pq.ParquetFile(stream)
+        file = pq.ParquetFile(stream)
+        list(file.schema_arrow.names)
+        return file
+    except UnicodeDecodeError:
+        problem = "the name of a column is not UTF-8"
+        raise InputError(problem, source=source, remedy="write the file anew with other names") from None
     except (pa.ArrowException, OSError) as bad:
         raise _broken(source, bad) from None
 
@@ -150,7 +156,8 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 def _check_special(columns: pa.Schema, source: str) -> None:
     if "vs" not in columns.names:
         there = ", ".join(columns.names) or "none"
-        raise InputError(f'there is no column "vs"; there is {there}', source=source, remedy="the start of a lifetime")
+        remedy = "the start of a lifetime" + _declaration(columns)
+        raise InputError(f'there is no column "vs"; there is {there}', source=source, remedy=remedy)
     for name in _SPECIAL:
         if name not in columns.names:
             continue
@@ -159,6 +166,13 @@ def _check_special(columns: pa.Schema, source: str) -> None:
         if not right and not pa.types.is_null(type_):
             wanted = "whole numbers (ticks)" if name in _TIMES else "text"
             raise InputError(f"the column {name!r} is of type {type_}", source=source, remedy=f"it holds {wanted}")
+
+
+def _declaration(columns: pa.Schema) -> str:
+    """How plain rows with a column of times would be declared."""
+    clock = next((f.name for f in columns if pa.types.is_timestamp(f.type) or pa.types.is_date(f.type)), None)
+    clock = clock or next((name for name in columns.names if name.lower() in ("timestamp", "ts", "time", "at")), None)
+    return "" if clock is None else f"; or declare that {clock} is: CREATE STREAM … (…, {clock} …) ORDERED BY {clock}"
 
 
 class _Piece:
@@ -233,6 +247,10 @@ class _Piece:
         column = self.piece.column(name)
         if isinstance(column, pa.DictionaryArray):
             column = column.dictionary_decode()
+        wrong = first_odd_value(column)
+        if wrong is not None:
+            index, problem, remedy = wrong
+            raise self.error(index, f"{problem} in column {name!r}", remedy)
         if column.type == type_:
             return column
         try:
@@ -262,7 +280,7 @@ class _Piece:
                 raise self.error(i, problem, remedy)
             try:
                 pattern = read_match(json.loads(match[i].as_py() or "null"), schema)
-            except ValueError as bad:
+            except (ValueError, RecursionError) as bad:
                 raise self.error(i, f'the column "{MATCH}" holds no JSON: {bad}') from None
             except Unfit as bad:
                 raise self.error(i, bad.problem, bad.remedy) from None

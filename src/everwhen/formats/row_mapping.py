@@ -10,6 +10,7 @@ other is a bare row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -32,6 +33,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _UNITS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _DAY: Final = 86_400 * 10**9
+_LENGTHS: Final = (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
+_FINER: Final = (("1ms", 10**6), ("1us", 10**3), ("1ns", 1))
+_FRACTION: Final = re.compile(r"[.,](\d+)")
+_DIGITS: Final = 20  # more than a time has
 _WANTED: Final = "a whole number of ticks, or a timestamp such as 2024-05-01T12:30:00"
 _CONSTANT: Final = "a constant relation holds plain rows; declare it TEMPORAL or VARYING if they come and go"
 
@@ -120,9 +125,11 @@ class RowsAsElements:
         for name in (self.start, self.end):
             if name is not None and name not in self.schema and name not in _SPECIAL:
                 columns.pop(name, None)
-        extra = [name for name in columns if name not in _SPECIAL and name not in self.schema]
-        if extra:
-            raise InputError(f"the column {extra[0]!r} is not in the schema {self.schema}", source=source)
+        missing = next((name for name in self.schema.names if name not in columns), None)
+        if missing is not None:
+            remedy = f"{_there(names)}; rename the column, or leave it out of the declaration"
+            raise InputError(f"the declared column {missing!r} is not in the file", source=source, remedy=remedy)
+        columns = {name: column for name, column in columns.items() if name in _SPECIAL or name in self.schema}
         yield from elements_of_table(pa.RecordBatch.from_pydict(columns), self.schema, source, first)
 
     def _times(self, column: pa.Array, name: str, source: str, first: int, nulls: bool) -> pa.Array:
@@ -148,7 +155,7 @@ class RowsAsElements:
         raise InputError(f"the column {name!r} of times is of type {type_}", source=source, remedy=_WANTED)
 
     def _scaled(self, numbers: pa.Array, unit: int, name: str, source: str, first: int) -> pa.Array:
-        """Numbers of a unit (in nanoseconds) as ticks, rounded down."""
+        """Numbers of a unit (in nanoseconds) as ticks; one that is no whole number of them is an error."""
         common = gcd(unit, self.tick)
         times, by = unit // common, self.tick // common
         values = numbers.fill_null(0).to_numpy()
@@ -157,24 +164,50 @@ class RowsAsElements:
             at = int(np.argmax(wrong))
             raise InputError(f"the time in {name!r} is out of range", source=source, line=first + at, remedy=IN_RANGE)
         missing = numbers.is_null().to_numpy(zero_copy_only=False)
+        cut = (values * times % by != 0) & ~missing
+        if cut.any():
+            at = int(np.argmax(cut))
+            bad = _too_fine(name, f"{int(values[at])} times {_length(unit)}", int(values[at]) * unit, self.tick)
+            raise InputError(bad.problem, source=source, line=first + at, remedy=bad.remedy)
         return pa.array(values * times // by, mask=missing)
 
 
 def ticks_of_text(text: str, name: str, tick: int) -> int:
-    """A timestamp, or a whole number, written as text, in ticks of so many nanoseconds, rounded down."""
+    """A timestamp, or a whole number, written as text, in ticks of so many nanoseconds; never cut or rounded."""
     plain = text.strip()
     if plain.removeprefix("-").isdecimal():
-        return int(plain)
+        number = int(plain) if len(plain) <= _DIGITS else MAX_TIME + 1
+        if not MIN_TIME <= number <= MAX_TIME:
+            raise Unfit(f"the time in {name!r} is out of range: {describe(text)}", IN_RANGE)
+        return number
     try:
         moment = datetime.fromisoformat(plain)
     except ValueError:
         raise Unfit(f"the time in {name!r} is {describe(text)}", _WANTED) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    found = (moment - _EPOCH) // _MICROSECOND * 1000 // tick
+    fraction = _FRACTION.search(plain)  # Python reads six digits and passes over the rest
+    rest = fraction[1].rstrip("0")[6:] if fraction else ""
+    nanoseconds = (moment - _EPOCH) // _MICROSECOND * 1000 + int(rest[:3].ljust(3, "0"))
+    if nanoseconds % tick or len(rest) > 3:
+        raise _too_fine(name, describe(text), nanoseconds if len(rest) <= 3 else None, tick)
+    found = nanoseconds // tick
     if not MIN_TIME <= found <= MAX_TIME:
         raise Unfit(f"the time in {name!r} is out of range: {describe(text)}", IN_RANGE)
     return found
+
+
+def _too_fine(name: str, shown: str, nanoseconds: int | None, tick: int) -> Unfit:
+    """A time between two ticks: which one it belongs to is not ours to guess."""
+    fitting = (unit for unit, length in _FINER if nanoseconds is not None and nanoseconds % length == 0)
+    finer = next(fitting, None)
+    remedy = f"run with --tick {finer}, in Python tick='{finer}', or round the times" if finer else "round the times"
+    return Unfit(f"the time in {name!r} is no whole number of ticks of {_length(tick)}: {shown}", remedy)
+
+
+def _length(nanoseconds: int) -> str:
+    unit, length = next((unit, length) for unit, length in _LENGTHS if nanoseconds % length == 0)
+    return f"{nanoseconds // length} {unit}"
 
 
 def _there(names: list[str]) -> str:

@@ -171,11 +171,13 @@ def _text(statement: s.Statement, text: str) -> str:
 
 def _source(e: s.CreateSource, binder: Binder) -> Entry:
     types: dict[str, pa.DataType] = {}
+    seen: set[str] = set()
     for column in e.columns:
-        if column.name.text.lower() in (known.lower() for known in types):
+        if column.name.text.lower() in seen:
             raise binder.error(f"two columns are called {column.name.text}", column.name.span)
+        seen.add(column.name.text.lower())
         try:
-            types[column.name.text] = type_named(column.type.text)
+            types[column.name.text] = type_named(column.type.text, declared=True)
         except QueryError as error:
             raise binder.error(str(error), column.type.span) from None
     clock = None if e.ordered_by is None else (_column(e.ordered_by, types, binder), e.ordered_by)

@@ -31,6 +31,7 @@ from everwhen.operators.output.hold import HoldOperator, InOrderOperator
 from everwhen.operators.punctuate.punctuate import PunctuateOperator
 from everwhen.operators.sort.sort import SortedChain, SortOperator
 from everwhen.operators.stateless.linear import (
+    MOST_LEVELS,
     AlterLifetimeOperator,
     ChopOperator,
     DeletesOperator,
@@ -310,7 +311,7 @@ class Lowering:
         if instants(node):
             return port
         if properties(node).chronon:
-            return self.place(f"{name} (of chronons)", ChopOperator(1, codec), port)
+            return self.place(f"{name} (of chronons)", ChopOperator(1, codec, MOST_LEVELS), port)
         # what is cut into instants is never said beyond the present, clipped again above or not
         return self.place(name, ChrononsOperator(codec, Policy(self.emit, moves=moves(node))), port)
 

@@ -26,9 +26,12 @@ try:
 except ImportError:  # a Python built without it, as on Windows
     readline = None
 
+_REFUSED: Final = frozenset({"FETCH", "LATERAL", "LIMIT", "MINUS", "NATURAL", "OFFSET", "QUALIFY", "VALUES"})
+"""Reserved words that are read only to be refused."""
 KEYWORDS: Final = tuple(
     sorted({
-        *RESERVED, "BY", "CAST", "CONSISTENCY", "CONSTANT", "DAYS", "DSTREAM", "EXPLAIN", "GRANULARITY", "HOURS",
+        *(RESERVED - _REFUSED), "BY", "CAST", "CONSISTENCY", "CONSTANT", "DAYS", "DSTREAM", "EXPLAIN", "GRANULARITY",
+        "HOURS",
         "IF", "INSERT", "ISTREAM", "KEY", "MINUTES", "NOW", "ONLY", "ORDERED", "OUTER", "PARTITION", "RANGE",
         "RELATION", "REPLACE", "ROWS", "RSTREAM", "SECONDS", "SLIDE", "SOURCE", "STREAM", "TEMPORAL", "UNBOUNDED",
         "VARYING", "WINDOW",

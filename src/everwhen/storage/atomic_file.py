@@ -33,6 +33,10 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         if target.exists():
             shutil.copymode(target, part)
         os.replace(part, target)
+    except OSError as error:
+        if error.filename != str(part):
+            raise
+        raise type(error)(error.errno, error.strerror, str(path)) from None  # the part's name means nothing to anybody
     finally:
         with suppress(FileNotFoundError):
             part.unlink()

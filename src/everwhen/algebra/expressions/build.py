@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +40,7 @@ __all__ = [
     "col",
     "conjunction",
     "conjuncts",
+    "disjunction",
     "function",
     "lit",
     "to_expr",
@@ -104,11 +104,22 @@ def when(condition: Any) -> When:
 def conjuncts(condition: Expr) -> list[Expr]:
     """The conditions that AND joins, from left to right."""
     if isinstance(condition, Call) and condition.name == "and":
-        return [each for arg in condition.args for each in conjuncts(arg)]
+        return list(condition.args)
     return [condition]
 
 
 def conjunction(conditions: Iterable[Expr]) -> Expr:
     """All of the conditions; of none it is true."""
     found = list(conditions)
-    return reduce(lambda a, b: a & b, found) if found else lit(True)
+    return _junction("and", found, lit(True))
+
+
+def disjunction(conditions: Iterable[Expr]) -> Expr:
+    """At least one of the conditions; of none it is false."""
+    return _junction("or", list(conditions), lit(False))
+
+
+def _junction(name: str, conditions: list[Expr], none: Expr) -> Expr:
+    if len(conditions) < 2:
+        return conditions[0] if conditions else none
+    return Call(name, tuple(conditions))

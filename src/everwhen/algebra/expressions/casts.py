@@ -75,6 +75,8 @@ def _kernel(source: Any, target: Any) -> Kernel:
             return lambda datum: pc.replace_substring_regex(plain(micros(datum)), _LAST_ZEROS, r"\1")
         case ("timestamp", "timestamp") | ("duration", "duration") if finer(source, target) != target.unit:
             return _coarser(source, target)
+        case "string", "timestamp" if target.tz is None:
+            return _moment(target)
         case "integer", "timestamp" | "duration":
             wide, plain = _plain(pa.int64()), _plain(target)
             return lambda datum: plain(wide(datum))
@@ -90,6 +92,20 @@ def _whole_number(target: Any) -> Kernel:
         if pc.any(pc.match_substring(datum, "x", ignore_case=True)).as_py():
             raise pa.ArrowInvalid("not a decimal number")
         return plain(datum)
+
+    return kernel
+
+
+def _moment(target: Any) -> Kernel:
+    """Text as a timestamp in UTC; where some texts have a zone and some have none, the definition reads them."""
+    plain, zoned = _plain(target), _plain(pa.timestamp(target.unit, "UTC"))
+    number = _plain(pa.int64())
+
+    def kernel(datum: Datum) -> Datum:
+        try:
+            return plain(datum)
+        except pa.ArrowInvalid:
+            return plain(number(zoned(datum)))
 
     return kernel
 

@@ -6,6 +6,7 @@ NaN equals NaN and is above every number; text is compared by code point; a null
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Final
 
 import pyarrow as pa
@@ -137,8 +138,8 @@ def _case(args: Sequence[Compiled], where: str) -> Compiled:
 
 CONDITIONS: Final[dict[str, Rule]] = {
     **{symbol: _compare(symbol) for symbol in _COMPARISON},
-    "and": _logical(pc.and_kleene),
-    "or": _logical(pc.or_kleene),
+    "and": _logical(lambda *conditions: reduce(pc.and_kleene, conditions)),
+    "or": _logical(lambda *conditions: reduce(pc.or_kleene, conditions)),
     "not": _logical(pc.invert),
     "is_null": _test(pc.is_null),
     "not_null": _test(pc.is_valid),

@@ -39,7 +39,7 @@ def exact(value: Decimal) -> Decimal:
     """A decimal result that must fit into 38 digits."""
     if len(value.as_tuple().digits) > MAX_DIGITS:
         raise EvaluationError(f"decimal overflow: {value} needs more than {MAX_DIGITS} digits; cast to float64 first")
-    return value
+    return value or value.copy_abs()  # Python has a negative zero, columns of decimals have not
 
 
 def _arithmetic(
@@ -190,7 +190,7 @@ def _to_decimal(value: Any, target: Any) -> Decimal:
     rounded = number.quantize(Decimal(1).scaleb(-target.scale), decimals.ROUND_HALF_UP, EXACT)
     if rounded and rounded.adjusted() + target.scale >= target.precision:
         raise OverflowError(value)
-    return rounded
+    return rounded or rounded.copy_abs()
 
 
 def _to_boolean(value: Any) -> bool:
@@ -208,6 +208,8 @@ def _to_timestamp(value: Any, target: Any) -> datetime:
         return zero + value * _UNIT[target.unit]
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
+        if value.tzinfo is not None:  # a zone is applied at once: without one a timestamp is in UTC
+            value = value.astimezone(UTC).replace(tzinfo=target.tz and UTC)
     elif not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day)
     size = _MICROSECONDS.get(target.unit, 1)

@@ -190,10 +190,22 @@ def finer(left: Any, right: Any) -> str:
     return UNITS[max(UNITS.index(left.unit), UNITS.index(right.unit))]
 
 
+_CAST_TO: Final = {
+    "timestamp": "timestamp",
+    "date": "date",
+    "integer": "int",
+    "float": "double",
+    "decimal": "decimal(18, 3)",
+    "boolean": "boolean",
+}
+
+
 def mismatch(left: pa.DataType, right: pa.DataType, where: str) -> QueryError:
     hint = "cast one of them"
-    if "string" in (kind(left), kind(right)):
-        hint = "cast the text, for example CAST(x AS TIMESTAMP), in Python .cast('timestamp')"
+    other = {kind(left), kind(right)} - {"string"}
+    if len(other) == 1:
+        to = _CAST_TO.get(other.pop(), "") if "string" in (kind(left), kind(right)) else ""
+        hint = f"cast the text, for example CAST(x AS {to.upper()}), in Python .cast('{to}')" if to else hint
     return QueryError(f"{left} and {right} do not fit together in {where}; {hint}")
 
 

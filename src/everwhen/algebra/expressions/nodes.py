@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -283,13 +284,20 @@ class Literal(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Call(Expr):
-    """An operator or a function of the table applied to arguments."""
+    """An operator or a function of the table applied to arguments.
+
+    A chain of ANDs, or of ORs, is one call, however it was put together: both associate, also in what they evaluate.
+    So the depth of a condition does not grow with its length, and whatever recurses over it stays shallow.
+    """
 
     name: str
     args: tuple[Expr, ...]
 
     def __post_init__(self) -> None:
         scalar_function(self.name).check_count(len(self.args))
+        if self.name in ("and", "or") and any(isinstance(arg, Call) and arg.name == self.name for arg in self.args):
+            parts = (arg.args if isinstance(arg, Call) and arg.name == self.name else (arg,) for arg in self.args)
+            object.__setattr__(self, "args", tuple(chain.from_iterable(parts)))
 
     @property
     def operands(self) -> tuple[Expr, ...]:

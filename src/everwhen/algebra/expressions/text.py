@@ -58,7 +58,7 @@ def show_call(name: str, args: Sequence[tuple[str, str]]) -> str:
         case "in":
             return f"{operand(0, least=binds + 1)} IN ({', '.join(text for _, text in args[1:])})"
         case "and" | "or":
-            return f"{operand(0, least=binds)} {name.upper()} {operand(1, least=binds)}"
+            return f" {name.upper()} ".join(operand(at, least=binds) for at in range(len(args)))
         case "case":
             pairs = zip(args[:-1:2], args[1:-1:2], strict=True)
             branches = " ".join(f"WHEN {condition} THEN {value}" for (_, condition), (_, value) in pairs)

@@ -156,9 +156,10 @@ def _like_regex(pattern: str) -> str:
 
 
 def _match_like(x: Any, pattern: str) -> Any:
-    """A backslash at the very end stands for itself; pyarrow would take it as a mistake."""
-    trailing = len(pattern) - len(pattern.rstrip("\\"))
-    return pc.match_like(x, pattern + "\\" if trailing % 2 else pattern)
+    """By pyarrow's LIKE, but for a backslash: where it takes short cuts, it forgets to unescape the pattern."""
+    if "\\" in pattern:
+        return pc.match_substring_regex(x, rf"(?s)\A{_like_regex(pattern)}\z")
+    return pc.match_like(x, pattern)
 
 
 def _regex(pattern: str) -> re.Pattern[str]:

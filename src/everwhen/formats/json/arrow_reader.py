@@ -32,6 +32,14 @@ _QUICK_OPS: Final = pa.array(["insert", "adjust", "cti"])
 _NULL: Final = {name: re.compile(rb'"%s"[ \t]*:[ \t]*null' % name.encode()) for name in _FIELDS}
 _ANY_NULL: Final = re.compile(rb'"(op|vs|ve|vnew|t|at|row)"[ \t]*:[ \t]*null')
 _LARGEST_BLOCK: Final = 2**30
+DEEPEST: Final = 100
+"""How deep objects and arrays of a line may be nested; an element needs three levels."""
+_SHORT_LINE: Final = 1000
+
+
+def may_be_deep(line: bytes) -> bool:
+    """Whether a line has so many brackets that it may be nested too deeply: decoders recurse, Arrow's dies of it."""
+    return len(line) > _SHORT_LINE and line.count(b"{") + line.count(b"[") > DEEPEST
 
 
 def decode(text: bytes, lines: int, schema: pa.Schema | None) -> pa.Table | None:
@@ -71,7 +79,7 @@ class FastReader:
         self._arrow = pa.schema([("op", pa.string()), *times, ("row", pa.struct(list(schema.to_arrow())))])
 
     def read(self, piece: list[bytes], first: int) -> ElementBatch | None:
-        if not self._usable:
+        if not self._usable or any(map(may_be_deep, piece)):
             return None
         text = b"".join(piece)
         nulls = b"null" in text

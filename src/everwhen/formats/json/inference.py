@@ -18,7 +18,7 @@ import pyarrow as pa
 from everwhen.core.scalars import NOT_FINITE, Unfit, describe
 from everwhen.core.schema import Schema
 from everwhen.errors import InputError
-from everwhen.formats.json.arrow_reader import decode, safe_floats
+from everwhen.formats.json.arrow_reader import decode, may_be_deep, safe_floats
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _WORDS: Final = {
@@ -172,7 +172,9 @@ class Inference:
     def take_fast(self, piece: list[bytes], first: int) -> bool:
         """Adds a piece of text by way of Arrow, if that is sure to be the same; else says False and adds nothing."""
         text = b"".join(piece)
-        if any(special in text for special in (b'"match"', b'"NaN"', b'Infinity"', b"\\u")):
+        if any(map(may_be_deep, piece)) or any(
+            special in text for special in (b'"match"', b'"NaN"', b'Infinity"', b"\\u")
+        ):
             return False
         table = decode(text, len(piece), None)
         if table is None or "row" not in table.column_names:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import reduce
 from typing import Final
 
 import pyarrow as pa
 
 from everwhen.algebra.aggregates import UserAggregate
-from everwhen.algebra.expressions.build import FUNCTIONS, Call, Expr, Literal, Udf, col, function, lit
+from everwhen.algebra.expressions.build import FUNCTIONS, Call, Expr, Literal, Udf, col, disjunction, function, lit
 from everwhen.algebra.expressions.functions import OPERATORS
 from everwhen.algebra.expressions.kinds import kind
 from everwhen.core.time import ticks
@@ -142,7 +141,7 @@ def _duration(text: str, e: s.Expression, rows: Rows) -> Expr:
 def _operator(e: s.Operator, rows: Rows) -> Expr:
     if e.symbol in ("and", "or"):
         # in a long chain of conditions each is bound once, without going deeper for each
-        return reduce(lambda a, b: Call(e.symbol, (a, b)), [bind(operand, rows) for operand in _chain(e)])
+        return Call(e.symbol, tuple(bind(operand, rows) for operand in _chain(e)))
     operands = [bind(operand, rows) for operand in e.operands]
     a = operands[0]
     match e.symbol:
@@ -232,7 +231,7 @@ def _in(operands: Sequence[Expr], rows: Rows) -> Expr:
     literal = all(isinstance(v, Literal) for v in values) and all(
         isinstance(test.operands[1], Literal) for test in tests
     )
-    return Call("in", (a, *values)) if literal else reduce(lambda x, y: x | y, tests)
+    return Call("in", (a, *values)) if literal else disjunction(tests)
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from everwhen.language.syntax import Ident
 
@@ -25,13 +26,24 @@ class ScopeColumn:
     hidden: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """What stands in FROM under a name; `stream` is the name of the stream behind an alias."""
 
     alias: str | None
     columns: tuple[ScopeColumn, ...]
     stream: str | None = None
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[ScopeColumn]]:
+        found: dict[str, list[ScopeColumn]] = {}
+        for column in self.columns:
+            found.setdefault(column.name.lower(), []).append(column)
+        return found
+
+    def named(self, name: Ident) -> list[ScopeColumn]:
+        """The columns that the name may mean."""
+        return [c for c in self._by_name.get(name.text.lower(), ()) if same(name, c.name)]
 
     def renamed(self, physical: Mapping[str, str]) -> Table:
         """The same columns under new names in the plan."""
@@ -65,14 +77,14 @@ class Scope:
             raise NameProblem("a column's name has at most two parts: table.column")
         name = parts[-1]
         if len(parts) == 1:
-            found = [c for table in self.tables for c in table.columns if not c.hidden and same(name, c.name)]
+            found = [c for table in self.tables for c in table.named(name) if not c.hidden]
         else:
             table = self.qualified(parts[0], loose)
             if table is None:
-                unnamed = [c for t in self.tables if t.alias is None for c in t.columns] if loose else []
-                found = [c for c in unnamed if c.origin and same(parts[0], c.origin) and same(name, c.name)]
+                unnamed = [c for t in self.tables if t.alias is None for c in t.named(name)] if loose else []
+                found = [c for c in unnamed if c.origin and same(parts[0], c.origin)]
             else:
-                found = [c for c in table.columns if same(name, c.name)]
+                found = table.named(name)
         exact = [c for c in found if c.name == name.text]
         found = exact if len(found) > 1 and exact else found
         if len(found) > 1:

@@ -7,7 +7,9 @@ its first columns, groups by them and takes them into its duplicate elimination.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import AggregateCall
@@ -347,18 +349,17 @@ def _written_name(e: s.Expression) -> str | None:
 
 def _named(outputs: list[_Output], binding: Binding) -> list[_Output]:
     """Every column under a name of its own: a second one is called by its table too, or counted."""
-    fixed = [o.name for o in outputs if o.fixed]
+    fixed = Counter(o.name for o in outputs if o.fixed)
     taken: set[str] = set()
     found = []
     for output in outputs:
         name = output.name
         if output.fixed:
-            if fixed.count(name) > 1 and name in taken:
+            if fixed[name] > 1 and name in taken:
                 raise binding.error(f"two columns are called {name}; give them different names", output.span)
         else:
-            options = [name] if name not in fixed else []
-            options += [f"{output.origin}_{name}"] if output.origin else []
-            options += [f"{name}_{i}" for i in range(1, len(outputs) + 1)]
+            counted = (f"{name}_{i}" for i in range(1, len(outputs) + 1))
+            options = chain([name], [f"{output.origin}_{name}"] if output.origin else [], counted)
             name = next(option for option in options if option not in taken and option not in fixed)
         taken.add(name)
         found.append(_Output(name, output.expr, output.span, output.origin, output.fixed))

@@ -1,7 +1,9 @@
 """SQL's names for column types, as Arrow types.
 
 INT and REAL are 64 bits wide here, so that numbers read from JSON lose nothing; the narrow types have names of their
-own (TINYINT, SMALLINT, INT32, FLOAT32).  A length given with a text type (VARCHAR(20)) is read over.
+own (TINYINT, SMALLINT, INT32, FLOAT32).  A name that would be read in two ways, or whose digits would be guessed, is
+refused: INT8 is 8 bits to some and 8 bytes to others, DECIMAL alone has other digits in every system.  A length given
+with a text type (VARCHAR(20)) is a remark in a declaration; in a cast it would cut the text, so there it is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ TYPES: Final = {
     "boolean": pa.bool_(),
     "bool": pa.bool_(),
     "tinyint": pa.int8(),
-    "int8": pa.int8(),
     "smallint": pa.int16(),
     "int16": pa.int16(),
     "int32": pa.int32(),
@@ -35,8 +36,6 @@ TYPES: Final = {
     "double": pa.float64(),
     "double precision": pa.float64(),
     "float64": pa.float64(),
-    "decimal": pa.decimal128(18, 3),
-    "numeric": pa.decimal128(18, 3),
     "char": pa.string(),
     "varchar": pa.string(),
     "text": pa.string(),
@@ -49,11 +48,16 @@ TYPES: Final = {
     "datetime": pa.timestamp("us"),
     "interval": pa.duration("us"),
 }
+_REFUSED: Final = {
+    "int8": "INT8 means 8 bits to some and 8 bytes to others; write TINYINT for 8 bits, BIGINT for 64",
+    "decimal": "a DECIMAL needs its digits, else it would be rounded without a word; write for example DECIMAL(18, 3)",
+    "numeric": "a NUMERIC needs its digits, else it would be rounded without a word; write for example NUMERIC(18, 3)",
+}
 _WITH_DIGITS: Final = re.compile(r"(\w+)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
 
-def type_named(text: str) -> pa.DataType:
-    """The type that SQL calls so.
+def type_named(text: str, *, declared: bool = False) -> pa.DataType:
+    """The type that SQL calls so; `declared` of a column, else a cast leads to it.
 
     >>> type_named("DECIMAL(10, 2)"), type_named("int")
     (Decimal128Type(decimal128(10, 2)), DataType(int64))
@@ -61,6 +65,8 @@ def type_named(text: str) -> pa.DataType:
     name = " ".join(text.lower().split())
     if name in TYPES:
         return TYPES[name]
+    if name in _REFUSED:
+        raise QueryError(_REFUSED[name])
     if match := _WITH_DIGITS.fullmatch(name):
         base, first, second = match[1], int(match[2]), match[3]
         if base in ("decimal", "numeric"):
@@ -69,7 +75,9 @@ def type_named(text: str) -> pa.DataType:
                 raise QueryError(f"a decimal has 1 to {MAX_DIGITS} digits, its scale is not larger: {text}")
             return pa.decimal128(first, scale)
         if base in ("varchar", "char") and second is None:
-            return pa.string()
+            if declared:
+                return pa.string()
+            raise QueryError(f"a cast to {text.upper()} does not cut the text; write left(x, {first}), or cast to TEXT")
         if base in ("timestamp", "datetime") and first in (0, 3, 6, 9):
             return pa.timestamp({0: "s", 3: "ms", 6: "us", 9: "ns"}[first])
     near = difflib.get_close_matches(name, TYPES, n=1)

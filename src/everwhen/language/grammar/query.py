@@ -30,7 +30,8 @@ _CQL: Final = ("ISTREAM", "DSTREAM", "RSTREAM")
 _SET_WORDS: Final = ("UNION", "EXCEPT", "INTERSECT")
 _REFUSED: Final = {
     "ORDER": "ORDER BY stands at the end of the query that is asked, not inside one: rows have an order only at a sink",
-    "LIMIT": "LIMIT is not part of a continuous query: there is no order to count in; use a ROWS window or a condition",
+    "LIMIT": "LIMIT is not part of a continuous query: there is no order to count in; the three "
+    "largest are WHERE (SELECT COUNT(*) FROM t b WHERE b.x > a.x) < 3, the last three rows a WINDOW(ROWS 3)",
     "OFFSET": "OFFSET is not part of a continuous query: there is no order to count in",
     "FETCH": "FETCH is not part of a continuous query: there is no order to count in",
     "QUALIFY": "QUALIFY is not part of the language; compare with an aggregate in a subquery",

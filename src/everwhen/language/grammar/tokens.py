@@ -78,6 +78,11 @@ class Lexeme:
 
 def lexemes(text: str) -> tuple[Lexeme, ...]:
     """The lexemes of a text, and one of kind `end` behind them."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as bad:
+        problem = f"U+{ord(text[bad.start]):04X} is half of a character; write the whole one, or leave it out"
+        raise SqlError(problem, text[: bad.start] + "?" + text[bad.start + 1 :], bad.start) from None
     tokenizer = Everwhen.Tokenizer(dialect=Everwhen())
     try:
         found = tokenizer.tokenize(text)

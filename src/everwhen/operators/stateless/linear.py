@@ -27,6 +27,14 @@ from everwhen.rows.codec import BITS, RowCodec, encode_column
 
 MOST_LEVELS = 20_000_000
 """A window over long lifetimes has a level per instant; beyond so many per step it is surely not meant."""
+MOST_PIECES = 1_000_000
+"""The same for one lifetime that is cut into pieces."""
+
+
+def within_time(lo: np.ndarray, hi: np.ndarray, what: str) -> None:
+    """TimeRangeError if a start or a finite end is beyond the largest time."""
+    if len(lo) and (lo.max() > MAX_TIME or hi[hi != INF].max(initial=MIN_TIME) > MAX_TIME):
+        raise TimeRangeError(f"{what} reaches beyond the largest time, {MAX_TIME}")
 
 
 def evaluate(expr: Expr, codec: RowCodec, rows: np.ndarray) -> pa.Array:
@@ -168,6 +176,8 @@ class TimeWindowOperator(Operator):
             n, _, last = kernel.windowed(batch.lo, batch.hi, w, self._slide, lo, hi)
         if last > MAX_TIME:
             raise TimeRangeError(f"a window of {w} ticks moves an end beyond the largest time, {MAX_TIME}")
+        if self._slide > 1 and (last > MAX_TIME - self._slide or batch.lo.max(initial=0) > MAX_TIME - self._slide):
+            within_time(lo, hi, f"an end or a start that a slide of {self._slide} ticks rounds up")
         if n < len(lo):
             keep = lo < hi
             return Changes(self.codec, lo[keep], hi[keep], batch.weight[keep], batch.rows[keep])
@@ -203,6 +213,7 @@ class GranularityOperator(Operator):
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
         lo, hi = rounded_up(batch.lo, self._granule, 0), rounded_up(batch.hi, self._granule, 0)
+        within_time(lo, hi, f"an end or a start that a granularity of {self._granule} ticks rounds up")
         keep = lo < hi
         out = Changes(self.codec, lo[keep], hi[keep], batch.weight[keep], batch.rows[keep])
         return Output(out, moved(frontiers[0], lambda t: rounded_up_time(t, self._granule, 0)))
@@ -230,11 +241,15 @@ class ShiftOperator(Operator):
 
 
 class ChopOperator(Operator):
-    """Pieces of at most `length`, anchored at the segment's start.  Lifetimes must be finite."""
+    """Pieces of at most `length`, anchored at the segment's start.  Lifetimes must be finite.
 
-    def __init__(self, length: int, codec: RowCodec) -> None:
+    One lifetime may give at most `most` pieces in a step.
+    """
+
+    def __init__(self, length: int, codec: RowCodec, most: int = MOST_PIECES) -> None:
         self.codec = codec
         self._length = length
+        self._most = most
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
@@ -246,10 +261,14 @@ class ChopOperator(Operator):
                 )
             n = -((batch.lo - batch.hi) // self._length)
             if (n > 1).any():
-                total = int(n.sum())
-                if total > MOST_LEVELS:
+                longest, total = int(n.max()), n.astype(np.float64).sum()
+                if longest > self._most or total > MOST_LEVELS:
+                    many = f"{longest:.3g} of one lifetime" if longest > self._most else f"{total:.3g} in one step"
                     raise QueryError(
-                        f"splitting into pieces of {self._length} would make {total:.3g} of them in one step"
+                        f"lifetimes cut into pieces of {self._length} {'tick' if self._length == 1 else 'ticks'} would "
+                        f"be {many}; at most {self._most:,} of one and {MOST_LEVELS:,} in a step are made. Cut into "
+                        "longer pieces, or make time coarser first: GRANULARITY(1 MINUTE), in Python "
+                        ".granularity('1 minute')"
                     )
                 at = np.repeat(np.arange(len(n)), n)
                 k = np.arange(len(at)) - np.repeat(np.cumsum(n) - n, n)

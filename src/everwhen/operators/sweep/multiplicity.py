@@ -17,6 +17,7 @@ from everwhen.core.promise import Frontier, Promise
 from everwhen.core.schema import Schema
 from everwhen.operators.contract import Operator, Output, Policy, StateSize, lowest
 from everwhen.operators.net import netted
+from everwhen.operators.stateless.linear import within_time
 from everwhen.operators.sweep.loops.pieces import weighted
 from everwhen.operators.sweep.sweep import Pieces, Sweep
 from everwhen.punctuation.rules import NONE, Meeting, concerned, settled
@@ -70,7 +71,10 @@ class CountsOperator(Operator):
         ids = sweep.intern(rows)
         raised = concerned(frontier.promises, self.codec, sweep.keys) if frontier.promises else NONE
         pieces = sweep.step(ids, lo, hi, np.ascontiguousarray(lanes), tau, frontier.time, raised=raised)
-        return Output(self._changes(pieces), frontier)
+        found = self._changes(pieces)
+        if self.ports > 1:  # an end at the largest time has no instant behind it at which DSTREAM could tell of it
+            within_time(found.lo, found.hi, "the instant after the end of a row")
+        return Output(found, frontier)
 
     def _changes(self, pieces: Pieces) -> Changes:
         before, after = self._multiplicity(pieces.taken[:, 3:]), self._multiplicity(pieces.said[:, 3:])

@@ -96,8 +96,11 @@ def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
 def without_repeats(conditions: Iterable[Expr]) -> list[Expr]:
     """The conditions that are not TRUE, each once, in their order."""
     found: list[Expr] = []
+    by_text: dict[str, list[Expr]] = {}  # what is written alike is found at once: there may be thousands
     for each in conditions:
-        if not is_true(each) and not any(each.equals(other) for other in found):
+        alike = by_text.setdefault(str(each), [])
+        if not is_true(each) and not any(each.equals(other) for other in alike):
+            alike.append(each)
             found.append(each)
     return found
 

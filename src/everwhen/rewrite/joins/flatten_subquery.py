@@ -23,7 +23,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from everwhen.algebra.expressions.build import Call, Column, Expr, conjunction, conjuncts, lit
+from everwhen.algebra.expressions.build import Call, Column, Expr, conjunction, conjuncts, disjunction, lit
 from everwhen.algebra.nodes import Aggregate, Distinct, Filter, Join, Map, Node
 from everwhen.algebra.properties.nullability import never_null
 from everwhen.rewrite.facts.conditions import may_fail, renamed, replaced
@@ -66,11 +66,11 @@ def _anti(join: Join, conditions: list[Expr]) -> Node | None:
         match each:
             case Call("is_null", (Column(name),)) if name in marks:
                 return _lonely(join, rest)
-            case Call("or", (a, b)):
-                for p, other in ((a, b), (b, a)):
+            case Call("or", args):
+                for k, other in enumerate(args):
                     match other:
                         case Call("is_null", (Column(name),)) if name in marks:
-                            found = _guarded(join, p, rest)
+                            found = _guarded(join, disjunction((*args[:k], *args[k + 1 :])), rest)
                             if found is not None:
                                 return found
     return None

@@ -6,7 +6,7 @@ is, and fails at run time if a row reaches it.  A column that is known to hold n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -34,10 +34,8 @@ def folded(expr: Expr, known: Known = lambda _: False) -> Expr:
 
 def _simpler(expr: Expr, known: Known) -> Expr:
     match expr:
-        case Call("and", (a, b)):
-            return _decided(expr, a, b, neutral=True)
-        case Call("or", (a, b)):
-            return _decided(expr, a, b, neutral=False)
+        case Call("and" | "or" as name, args):
+            return _decided(expr, args, neutral=name == "and")
         case Call("not", (Call("not", (a,)),)):
             return a
         case Call("not", (Call("is_null", args),)):
@@ -51,12 +49,18 @@ def _simpler(expr: Expr, known: Known) -> Expr:
     return expr
 
 
-def _decided(expr: Call, a: Expr, b: Expr, neutral: bool) -> Expr:
-    """AND and OR with a constant on one side: it decides, or it does not matter."""
-    for one, other in ((a, b), (b, a)):
-        if isinstance(one, Literal) and one.constant is not None:
-            return other if one.constant is neutral else one
-    return _computed(expr) if isinstance(a, Literal) and isinstance(b, Literal) else expr
+def _decided(expr: Call, args: Sequence[Expr], neutral: bool) -> Expr:
+    """AND and OR with constants among their conditions: one decides, or it does not matter."""
+    known = [arg for arg in args if isinstance(arg, Literal) and arg.constant is not None]
+    if not known:
+        return _computed(expr) if all(isinstance(arg, Literal) for arg in args) else expr
+    for each in known:
+        if each.constant is not neutral:
+            return each
+    rest = [arg for arg in args if not (isinstance(arg, Literal) and arg.constant is not None)]
+    if len(rest) < 2:
+        return rest[0] if rest else known[0]
+    return _decided(Call(expr.name, tuple(rest)), rest, neutral)
 
 
 def _computed(expr: Expr) -> Expr:

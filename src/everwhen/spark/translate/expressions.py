@@ -121,7 +121,7 @@ class _Translation:
         return None if size > _LARGEST else Term(F.coalesce(term.column, error), term.type, size=size, raises=True)
 
     def _type(self, name: str) -> pa.DataType:
-        return self.schema.field(name, str(self.whole)).type
+        return self.schema.field(name).type  # the whole was bound before, so it is there
 
     def _message(self) -> Column:
         shown = [self._shown(name) for name in sorted(self.whole.columns())]
@@ -161,7 +161,9 @@ class _Translation:
 
     def _logical(self, name: str, args: Sequence[Expr]) -> Term | None:
         """AND, OR: chains are flattened, since what may fail stands there twice."""
-        parts = [part for arg in args for part in _chain(name, arg)]
+        if len(args) > _LARGEST:
+            return None
+        parts = list(args)
         terms = [self.term(part) for part in parts]
         found = [each for term in terms if term is not None and (each := self._condition(term)) is not None]
         if len(found) < len(parts):
@@ -210,12 +212,6 @@ class _Translation:
         if 0.0 in listed and pa.types.is_floating(target):
             listed += [0.0, -0.0]  # equal, but Spark looks long lists up by bits
         return strict(pa.bool_(), found.column.isin(*(literal(each, target) for each in listed)), [found])
-
-
-def _chain(name: str, expr: Expr) -> list[Expr]:
-    if isinstance(expr, Call) and expr.name == name:
-        return [part for arg in expr.args for part in _chain(name, arg)]
-    return [expr]
 
 
 def _null(type_: pa.DataType, args: Sequence[Term]) -> Term | None:
