@@ -51,6 +51,10 @@ def source(
     is one tick) are checked as elements come in; `ordered` (none is late) and `keys` are trusted.  `keys="id"` or
     `keys=["id", ("day", "no")]` says that no two events of the whole history have the same id, nor the same day and
     no; for the kinds "temporal" and "varying", no two rows alive at one instant.
+
+    >>> import everwhen as ew
+    >>> ew.source("Bid", {"item": "int64", "price": "float64"}, insert_only=True).schema.names
+    ('item', 'price')
     """
     if not name or not isinstance(name, str):
         raise QueryError(f"a source needs a name, not {name!r}")
@@ -72,6 +76,13 @@ class Stream:
 
     `level` is the consistency that the query's own text asks for, if it does: by name, or how many ticks it may block
     and remember.  Running it may ask for another.
+
+    >>> import everwhen as ew
+    >>> bids = ew.source("Bid", {"item": "int64", "price": "float64"})
+    >>> print(bids.where(ew.col("price") > 5).select("item"))
+    Select item
+    └─ Filter price > 5
+       └─ Source Bid (item int64, price double)
     """
 
     node: nodes.Node
@@ -288,14 +299,14 @@ class Stream:
     # -- punctuation and order -------------------------------------------------------------------------------------
 
     def punctuate(self, *schemes: Scheme) -> Stream:
-        """The same stream with the promises that follow from schemes: `punctuate(ew.sorted_by("hour"))` (Tucker, 6.2).
+        """The same stream with the punctuation that follows from schemes, such as `ew.punctuation.sorted_by("hour")`.
 
         On a source every element is checked as it comes in, and the error names its file and line; elsewhere rows are
         checked against what earlier epochs have promised.
         """
         for scheme in schemes:
             if not isinstance(scheme, Scheme):
-                raise QueryError(f"punctuate() takes schemes such as ew.sorted_by('hour'), not {scheme!r}")
+                raise QueryError(f"punctuate() takes schemes such as ew.punctuation.sorted_by('hour'), not {scheme!r}")
         if isinstance(self.node, nodes.Source) and schemes:
             return Stream(replace(self.node, schemes=(*self.node.schemes, *schemes)))
         return Stream(nodes.Punctuate(self.node, schemes))

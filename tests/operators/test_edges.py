@@ -23,10 +23,11 @@ from everwhen.operators import sweep
 from everwhen.operators.kernels.edges import edges_in_order, edges_on_grid, group_keys, grouped, lifetimes
 from everwhen.operators.kernels.windows import windowed
 from everwhen.testing_strategies import histories
+from example_counts import examples_per_case
 from operators.differential import EMITS, SCHEMA, Plan, S, Trial, epochs, plan, sources, streams_of
 
 SOME = settings(max_examples=60)
-FEW = settings(max_examples=max(5, settings().max_examples // 5))
+FEW = settings(max_examples=examples_per_case(5))
 
 
 def segments(rng: random.Random, kinds: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -25,12 +25,13 @@ from everwhen.operators.group_join import GroupJoinOperator
 from everwhen.plan.lower import lower
 from everwhen.runtime.local import LocalRuntime
 from everwhen.testing_strategies import histories
+from example_counts import examples_per_case
 from operators.differential import COLUMNS, EMITS, SCHEMA, Plan, Trial, col, epochs, plan, sources, streams_of
 
 S = ew.source("S", COLUMNS)
 T = ew.source("T", COLUMNS, keys="k")
 INSTANTS = T.istream()
-FEW = settings(max_examples=max(settings().max_examples // 12, 5))
+FEW = settings(max_examples=examples_per_case(12))
 
 
 def best(rows: Stream = S) -> Stream:

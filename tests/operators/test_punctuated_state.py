@@ -30,10 +30,11 @@ from everwhen.reference.punctuation import Anything
 from everwhen.runtime.local import LocalRuntime
 from everwhen.testing import reorder
 from everwhen.testing_strategies import histories
+from example_counts import examples_per_case
 from operators.differential import EMITS, SCHEMA, S, T, col, epochs, sources, streams_of
 from operators.punctuated import Inputs, punctuated
 
-FEW = settings(max_examples=max(8, settings().max_examples // 4))
+FEW = settings(max_examples=examples_per_case(4, 8))
 FINITE = histories(SCHEMA, max_events=7, allow_infinite=False)
 ANY_END = histories(SCHEMA, max_events=7)
 Row = tuple[Any, ...]

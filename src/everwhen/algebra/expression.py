@@ -375,7 +375,12 @@ class Udf(Expr):
 
 
 def lit(value: Any, type: str | type | pa.DataType | None = None) -> Expr:
-    """A constant, of the type given or of the value's own (integers are int64, Python's datetime timestamp[us])."""
+    """A constant, of the type given or of the value's own (integers are int64, Python's datetime timestamp[us]).
+
+    >>> import everwhen as ew
+    >>> print(ew.col("x") + ew.lit(1))
+    x + 1
+    """
     if isinstance(value, Expr):
         raise QueryError(f"lit() takes a constant, not the expression {value}")
     untyped = type is None and isinstance(value, int) and not isinstance(value, bool)

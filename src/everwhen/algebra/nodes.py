@@ -279,7 +279,7 @@ class Punctuate(Node):
 
     def __post_init__(self) -> None:
         if not self.schemes:
-            raise QueryError("punctuate() needs a scheme, such as ew.sorted_by('hour')")
+            raise QueryError("punctuate() needs a scheme, such as ew.punctuation.sorted_by('hour')")
         schemes = tuple(Selection(self._complement()) if each == Selection() else each for each in self.schemes)
         object.__setattr__(self, "schemes", bound(schemes, self.input.schema, "punctuate()"))
 

@@ -33,6 +33,11 @@ class Consistency:
 
     `repair`: inputs may bring an adjust before its insert, and external CTIs, also if everything is remembered.
     `within`: at most so many seconds of the clock an element waits, too, so that an input that rests blocks nobody.
+
+    >>> STRONG.block == STRONG.remember == INF, MIDDLE.block, WEAK.remember
+    (True, 0, 0)
+    >>> consistency(block="5 s", remember="1 min").changed(emit="final").emit.value
+    'final'
     """
 
     name: str
@@ -103,6 +108,10 @@ def consistency(
     Without `block` nothing waits; without `remember` nothing is forgotten.  With it, even if it is ∞, broken chains of
     adjusts are repaired and external CTIs are read.  `emit` is `final` if B is ∞, else `current`.  With `within`,
     seconds of the clock, elements wait no longer than that, nor longer than `block`, if there is one.
+
+    >>> level = consistency(block="5 s", remember="1 min")
+    >>> level.block, level.remember, level.emit.value
+    (5000, 60000, 'current')
     """
     m = INF if remember is None else length_of(remember, "remember", tick)
     b = length_of(block, "block", tick) if block is not None else 0 if within is None else m

@@ -81,6 +81,13 @@ class LocalRuntime:
     input's name.  After `idle` seconds without an element an input no longer holds the others back; what it says
     later, behind them, is given up (`idleness.py`).  `check` looks at every step of every operator
     (`everwhen.testing_invariants`).
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> runtime = LocalRuntime(s.where(ew.col("x") > 1))
+    >>> batch = ew.ElementBatch.of([ew.Insert(0, 5, {"x": x}) for x in (1, 2)], s.schema)
+    >>> print(*runtime.push({"S": batch})["out"].elements(), *runtime.close()["out"].elements())
+    insert [0, 5) x=2 cti ∞
     """
 
     def __init__(

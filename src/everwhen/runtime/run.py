@@ -89,7 +89,14 @@ def run_batches(
     given_up: Callable[[str, GivenUp], None] | None = None,
     idle: float | None = None,
 ) -> Iterator[ElementBatch]:
-    """As `run`, in columnar batches, one per epoch."""
+    """As `run`, in columnar batches, one per epoch.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> elements = [ew.Insert(t, t + 1, {"x": t}) for t in range(5)]
+    >>> [len(batch) for batch in ew.run_batches(s, {"S": elements}, batch=2, open=True)]
+    [2, 2, 1]
+    """
     if batch < 1:
         raise QueryError(f"a batch holds at least one element, not {batch}")
     runtime = LocalRuntime(query, emit, consistency=chosen(query, consistency), given_up=given_up, idle=idle)

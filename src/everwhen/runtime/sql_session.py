@@ -118,6 +118,10 @@ class SqlSession:
     `functions`: Python functions and aggregates that texts may call.  `optimize`: whether plans are rewritten.
     `allow_unbounded`: run queries whose state nothing bounds.  `catalog`: what is declared already.  `found` is asked
     for streams that nobody declared.  `idle`: seconds after which a source that says nothing holds nobody back.
+
+    >>> session = SqlSession()
+    >>> print(*session.execute("CREATE STREAM S (x INT); SELECT x FROM S WHERE x > 1"), sep=" / ")
+    created stream S / started query q1
     """
 
     def __init__(

@@ -53,12 +53,20 @@ _ALWAYS_IN_RANGE: Final = 3000
 
 @dataclass(frozen=True, slots=True)
 class CtiRows:
-    """The rows carry the promises: where `op` is `cti`, nothing before the time of that row changes any more."""
+    """The rows carry the promises: where `op` is `cti`, nothing before the time of that row changes any more.
+
+    >>> SparkSource("at", op="op").progress
+    CtiRows()
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """Rows are late by at most `bound` (ticks, or text like '5 s'): promised is the largest start seen, less that."""
+    """Rows are late by at most `bound` (ticks, or text like '5 s'): promised is the largest start seen, less that.
+
+    >>> SparkSource("at", progress=Disorder("5 s")).progress.bound
+    '5 s'
+    """
 
     bound: int | str
 
@@ -69,7 +77,11 @@ class Disorder:
 
 @dataclass(frozen=True, slots=True)
 class NoProgress:
-    """Nothing is promised: no answer ever becomes final because of this source, and its state is kept."""
+    """Nothing is promised: no answer ever becomes final because of this source, and its state is kept.
+
+    >>> SparkSource("at").progress
+    NoProgress()
+    """
 
 
 Progress = CtiRows | Disorder | NoProgress
@@ -89,6 +101,10 @@ class SparkSource:
     Rows with `op = cti` are promises under every `progress`; by default they are the only ones, and without an `op`
     column there are none.  `idle`: after so many seconds without rows the source no longer holds others back.  `late`:
     what happens to a row that breaks its source's promise.
+
+    >>> source = SparkSource("at", lifetime="10 s", progress=Disorder("5 s"), late="drop")
+    >>> source.late, source.tick
+    ('drop', '1ms')
     """
 
     time: str

@@ -68,6 +68,26 @@ def start(
     each), or "available" (what is there now, then stop).  `buckets`: how many tasks share a stage's state, fixed when
     the query is first started (default: the cores of the cluster).  Without `consistency` it is what the query's own
     text asks for, else MIDDLE.
+
+    >>> import everwhen as ew
+    >>> bids = ew.source("Bid", {"item": "string", "price": "int64"})
+    >>> best = bids.range(10).group_by("item").agg(best=ew.max("price"))
+    >>> source = ew.spark.SparkSource("at", progress=ew.spark.Disorder(5))
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> here = Path(mkdtemp())
+    >>> (here / "bids").mkdir()
+    >>> _ = (here / "bids" / "0.json").write_text('{"at": 1, "item": "chair", "price": 40}')
+    >>> frame = spark.readStream.schema("at bigint, item string, price bigint").json(f"{here}/bids")
+    >>> sink = ew.spark.MemorySink()
+    >>> handle = ew.spark.start(
+    ...     best, {"Bid": frame}, sources={"Bid": source}, sink=sink, checkpoint=here / "state",
+    ...     trigger="available", buckets=2,
+    ... )
+    >>> handle.await_termination()
+    True
+    >>> print(next(sink.elements()))
+    insert [1, ∞) item='chair' best=40
     """
     queries = named(query)
     if not inputs:
