@@ -17,8 +17,6 @@ from rich.console import Console
 
 import everwhen as ew
 from everwhen.connectors.scenarios.auctions import AUCTION, Auctions
-from everwhen.model.elements import PUNCT, ElementBatch
-from everwhen.plan.advice import advise
 from punctuation_table import Watched, asked_for, show, watch
 
 AT_ONCE, EACH, BATCH = 200, 50, 1_000
@@ -36,15 +34,15 @@ def main(words: Sequence[str] | None = None) -> dict[str, Watched]:
     assert all(run.answers == auctions.prices for run in found.values()), "these are not the closing prices"
     show("Closing prices of an auction", AUCTION, found, f"About {AT_ONCE} auctions are open at a time.\n")
     console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(str(advise(query.node)), highlight=False, markup=False)
+    console.print(str(ew.advise(query)), highlight=False, markup=False)
     return found
 
 
-def _unsaid(auctions: Auctions) -> Iterator[Mapping[str, ElementBatch]]:
+def _unsaid(auctions: Auctions) -> Iterator[Mapping[str, ew.ElementBatch]]:
     """The same bids without punctuation."""
     for epoch in auctions:
         bids = epoch["Bid"]
-        rows = int((bids.op != PUNCT).sum())  # punctuation stands behind the bids of an epoch
+        rows = int((bids.op != ew.ElementBatch.PUNCT).sum())  # punctuation stands behind the bids of an epoch
         yield {**epoch, "Bid": replace(bids.slice(0, rows), promises={})}
 
 

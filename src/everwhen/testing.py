@@ -233,7 +233,7 @@ def _value(cell: str, type_: pa.DataType, line: int) -> Any:
 
 
 def history_of(stream: Streamlike) -> History:
-    """The history of anything that stands for a stream; without a schema the values tell the types.
+    """The history of a `Streamlike`: a history, a table, a batch, or elements.  Types come from the schema or the values.
 
     >>> print(history_of([Insert(0, 9, {"x": 1}), Adjust(0, 9, 4, {"x": 1})]))
     [0, 4) x=1

@@ -50,7 +50,7 @@ from operators.differential import (
 )
 from operators.random_plans import Grown, plans
 
-FEW = settings(max_examples=examples_per_case(10), suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=examples_per_case(10, 3), suppress_health_check=list(HealthCheck))
 EXAMPLES = settings(max_examples=2 * settings().max_examples, suppress_health_check=list(HealthCheck))
 
 

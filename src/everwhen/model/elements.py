@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -38,8 +38,13 @@ class ElementBatch:
     (2, [0, 3], [1, None])
     """
 
+    INSERT: ClassVar[int] = INSERT
+    ADJUST: ClassVar[int] = ADJUST
+    CTI: ClassVar[int] = CTI
+    PUNCT: ClassVar[int] = PUNCT
+
     schema: Schema
-    op: np.ndarray  # uint8
+    op: np.ndarray  # uint8: one of the codes above
     vs: np.ndarray  # int64
     ve: np.ndarray  # int64
     vnew: np.ndarray  # int64, meaningful for adjusts only
