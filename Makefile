@@ -24,6 +24,7 @@ ARGS  ?=
 KERNELS := $(shell cat src/everwhen/operators/kernels/*.py src/everwhen/model/*.py | cksum | cut -d ' ' -f 1)
 export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba/$(KERNELS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export NO_MKDOCS_2_WARNING := 1
 
 setup: $(STAMP)
 

@@ -26,7 +26,9 @@ PAGES = {
     "LICENSE": "LICENSE.txt",
 }
 LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)]*)?\))")
-LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]+)", re.IGNORECASE)
+LOADED = re.compile(
+    r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]+)", re.IGNORECASE
+)
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -52,12 +54,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
             raise PluginError(f"{uri}: {target} is no page of the site; write it as code instead of a link")
         return f"{match[1]}{posixpath.relpath(site, posixpath.dirname(uri) or '.')}{match[3]}"
 
-    return LINK.sub(linked, markdown)
+    return LINK.sub(linked, markdown).replace("```python\n>>>", "```pycon\n>>>")
 
 
 def on_post_build(config: Any) -> None:
     """The site works without a network."""
     for path in Path(config["site_dir"]).rglob("*.html"):
         outside = LOADED.search(path.read_text(encoding="utf-8"))
-        if outside and not outside[0].lower().startswith("<link rel=\"canonical"):
+        if outside and not outside[0].lower().startswith('<link rel="canonical'):
             raise PluginError(f"{os.fspath(path)} loads {outside[1]}; the site has to work without a network")

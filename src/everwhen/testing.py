@@ -233,7 +233,7 @@ def _value(cell: str, type_: pa.DataType, line: int) -> Any:
 
 
 def history_of(stream: Streamlike) -> History:
-    """The history of a `Streamlike`: a history, a table, a batch, or elements.  Types come from the schema or the values.
+    """The history of a `Streamlike`: a history, a table, a batch, or elements.  Values give the types.
 
     >>> print(history_of([Insert(0, 9, {"x": 1}), Adjust(0, 9, 4, {"x": 1})]))
     [0, 4) x=1

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from doc_examples import DOCUMENTS, ROOT
 from everwhen import api
 from everwhen.algebra.aggregates import AGGREGATE_FUNCTIONS
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
-EVERY_DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+EVERY_DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 
 
 def text_of(document: Path) -> str:
