@@ -11,9 +11,7 @@ from doc_examples import DOCUMENTS, ROOT, blocks, run_document
 ON_SPARK = ROOT / "docs" / "spark.md"
 
 
-@pytest.mark.parametrize(
-    "document", [path for path in DOCUMENTS if path != ON_SPARK], ids=lambda path: path.relative_to(ROOT).as_posix()
-)
+@pytest.mark.parametrize("name", [path.relative_to(ROOT).as_posix() for path in DOCUMENTS if path != ON_SPARK])
 def test_examples_run_as_printed(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
