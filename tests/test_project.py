@@ -7,6 +7,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -228,3 +229,18 @@ def test_no_package_index_is_named() -> None:
     texts = [ROOT / name for name in ("Makefile", "pyproject.toml", "constraints.txt", ".ci/run")] + CODE
     here = Path(__file__).resolve()
     assert not offenders(r"https?://[^ )\"]*(simple|pypi|registry|mirror)", [path for path in texts if path != here])
+
+
+def test_tests_are_marked_by_folder_and_by_kind() -> None:
+    files = ["tests/spark/test_store.py", "tests/docs/test_site.py", "tests/model/test_history.py"]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m"]
+
+    def chosen(marks: str) -> set[str]:
+        done = subprocess.run([*command, marks, *files], cwd=ROOT, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout
+        return {line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line}
+
+    plain, marked = chosen("not spark and not docs and not property"), chosen("spark or docs or property")
+    assert {name.partition("::")[0] for name in plain} == {"tests/model/test_history.py"}
+    assert {name.partition("::")[0] for name in marked} == set(files)  # properties of histories among them
+    assert plain.isdisjoint(marked)

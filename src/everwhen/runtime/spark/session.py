@@ -150,8 +150,9 @@ def session(master: str = "local[*]", app: str = "everwhen", **conf: object) -> 
     that were given on its command line stay.
 
     >>> import everwhen as ew
-    >>> ew.spark.session() is spark
-    True
+    >>> spark = ew.spark.session("local[2]")
+    >>> spark.version.partition(".")[0]
+    '4'
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
