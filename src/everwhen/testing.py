@@ -259,7 +259,7 @@ def assert_same_history(actual: Streamlike, expected: Streamlike, tolerance: flo
 
 
 def assert_valid(stream: TableStream | ElementBatch | Iterable[Element | ElementBatch]) -> Report:
-    """Fails unless the stream keeps its promises and adjusts only events that are there; returns all that holds for it.
+    """Fails unless the stream keeps to its CTIs and punctuation and adjusts existing events only; returns a report.
 
     >>> assert_valid([Insert(3, 5, {"x": 1}), Cti(5)]).perfect
     True

@@ -79,7 +79,7 @@ class Cti:
 
 @dataclass(frozen=True, slots=True)
 class Punct:
-    """No later element changes a payload that the promise matches, before its time.
+    """The element of a punctuation: no later element changes a matching row at an instant before its time.
 
     >>> from everwhen import punctuation
     >>> print(Punct(punctuation.Punctuation({"x": punctuation.OneOf((7,))})))

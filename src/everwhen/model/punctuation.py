@@ -82,7 +82,7 @@ AttributePattern = Range | OneOf | Nothing
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """`(match, t)`; attributes left out of `match` are wildcards.
+    """A punctuation `(match, t)`: no later element changes a matching row before `t`.  Other columns match any value.
 
     >>> closed = Promise({"item": OneOf((7,))})
     >>> closed.matches({"item": 7, "price": 3}), closed.matches({"item": 8, "price": 3})
@@ -94,11 +94,11 @@ class Promise:
 
     @staticmethod
     def constants(values: Mapping[str, Any], t: int = INF) -> Promise:
-        """A promise that binds attributes to single values."""
+        """A punctuation that binds columns to single values."""
         return Promise({name: OneOf((value,)) for name, value in values.items()}, t)
 
     def matches(self, row: Mapping[str, Any]) -> bool:
-        """Whether the promise concerns this payload."""
+        """Whether the pattern matches this row."""
         return all(pattern.matches(row[name]) for name, pattern in self.match.items())
 
 

@@ -77,9 +77,9 @@ class OperatorMetadata:
 class LocalRuntime:
     """Queries over shared inputs, run step by step; call `push` any number of times, then `close` once.
 
-    `emit`: what is said when, if not as `consistency` says.  `given_up` is called with what Finalize gives up and the
-    input's name.  After `idle` seconds without an element an input no longer holds the others back; what it says
-    later, behind them, is given up (`idleness.py`).  `check` looks at every step of every operator
+    `emit`: the emission policy, if not that of `consistency`.  `given_up` is called with the input's name and the
+    elements that were dropped.  After `idle` seconds without an element an input no longer holds the others back; what
+    it sends later, behind their frontier, is dropped.  `check` is called for every step of every operator
     (`everwhen.testing_invariants`).
 
     >>> import everwhen as ew

@@ -13,7 +13,7 @@ from everwhen.model.schema import Schema
 
 
 class DiscardSink(PartedSink):
-    """Forgets what it is given.
+    """Discards every epoch.
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"x": "int64"})

@@ -19,7 +19,7 @@ from everwhen.runtime.spark.store import BucketState, inspect
 
 
 class Handle:
-    """What `start` returns.
+    """A running query on Spark, as `start` returns it.
 
     >>> import everwhen as ew
     >>> bids = ew.source("Bid", {"item": "string", "price": "int64"})
