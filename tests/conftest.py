@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from pathlib import Path
 
@@ -34,17 +33,8 @@ FOLDERS = {"spark": "spark", "docs": "docs"}
 """Every test in the folder gets the mark."""
 
 
-def needs_session(item: pytest.Item) -> bool:
-    """Whether an example in a docstring reads the variable `spark`: it is run by `spark/test_spark_doctests.py`."""
-    if not isinstance(item, pytest.DoctestItem):
-        return False
-    sources = [example.source for example in item.dtest.examples] if item.dtest else []
-    names = (node for source in sources for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name))
-    return any(node.id == "spark" for node in names)
-
-
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks by folder, by fixture and by what a test is; those that need a JVM elsewhere carry `spark` themselves."""
     for item in items:
         for folder, mark in FOLDERS.items():
@@ -54,7 +44,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("spark")
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("property")
-    elsewhere = [item for item in items if needs_session(item)]
-    if elsewhere:
-        config.hook.pytest_deselected(items=elsewhere)
-        items[:] = [item for item in items if item not in elsewhere]
