@@ -2,7 +2,7 @@
 #
 #   make demo                 the main job, live in the terminal
 #   make test                 lint, format, types, layers, then all tests but the slow ones; ARGS="-k join" narrows them
-#   make test-fast            the tests without a JVM and without property tests
+#   make test-fast            the tests without a JVM, without property tests and without those of documents
 #   make check                lint, format, types, layers
 #   make docs                 the documentation site, into build/site
 #   make bench [WORK=name]    our numbers beside the peers', into bench/out/latest.json
@@ -58,7 +58,7 @@ test: $(STAMP)
 	$(PYTEST) $(ARGS)
 
 test-fast: $(STAMP)
-	$(PYTEST) -m 'not spark and not slow and not property' $(ARGS)
+	$(PYTEST) -m 'not spark and not slow and not property and not docs' $(ARGS)
 
 check: lint types layers
 

@@ -29,7 +29,7 @@ settings.register_profile("explore", derandomize=False, **common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 HERE = Path(__file__).parent
-FOLDERS = {"spark": "spark", "docs": "docs"}
+FOLDERS = {"spark": "spark", "docs": "docs", "examples": "docs"}
 """Every test in the folder gets the mark."""
 
 

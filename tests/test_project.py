@@ -110,7 +110,7 @@ def test_make_test_checks_the_code_before_it_runs_the_tests() -> None:
         ("demo", "ARGS=--engine local", ".venv/bin/everwhen demo --engine local"),
         ("bench", "WORK=distinct", "bench/run.py distinct"),
         ("docs", "ARGS=", "mkdocs build --strict"),
-        ("test-fast", "ARGS=", "-m 'not spark and not slow and not property'"),
+        ("test-fast", "ARGS=", "-m 'not spark and not slow and not property and not docs'"),
     ],
 )
 def test_make_runs(target: str, setting: str, command: str) -> None:
