@@ -1,18 +1,21 @@
-# Everything sets itself up from an empty clone: the first target that needs it makes .venv.
+# Every target sets up what it needs from an empty clone: the first one makes .venv.
 #
 #   make demo                 the main job, live in the terminal
-#   make test                 the tests and the doctests, without the slow ones
-#   make check                lint, types, layering
+#   make test                 lint, format, types, layers, then all tests but the slow ones; ARGS="-k join" narrows them
+#   make test-fast            the tests without a JVM, without property tests and without those of documents
+#   make check                lint, format, types, layers
+#   make docs                 the documentation site, into build/site
 #   make bench [WORK=name]    our numbers beside the peers', into bench/out/latest.json
 #   make clean                removes what the targets above have made
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := test
-.PHONY: demo test check bench clean setup
+.PHONY: demo test test-fast check lint types layers docs bench clean setup
 
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.docs-installed
 WORK  ?=
 ARGS  ?=
 
@@ -21,6 +24,7 @@ ARGS  ?=
 KERNELS := $(shell find src/everwhen/containers src/everwhen/rows src/everwhen/punctuation src/everwhen/operators -name "*.py" | LC_ALL=C sort | xargs cat | cksum | cut -d " " -f 1)
 export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba/$(KERNELS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export NO_MKDOCS_2_WARNING := 1
 
 setup: $(STAMP)
 
@@ -46,13 +50,36 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/everwhen demo $(ARGS)
 
-test: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder
 
-check: $(STAMP)
+# The checks take seconds and the tests minutes: the first check that fails ends the run.
+test: $(STAMP)
+	@$(MAKE) --no-print-directory -j 2 check
+	$(PYTEST) $(ARGS)
+
+test-fast: $(STAMP)
+	$(PYTEST) -m 'not spark and not slow and not property and not docs' $(ARGS)
+
+check: lint types layers
+
+lint: $(STAMP)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
+
+types: $(STAMP)
 	$(BIN)/mypy
+
+layers: $(STAMP)
 	$(BIN)/lint-imports --config layers.toml --cache-dir .cache/import_linter
+
+$(DOCS_STAMP): $(STAMP)
+	@echo "installing the documentation tools into $(VENV)"
+	@$(BIN)/python -m pip install --quiet -e '.[docs]' -c constraints.txt
+	@touch $@
+
+docs: $(DOCS_STAMP)
+	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	@echo "open build/site/index.html"
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py $(WORK) $(ARGS)

@@ -16,8 +16,6 @@ from dataclasses import replace
 from rich.console import Console
 
 import everwhen as ew
-from everwhen.plan.sanity.advice import advise
-from everwhen.stream.element_batch import PUNCT, ElementBatch
 from punctuation_table import Watched, asked_for, show, watch
 from scenarios.auctions import AUCTION, Auctions
 
@@ -36,15 +34,15 @@ def main(words: Sequence[str] | None = None) -> dict[str, Watched]:
     assert all(run.answers == auctions.prices for run in found.values()), "these are not the closing prices"
     show("Closing prices of an auction", AUCTION, found, f"About {AT_ONCE} auctions are open at a time.\n")
     console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(str(advise(query.node)), highlight=False, markup=False)
+    console.print(str(ew.advise(query)), highlight=False, markup=False)
     return found
 
 
-def _unsaid(auctions: Auctions) -> Iterator[Mapping[str, ElementBatch]]:
+def _unsaid(auctions: Auctions) -> Iterator[Mapping[str, ew.ElementBatch]]:
     """The same bids without punctuation."""
     for epoch in auctions:
         bids = epoch["Bid"]
-        rows = int((bids.op != PUNCT).sum())  # punctuation stands behind the bids of an epoch
+        rows = int((bids.op != ew.ElementBatch.PUNCT).sum())  # punctuation stands behind the bids of an epoch
         yield {**epoch, "Bid": replace(bids.slice(0, rows), promises={})}
 
 

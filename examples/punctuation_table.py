@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 
 import everwhen as ew
-from everwhen.stream.element_batch import INSERT, ElementBatch
 
 
 @dataclass
@@ -37,7 +36,7 @@ class Watched:
         return self.state[-1][1] if self.state else 0
 
 
-def watch(query: ew.Stream, epochs: Iterable[Mapping[str, ElementBatch]]) -> Watched:
+def watch(query: ew.Stream, epochs: Iterable[Mapping[str, ew.ElementBatch]]) -> Watched:
     """Run a query that says pairs of a key and a value.  The clock is this process's, and stands while we look on."""
     runtime = ew.LocalRuntime(query, consistency=ew.STRONG)
     found = Watched()
@@ -46,7 +45,7 @@ def watch(query: ew.Stream, epochs: Iterable[Mapping[str, ElementBatch]]) -> Wat
         said = runtime.push(epoch)["out"]
         found.seconds += time.process_time() - began
         _take(found, said)
-        found.rows += sum(int((batch.op == INSERT).sum()) for batch in epoch.values())
+        found.rows += sum(int((batch.op == ew.ElementBatch.INSERT).sum()) for batch in epoch.values())
         found.state.append((found.rows, runtime.state_size().rows))
         for operator in runtime.metadata():
             name = operator.name.partition(" ")[2]
@@ -59,8 +58,8 @@ def watch(query: ew.Stream, epochs: Iterable[Mapping[str, ElementBatch]]) -> Wat
     return found
 
 
-def _take(found: Watched, said: ElementBatch) -> None:
-    rows = said.op == INSERT
+def _take(found: Watched, said: ew.ElementBatch) -> None:
+    rows = said.op == ew.ElementBatch.INSERT
     if not rows.any():
         return
     if found.first_answer is None:

@@ -20,6 +20,8 @@ import pytest
 from everwhen.cli.program import main
 
 ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+"""Every page of the project."""
 PICTURES = {"text", "json", "sql"}  # `sql` blocks are run by `docs/test_sql_reference.py`
 
 

@@ -10,6 +10,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from everwhen import punctuation
 from everwhen.algebra.aggregates import (
     UserAggregate,
     aggregate,
@@ -31,26 +32,32 @@ from everwhen.algebra.aggregates import (
 )
 from everwhen.algebra.builder import Stream, source
 from everwhen.algebra.expressions.build import col, function, lit, udf, when
-from everwhen.algebra.punctuation_schemes import (
-    bounds,
-    clustered_by,
-    complete,
-    given,
-    selection,
-    sorted_by,
-    unique,
-)
 from everwhen.core.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
-from everwhen.core.promise import Nothing, OneOf, Promise, Range
+from everwhen.core.schema import Schema
 from everwhen.core.time import INF, ticks
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.run import run, run_batches
-from everwhen.errors import EverwhenError, InputError, QueryError
+from everwhen.errors import (
+    EvaluationError,
+    EverwhenError,
+    InputError,
+    QueryError,
+    SinkError,
+    SqlError,
+    StateError,
+    TimeRangeError,
+)
 from everwhen.stream.element import Adjust, Cti, Insert, Punct
+from everwhen.stream.element_batch import ElementBatch
+from everwhen.stream.history import History
 
 if TYPE_CHECKING:
-    from everwhen import spark, testing
+    from everwhen import reference, spark, testing
+    from everwhen.engine.session.session import Session
     from everwhen.engine.session.sql_session import SqlSession
+    from everwhen.language.catalog import UserFunction
+    from everwhen.plan.sanity.advice import advise
+    from everwhen.plan.sanity.bounded import require_bounded
     from everwhen.query import sql
 
 __version__ = "0.4.0"
@@ -63,41 +70,45 @@ __all__ = [
     "Adjust",
     "Consistency",
     "Cti",
+    "ElementBatch",
+    "EvaluationError",
     "EverwhenError",
+    "History",
     "InputError",
     "Insert",
     "LocalRuntime",
-    "Nothing",
-    "OneOf",
-    "Promise",
     "Punct",
     "QueryError",
-    "Range",
+    "Schema",
+    "Session",
+    "SinkError",
+    "SqlError",
     "SqlSession",
+    "StateError",
     "Stream",
+    "TimeRangeError",
     "UserAggregate",
+    "UserFunction",
+    "advise",
     "aggregate",
     "avg",
-    "bounds",
-    "clustered_by",
     "col",
-    "complete",
     "consistency",
     "count",
     "count_distinct",
     "first",
     "function",
-    "given",
     "last",
     "lit",
     "max",
     "median",
     "min",
+    "punctuation",
     "quantile",
+    "reference",
+    "require_bounded",
     "run",
     "run_batches",
-    "selection",
-    "sorted_by",
     "source",
     "spark",
     "sql",
@@ -108,20 +119,26 @@ __all__ = [
     "ticks",
     "top_k",
     "udf",
-    "unique",
     "variance",
     "variance_pop",
     "when",
 ]
 
-
-_LATER: Final = {"sql": "everwhen.query", "SqlSession": "everwhen.engine.session.sql_session"}
+_MODULES: Final = ("reference", "spark", "testing")
+_LATER: Final = {
+    "Session": "everwhen.engine.session.session",
+    "SqlSession": "everwhen.engine.session.sql_session",
+    "UserFunction": "everwhen.language.catalog",
+    "advise": "everwhen.plan.sanity.advice",
+    "require_bounded": "everwhen.plan.sanity.bounded",
+    "sql": "everwhen.query",
+}
 
 
 def __getattr__(name: str) -> object:
-    """What Spark's workers do without comes when it is asked for: `ew.spark` brings PySpark along, `ew.testing` the
-    oracle, and what reads SQL its grammar and rewriting."""
-    if name in ("spark", "testing"):
+    """Import on first use what Spark's workers do not need: PySpark (`ew.spark`), the reference implementation and the
+    test helpers (`ew.reference`, `ew.testing`), and everything that parses SQL."""
+    if name in _MODULES:
         return import_module(f"everwhen.{name}")
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)

@@ -13,15 +13,35 @@ _SHOWN: Final = 110  # characters of a line that a message shows
 
 
 class EverwhenError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose.
+
+    >>> import everwhen as ew
+    >>> issubclass(ew.QueryError, ew.EverwhenError) and issubclass(ew.InputError, ew.EverwhenError)
+    True
+    """
 
 
 class QueryError(EverwhenError):
-    """The query cannot be built: an unknown column, a type that does not fit, an illegal parameter."""
+    """The query cannot be built: an unknown column, a type that does not fit, an illegal parameter.
+
+    >>> import everwhen as ew
+    >>> ew.source("S", {"x": "int64"}).select("y")
+    Traceback (most recent call last):
+    ...
+    everwhen.errors.QueryError: unknown column 'y' in select(); there is (x int64)
+    """
 
 
 class InputError(EverwhenError):
-    """An input element is wrong.  `source` and `line` (1-based) name the place where it is known."""
+    """An input element is wrong.  `source` and `line` (1-based) name the place where it is known.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> list(ew.run(s, {"S": [ew.Cti(5), ew.Insert(3, 4, {"x": 1})]}))
+    Traceback (most recent call last):
+    ...
+    everwhen.errors.InputError: S:2: an insert that starts at 3, behind the CTI 5 ...
+    """
 
     def __init__(self, problem: str, *, source: str | None = None, line: int | None = None, remedy: str = "") -> None:
         self.problem = problem
@@ -35,23 +55,66 @@ class InputError(EverwhenError):
 
 
 class TimeRangeError(EverwhenError):
-    """A finite time left the range that ticks can express."""
+    """A finite time left the range that ticks can express.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"}).lifetime(shift=2**61)
+    >>> list(ew.run(s, {"S": [ew.Insert(2**61, 2**61 + 1, {"x": 1})]}))
+    Traceback (most recent call last):
+    ...
+    everwhen.errors.TimeRangeError: a new lifetime reaches beyond the largest time, ...
+    """
 
 
 class EvaluationError(EverwhenError):
-    """An expression has no value for a row: an integer overflow, text that is not a number, a date out of range."""
+    """An expression has no value for a row: an integer overflow, text that is not a number, a date out of range.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"}).select(y=ew.col("x") + 1)
+    >>> list(ew.run(s, {"S": [ew.Insert(0, 1, {"x": 2**63 - 1})]}))
+    Traceback (most recent call last):
+    ...
+    everwhen.errors.EvaluationError: ...
+    """
 
 
 class StateError(EverwhenError):
-    """The state of a running query cannot be written or read: a missing, damaged or unreachable file."""
+    """The state of a running query cannot be written or read: a missing, damaged or unreachable file.
+
+    >>> try:
+    ...     raise StateError("checkpoint/state-7 is missing; restore it, or start with a new checkpoint")
+    ... except EverwhenError as error:
+    ...     print(error)
+    checkpoint/state-7 is missing; restore it, or start with a new checkpoint
+    """
 
 
 class SinkError(EverwhenError):
-    """A sink cannot be used or cannot take an epoch: a place that is not there, other columns, a refused write."""
+    """A sink cannot be used or cannot take an epoch: a place that is not there, other columns, a refused write.
+
+    >>> import everwhen as ew
+    >>> def refuse(epoch, batch):
+    ...     raise OSError("disk full")
+    ...
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> ew.spark.CallbackSink(refuse).commit(0, ew.ElementBatch.of([], s.schema))
+    Traceback (most recent call last):
+    ...
+    everwhen.errors.SinkError: the sink function refuse failed on epoch 0: OSError: disk full
+    """
 
 
 class SqlError(QueryError):
-    """A text that is not a query, with the place in it: `line` and `column` count from 1."""
+    """A text that is not a query, with the place in it: `line` and `column` count from 1.
+
+    >>> import everwhen as ew
+    >>> ew.sql("SELECT FROM")
+    Traceback (most recent call last):
+    ...
+    everwhen.errors.SqlError: line 1, column 8: expected the columns of SELECT, or *; FROM came
+      SELECT FROM
+             ^^^^
+    """
 
     def __init__(self, problem: str, text: str, start: int, end: int | None = None) -> None:
         start = max(0, min(start, len(text)))

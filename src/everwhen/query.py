@@ -29,9 +29,15 @@ def sql(
 ) -> Stream:
     """The query that the text ends with.
 
-    `streams` are sources, which go by their own names, mappings of names to streams of any kind, or a catalogue.
-    `functions` are Python functions and aggregates that the text may call; `tick` is what one tick of time means.
-    With `optimize` the plan is rewritten (`everwhen.rewrite`), without it is the text's own.
+    `streams` are sources, which have names, mappings of names to streams of any kind, or a catalogue.  `functions` are
+    Python functions and aggregates that the text may call; `tick` is the length of one tick.  With `optimize` the plan
+    is rewritten (`everwhen.rewrite`).
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> print(ew.sql("SELECT x FROM S WHERE x > 1", s))
+    Filter x > 1
+    └─ Source S (x int64)
     """
     catalog = Catalog(functions=functions or {})
     for given in streams:

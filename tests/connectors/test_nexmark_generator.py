@@ -76,6 +76,7 @@ def test_the_stream_depends_on_the_seed_and_on_nothing_else(config: NexmarkConfi
     assert first["Bid"] != other["Bid"]
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("epoch", [53, 997, 10**6])
 def test_the_epoch_size_does_not_change_the_stream(config: NexmarkConfig, epoch: int) -> None:
     assert stream(generate(config, EVENTS, epoch=epoch)) == stream(generate(config, EVENTS, epoch=4_000))
@@ -177,6 +178,7 @@ def test_a_steady_ordered_stream_is_ordered_and_insert_only() -> None:
         assert not any(isinstance(element, Adjust) for element in elements)
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("start", [1, 52, 4_321, 15_000])
 def test_a_replay_from_any_slot_is_the_same_stream(config: NexmarkConfig, start: int) -> None:
     whole, replayed = NexmarkGenerator(config), NexmarkGenerator(config)

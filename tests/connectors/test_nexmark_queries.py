@@ -173,6 +173,7 @@ def _rounded(row: tuple[object, ...]) -> tuple[object, ...]:
     return tuple(round(value, 6) if isinstance(value, float) else value for value in row)
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("name", MEANINGS)
 def test_the_plan_means_what_the_query_says(name: str, events: dict[str, list[Event]]) -> None:
     query = MEANINGS[name][0]

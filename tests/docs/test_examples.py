@@ -6,18 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from doc_examples import ROOT, blocks, run_document
+from doc_examples import DOCUMENTS, ROOT, blocks, run_document
 
 ON_SPARK = ROOT / "docs" / "spark.md"
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
 
 
-@pytest.mark.parametrize("document", [path for path in DOCUMENTS if path != ON_SPARK], ids=lambda path: path.name)
+@pytest.mark.parametrize("name", [path.relative_to(ROOT).as_posix() for path in DOCUMENTS if path != ON_SPARK])
 def test_examples_run_as_printed(
-    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run_document(document, tmp_path, capsys)
+    run_document(ROOT / name, tmp_path, capsys)
 
 
 def test_readme_shows_both_kinds_of_example() -> None:

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from doc_examples import DOCUMENTS, ROOT
 from everwhen.algebra import builder as api
 from everwhen.algebra.aggregates import AGGREGATE_FUNCTIONS
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
-EVERY_DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+EVERY_DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 
 
 def text_of(document: Path) -> str:
@@ -68,7 +67,8 @@ def test_the_layout_names_every_package() -> None:
 
 
 def test_the_operator_reference_names_every_method_and_aggregate() -> None:
-    reference = text_of(ROOT / "docs" / "operators.md")
+    pages = [ROOT / "docs" / "operators.md", *(ROOT / "docs" / "operators").glob("*.md")]
+    reference = "".join(map(text_of, pages))
     methods = [
         name for name in vars(api.Stream) if not name.startswith("_") and name not in ("node", "schema", "level")
     ]

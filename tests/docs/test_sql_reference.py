@@ -18,7 +18,7 @@ import pytest
 from sql_page import TICK, Claim, Example, Page, as_table
 
 import everwhen as ew
-from doc_examples import ROOT, blocks
+from doc_examples import DOCUMENTS, ROOT, blocks
 from everwhen import reference
 from everwhen.algebra.expressions.functions import FUNCTIONS, OPERATORS
 from everwhen.algebra.nodes import Sort
@@ -31,11 +31,7 @@ from everwhen.language.parse import parse
 from everwhen.testing import assert_same_history, assert_valid
 
 REFERENCE = ROOT / "docs" / "sql.md"
-DOCUMENTS = [
-    path
-    for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-    if any(block.language == "sql" for block in blocks(path))
-]
+WITH_SQL = [path for path in DOCUMENTS if any(block.language == "sql" for block in blocks(path))]
 
 
 @cache
@@ -44,12 +40,12 @@ def page(document: Path) -> Page:
 
 
 def examples() -> list[Any]:
-    found = [(path, example) for path in DOCUMENTS for example in page(path).examples]
+    found = [(path, example) for path in WITH_SQL for example in page(path).examples]
     return [pytest.param(example, id=f"{path.name}:{example.line}") for path, example in found]
 
 
 def claims(refused: bool) -> list[Any]:
-    found = [(path, claim) for path in DOCUMENTS for claim in page(path).claims if (claim.relation is None) == refused]
+    found = [(path, claim) for path in WITH_SQL for claim in page(path).claims if (claim.relation is None) == refused]
     return [pytest.param(path, claim, id=f"{path.name}:{claim.line}") for path, claim in found]
 
 

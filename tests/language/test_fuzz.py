@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from duckdb_snapshots import CATALOG, ours
 from query_mutations import mutated
 from query_shapes import SHAPES
@@ -35,6 +36,7 @@ def feed(number: int, seed: int) -> tuple[int, int]:
     return good, number - good
 
 
+@pytest.mark.property
 def test_ten_thousand_mutated_queries() -> None:
     good, bad = feed(10_000, seed=1)
     assert good > 250 and bad > 250

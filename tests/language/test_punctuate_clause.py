@@ -9,9 +9,9 @@ import pytest
 
 import everwhen as ew
 from everwhen.algebra.nodes import Source, walk
-from everwhen.algebra.punctuation_schemes import Bounds, ClusteredBy, Complete, Given, Scheme, SortedBy, Unique
 from everwhen.errors import SqlError
 from everwhen.language.program import program
+from everwhen.punctuation.schemes import Bounds, ClusteredBy, Complete, Given, Scheme, SortedBy, Unique
 
 COLUMNS = "sid VARCHAR, hour INT, temp REAL, ts TIMESTAMP, ok BOOLEAN, at TIMESTAMP"
 
@@ -71,12 +71,12 @@ def test_words_of_the_clause_are_names_elsewhere() -> None:
 
 def test_text_and_python_say_the_same() -> None:
     stream = ew.source("T", {"sid": "string", "hour": "int64", "temp": "float64"}).punctuate(
-        ew.sorted_by("hour", within=1),
-        ew.clustered_by("sid"),
-        ew.bounds("temp", 20, 95),
-        ew.unique("sid", "hour"),
-        ew.complete("hour", "sid", ["s1", "s2"], each=60),
-        ew.given("hour", "sid"),
+        ew.punctuation.sorted_by("hour", within=1),
+        ew.punctuation.clustered_by("sid"),
+        ew.punctuation.bounds("temp", 20, 95),
+        ew.punctuation.unique("sid", "hour"),
+        ew.punctuation.complete("hour", "sid", ["s1", "s2"], each=60),
+        ew.punctuation.given("hour", "sid"),
     )
     text = """CREATE STREAM T (sid VARCHAR, hour INT, temp DOUBLE) PUNCTUATE (SORTED BY hour WITHIN 1, CLUSTERED BY sid,
         temp BETWEEN 20 AND 95, UNIQUE (sid, hour), COMPLETE hour FOR sid IN ('s1', 's2') EACH 60, GIVEN (hour, sid));

@@ -23,10 +23,11 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing.strategies import histories
+from example_counts import examples_per_case
 from operators.differential import EMITS, SCHEMA, Plan, S, Trial, epochs, plan, sources, streams_of
 
 SOME = settings(max_examples=60)
-FEW = settings(max_examples=max(5, settings().max_examples // 5))
+FEW = settings(max_examples=examples_per_case(5))
 
 
 def segments(rng: random.Random, kinds: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -31,6 +31,7 @@ from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid, batches, stream_from_table
 from everwhen.testing.strategies import histories
+from example_counts import examples_per_case
 from operators.differential import (
     COMPOSED,
     FIRST,
@@ -50,7 +51,7 @@ from operators.differential import (
 )
 from operators.random_plans import Grown, plans
 
-FEW = settings(max_examples=settings().max_examples // 10, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=examples_per_case(10, 3), suppress_health_check=list(HealthCheck))
 EXAMPLES = settings(max_examples=2 * settings().max_examples, suppress_health_check=list(HealthCheck))
 
 

@@ -76,10 +76,10 @@ def test_a_promise_about_another_column_than_the_key_is_checked_too() -> None:
 
 
 def test_schemes_are_watched_between_epochs_not_within_one() -> None:
-    one = guard(ew.sorted_by("item"))
+    one = guard(ew.punctuation.sorted_by("item"))
     step(one, [at(1, 9), at(1, 4)])
     assert one.frontier.promises == (Promise({"item": Range(le=8)}),)
-    other = guard(ew.sorted_by("item"))
+    other = guard(ew.punctuation.sorted_by("item"))
     other.restore(one.snapshot())
     for each in (one, other):
         with pytest.raises(InputError, match=r"S: .*item.*; row {'item': 8, "):

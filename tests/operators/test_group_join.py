@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import everwhen as ew
 from everwhen.algebra import nodes as n
 from everwhen.algebra.builder import Stream
-from everwhen.algebra.expressions.kinds import type_of
 from everwhen.core.emit import Emit
+from everwhen.core.kinds import type_of
 from everwhen.core.promise import Frontier, Promise
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
@@ -25,12 +25,13 @@ from everwhen.stream.element import Cti, Insert, Punct
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing.strategies import histories
+from example_counts import examples_per_case
 from operators.differential import COLUMNS, EMITS, SCHEMA, Plan, Trial, col, epochs, plan, sources, streams_of
 
 S = ew.source("S", COLUMNS)
 T = ew.source("T", COLUMNS, keys="k")
 INSTANTS = T.istream()
-FEW = settings(max_examples=max(settings().max_examples // 12, 5))
+FEW = settings(max_examples=examples_per_case(12))
 
 
 def best(rows: Stream = S) -> Stream:

@@ -20,10 +20,11 @@ from everwhen.stream.element import Adjust, Cti, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.testing.step_invariants import Invariants
 from everwhen.testing.strategies import histories
+from example_counts import examples_per_case
 from operators.differential import EMITS, PLANS, SCHEMA, Plan, S, T, Trial, epochs, sources, streams_of
 from operators.random_plans import Grown, plans
 
-FEW = settings(max_examples=settings().max_examples // 12, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=examples_per_case(12), suppress_health_check=list(HealthCheck))
 SOME = settings(max_examples=settings().max_examples, suppress_health_check=list(HealthCheck))
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from everwhen.stream.history import History
 from everwhen.testing.strategies import histories
+from example_counts import examples_per_case
 from operators.differential import EMITS, PLANS, SCHEMA, Plan, Trial, epochs, sources, streams_of
 
-FEW = settings(max_examples=settings().max_examples // 5)
+FEW = settings(max_examples=examples_per_case(5))
 
 
 def some_histories(infinite: bool) -> st.SearchStrategy[History]:

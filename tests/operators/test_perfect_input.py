@@ -17,9 +17,10 @@ from everwhen.stream.element import Cti, Element, Insert
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
 from everwhen.testing.strategies import histories
+from example_counts import examples_per_case
 from operators.differential import EMITS, PLANS, SCHEMA, UNARY, Plan, Trial, in_turn, run_all, sources
 
-FEW = settings(max_examples=settings().max_examples // 4)
+FEW = settings(max_examples=examples_per_case(4))
 
 
 def perfect(history: History, rng: random.Random, ctis: float) -> list[Element]:
@@ -56,7 +57,7 @@ def test_perfect_input_gives_no_adjusts(plan: Plan, emit: str, data: st.DataObje
 
 @pytest.mark.parametrize("emit", ["final", "ended"])
 @pytest.mark.parametrize("plan", UNARY, ids=str)
-@settings(max_examples=settings().max_examples // 6)
+@settings(max_examples=examples_per_case(6))
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_perfect_chronons_give_no_adjusts(plan: Plan, emit: str, data: st.DataObject, seed: int) -> None:
     """Many equal rows that follow each other: pieces that say the same meet exactly at the present."""
@@ -69,7 +70,7 @@ def test_perfect_chronons_give_no_adjusts(plan: Plan, emit: str, data: st.DataOb
 
 @pytest.mark.parametrize("emit", EMITS)
 @pytest.mark.parametrize("plan", PLANS, ids=str)
-@settings(max_examples=settings().max_examples // 12)
+@settings(max_examples=examples_per_case(12))
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_the_batch_size_does_not_matter(plan: Plan, emit: str, data: st.DataObject, seed: int) -> None:
     """Batches of 1, 3 and 1000 elements give the same history, whatever the arrival."""

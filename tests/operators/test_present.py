@@ -13,9 +13,10 @@ from everwhen.reference import evaluate
 from everwhen.stream.element import Element
 from everwhen.stream.history import History
 from everwhen.testing.strategies import histories
+from example_counts import examples_per_case
 from operators.differential import FIRST, PLANS, SCHEMA, Plan, Said, assert_snapshots, epochs, sources, streams_of
 
-FEW = settings(max_examples=settings().max_examples // 12)
+FEW = settings(max_examples=examples_per_case(12))
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=str)

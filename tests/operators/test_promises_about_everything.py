@@ -30,13 +30,17 @@ PLANS = {
 }
 
 
-def before(t: int, **match: ew.Range | ew.OneOf) -> ew.Punct:
-    return ew.Punct(ew.Promise(match, t))
+def before(t: int, **match: ew.punctuation.Range | ew.punctuation.OneOf) -> ew.Punct:
+    return ew.Punct(ew.punctuation.Punctuation(match, t))
 
 
 COVERED: dict[str, list[Element]] = {
     "everything": [before(-2)],
-    "all values": [before(-2, v=ew.Range(lt=1)), before(-2, v=ew.Range(ge=1)), before(-2, v=ew.OneOf((None,)))],
+    "all values": [
+        before(-2, v=ew.punctuation.Range(lt=1)),
+        before(-2, v=ew.punctuation.Range(ge=1)),
+        before(-2, v=ew.punctuation.OneOf((None,))),
+    ],
 }
 
 
@@ -48,7 +52,7 @@ def test_time_does_not_go_back(plan: str, emit: str, covered: str) -> None:
     one, other = ew.Insert(-2, -1, {"k": 3, "v": 1}), ew.Insert(-2, 3, {"k": 3, "v": 0})
     epochs: list[list[Element]] = [
         [*COVERED[covered], one, other],
-        [before(9, k=ew.OneOf((1,)))],
+        [before(9, k=ew.punctuation.OneOf((1,)))],
         [ew.Insert(1, 4, {"k": 3, "v": 1})],
         [ew.Insert(9, 10, {"k": 0, "v": 1}), Cti(14)],
     ]

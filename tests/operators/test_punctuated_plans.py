@@ -24,12 +24,13 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.stream.validity import check
 from everwhen.testing.strategies import histories
+from example_counts import examples_per_case
 from operators.differential import EMITS, FIRST, LAST, PLANS, SCHEMA, Plan, S, T, epochs, sources, streams_of
 from operators.punctuated import HORIZON, Inputs, PunctuatedOutput, PunctuatedTrial, punctuated
 from operators.random_plans import Grown, plans
 
-FEW = settings(max_examples=max(2, settings().max_examples // 20), suppress_health_check=list(HealthCheck))
-MANY = settings(max_examples=settings().max_examples // 2, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=examples_per_case(20, 2), suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=examples_per_case(2), suppress_health_check=list(HealthCheck))
 
 
 def tried(trial: PunctuatedTrial, seed: int, infinite: bool) -> None:
@@ -170,7 +171,7 @@ def test_what_the_rules_settle_stays(plan: Plan, data: st.DataObject, seed: int)
     assert_sound(query, {name: data.draw(some, label=name) for name in sources(query)}, seed, plan.infinite)
 
 
-@settings(max_examples=settings().max_examples // 3, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples_per_case(3), suppress_health_check=list(HealthCheck))
 @given(data=st.data(), grown=plans(), seed=st.integers(0, 2**32))
 def test_what_the_rules_settle_of_any_plan_stays(data: st.DataObject, grown: Grown, seed: int) -> None:
     some = histories(SCHEMA, max_events=4, max_time=8, allow_infinite=grown.sources)

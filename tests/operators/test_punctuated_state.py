@@ -31,6 +31,7 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import reorder
 from everwhen.testing.strategies import histories
+from example_counts import examples_per_case
 from operators.differential import EMITS, SCHEMA, S, T, col, epochs, sources, streams_of
 from operators.punctuated import Inputs, punctuated
 
@@ -39,7 +40,7 @@ def intakes(runtime: LocalRuntime) -> dict[str, Intake]:
     return {name: each.intake for name, each in runtime._ingress.inputs.items()}
 
 
-FEW = settings(max_examples=max(8, settings().max_examples // 4))
+FEW = settings(max_examples=examples_per_case(4, 8))
 FINITE = histories(SCHEMA, max_events=7, allow_infinite=False)
 ANY_END = histories(SCHEMA, max_events=7)
 Row = tuple[Any, ...]

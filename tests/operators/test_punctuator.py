@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 import everwhen as ew
 from everwhen.algebra.complement import complement
 from everwhen.algebra.expressions.build import Expr, col
-from everwhen.algebra.punctuation_schemes import (
+from everwhen.core.promise import Promise
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF
+from everwhen.errors import InputError, QueryError
+from everwhen.operators.punctuate.punctuator import Punctuator, source_punctuators
+from everwhen.punctuation.schemes import (
     Bounds,
     ClusteredBy,
     Complete,
@@ -25,11 +30,6 @@ from everwhen.algebra.punctuation_schemes import (
     Unique,
     bound,
 )
-from everwhen.core.promise import Promise
-from everwhen.core.schema import Schema
-from everwhen.core.time import INF
-from everwhen.errors import InputError, QueryError
-from everwhen.operators.punctuate.punctuator import Punctuator, source_punctuators
 
 SCHEMA = Schema.of([("hour", pa.int64()), ("day", pa.date32()), ("sid", pa.string()), ("temp", pa.float64())])
 NEW_YEAR = datetime(2024, 1, 1)
@@ -284,7 +284,7 @@ def test_schemes_are_checked_when_they_are_built(scheme: Scheme, message: str) -
 def test_a_source_has_a_punctuator_if_it_declares_schemes() -> None:
     plain = ew.source("S", {"hour": "int64", "sid": "string"})
     assert source_punctuators(plain.node) is None  # type: ignore[arg-type]
-    declared = plain.punctuate(ew.sorted_by("hour")).punctuate(ew.unique("hour", "sid"))
+    declared = plain.punctuate(ew.punctuation.sorted_by("hour")).punctuate(ew.punctuation.unique("hour", "sid"))
     assert str(declared) == "Source S (hour int64, sid string), PUNCTUATE (SORTED BY hour, UNIQUE (hour, sid))"
     machine = source_punctuators(declared.node)  # type: ignore[arg-type]
     assert machine is not None
@@ -297,7 +297,7 @@ def _run(query: ew.Stream, stream: list[ew.Insert], batch: int = 1) -> list[str]
 
 def test_inside_a_plan_it_is_the_identity_and_checks() -> None:
     source = ew.source("S", {"hour": "int64", "sid": "string"})
-    query = source.where(col("sid") == "a").punctuate(ew.sorted_by("hour"))
+    query = source.where(col("sid") == "a").punctuate(ew.punctuation.sorted_by("hour"))
     good = [ew.Insert(i, i + 1, {"hour": i, "sid": "ab"[i % 2]}) for i in range(6)]
     assert [e for e in _run(query, good) if "punct" not in e] == [
         "insert [0, 1) hour=0 sid='a'", "insert [2, 3) hour=2 sid='a'", "insert [4, 5) hour=4 sid='a'", "cti ∞",

@@ -17,10 +17,11 @@ from everwhen.engine.local import LocalRuntime
 from everwhen.stream.element import Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.testing.strategies import histories
+from example_counts import examples_per_case
 from operators.differential import PLANS, SCHEMA, Plan, S, T, epochs, sources, streams_of
 from operators.random_plans import Grown, plans
 
-FEW = settings(max_examples=max(2, settings().max_examples // 6), suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=examples_per_case(6, 2), suppress_health_check=list(HealthCheck))
 EMISSIONS = ("final", "ended", "current", "all")
 
 

@@ -23,9 +23,10 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History, RowTuple
 from everwhen.testing import reorder
 from everwhen.testing.strategies import histories
+from example_counts import examples_per_case
 from operators.differential import EMITS, PLANS, SCHEMA, Plan, S, T, col, epochs, sources, streams_of
 
-FEW = settings(max_examples=settings().max_examples // 3)
+FEW = settings(max_examples=examples_per_case(3))
 FINITE = histories(SCHEMA, max_events=8, allow_infinite=False)
 CUTS = st.integers(-4, 14)
 

@@ -22,6 +22,7 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid, stream_from_table
+from example_counts import examples_per_case
 
 MANY = settings(max_examples=2 * settings().max_examples)
 Event = tuple[int, int, int]
@@ -143,7 +144,7 @@ ALTERED = {
 
 @any_emit
 @pytest.mark.parametrize("name", ALTERED)
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=examples_per_case(2))
 @given(drawn=lifetimes(), seed=st.integers(0, 2**32))
 def test_alter_lifetime(name: str, emit: str, drawn: list[Lifetime], seed: int) -> None:
     query, algorithm = ALTERED[name]

@@ -42,8 +42,9 @@ from everwhen.testing import (
     ultra_consistent,
     up_to,
 )
+from example_counts import examples_per_case
 
-SOME = settings(max_examples=settings().max_examples // 2)
+SOME = settings(max_examples=examples_per_case(2))
 QUERIES = {
     "count and sum": COUNT_AND_SUM,
     "greatest": S.aggregate(m=ew.max("x")),

@@ -17,12 +17,13 @@ from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
 from everwhen.testing.strategies import histories, sequences
+from example_counts import examples_per_case
 from thesis_rules import RULES, SCHEMA, Rule
 
 FINITE = ("17.2 rstream is a split", "11.7 coalesce undoes split")
 """A lifetime without end is not cut into pieces."""
 
-FEW = settings(max_examples=settings().max_examples // 6)
+FEW = settings(max_examples=examples_per_case(6))
 
 
 def result(node: Node, emit: str, epochs: list[dict[str, ElementBatch]]) -> History:

@@ -43,6 +43,7 @@ from everwhen.reference.punctuation import (
     tups,
     unary,
 )
+from example_counts import examples_per_case
 
 VALUES = (0, 1, 2)
 REST = -1
@@ -148,7 +149,7 @@ def draw_streams(data: st.DataObject, case: Case) -> list[list[list[Element]]]:
     return [data.draw(streams(slices), label=f"input {side}") for side in range(case.inputs)]
 
 
-SOME = settings(max_examples=settings().max_examples // 2)
+SOME = settings(max_examples=examples_per_case(2))
 per_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 import everwhen as ew
-from everwhen.algebra.punctuation_schemes import Scheme
 from everwhen.core.promise import Promise, Range
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import QueryError
@@ -17,6 +16,7 @@ from everwhen.plan.sanity.bounded import require_bounded, unbounded
 from everwhen.plan.sanity.needs import Way
 from everwhen.plan.sanity.wording import example
 from everwhen.punctuation.pattern_json import read_match
+from everwhen.punctuation.schemes import Scheme
 from everwhen.stream.element import Element, Insert, Punct
 from everwhen.stream.element_batch import batch_of
 
@@ -141,7 +141,7 @@ def test_a_way_frees_everything_and_a_part_of_it_does_not(name: str, emit: str) 
     for silent in asked:
         assert kept(stream, {**every, silent: rows[silent]}, emit) > 0
     schemes: dict[str, list[Scheme]] = {
-        source: [ew.given(column) for column in columns] for source, columns in asked.items()
+        source: [ew.punctuation.given(column) for column in columns] for source, columns in asked.items()
     }
     assert advise(stream.node, schemes).missing == ()
     for silent in asked:
@@ -168,26 +168,41 @@ def idle(stream: ew.Stream, **declared: Sequence[Scheme]) -> dict[str, str]:
 
 def test_idle_schemes_and_why() -> None:
     groups = ever().group_by("k").agg(c=ew.count())
-    assert idle(groups, S=[ew.sorted_by("k"), ew.unique("k"), ew.given("k"), ew.clustered_by("k")]) == {}
-    found = idle(groups, S=[ew.sorted_by("x"), ew.unique("k", "x"), ew.bounds("k", 0, 9)])
+    assert (
+        idle(
+            groups,
+            S=[
+                ew.punctuation.sorted_by("k"),
+                ew.punctuation.unique("k"),
+                ew.punctuation.given("k"),
+                ew.punctuation.clustered_by("k"),
+            ],
+        )
+        == {}
+    )
+    found = idle(
+        groups, S=[ew.punctuation.sorted_by("x"), ew.punctuation.unique("k", "x"), ew.punctuation.bounds("k", 0, 9)]
+    )
     assert "goes no further than 'Aggregate by k: c = count(*)' (line 1): it groups by k" in found["SORTED BY x"]
     assert "whatever its x" in found["UNIQUE (k, x)"]
     assert "values that never come" in found["k BETWEEN 0 AND 9"]
-    away = idle(ever().select("k").distinct(), S=[ew.given("x")])
+    away = idle(ever().select("k").distinct(), S=[ew.punctuation.given("x")])
     assert "'Select k' (line 2): x is projected away" in away["GIVEN x"]
-    computed = idle(ever().select(y=col("x") + 1).distinct(), S=[ew.given("x")])
+    computed = idle(ever().select(y=col("x") + 1).distinct(), S=[ew.punctuation.given("x")])
     assert "only used to compute" in computed["GIVEN x"]
     union = ever().union(ever(T)).group_by("k").agg(c=ew.count())
-    assert "it also takes punctuation from T about k" in idle(union, S=[ew.given("k")])["GIVEN k"]
-    assert idle(union, S=[ew.given("k")], T=[ew.sorted_by("k")]) == {}
+    assert "it also takes punctuation from T about k" in idle(union, S=[ew.punctuation.given("k")])["GIVEN k"]
+    assert idle(union, S=[ew.punctuation.given("k")], T=[ew.punctuation.sorted_by("k")]) == {}
 
 
 def test_a_complete_scheme_speaks_of_its_groups() -> None:
     groups = ever().group_by("k").agg(c=ew.count())
-    assert idle(groups, S=[ew.complete("k", "x", [1, 2])]) == {}
+    assert idle(groups, S=[ew.punctuation.complete("k", "x", [1, 2])]) == {}
     two = ew.source("R", {"k": "int64", "x": "int64", "u": "string"}).unbounded().group_by("k").agg(c=ew.count())
-    assert idle(two, R=[ew.complete(["k", "x"], "u", ["a"])]) == {}
-    assert "whatever its x" in next(iter(idle(two, R=[ew.complete(["k", "x"], "u", ["a"], each=1)]).values()))
+    assert idle(two, R=[ew.punctuation.complete(["k", "x"], "u", ["a"])]) == {}
+    assert "whatever its x" in next(
+        iter(idle(two, R=[ew.punctuation.complete(["k", "x"], "u", ["a"], each=1)]).values())
+    )
 
 
 def test_keys_promise_nothing() -> None:
@@ -199,23 +214,31 @@ def test_keys_promise_nothing() -> None:
 
 def test_a_sort_needs_its_beginning() -> None:
     up, down = ever().sort("k"), ever().sort("k", descending="k")
-    assert idle(up, S=[ew.sorted_by("k")]) == idle(down, S=[ew.sorted_by("k", descending=True)]) == {}
-    assert idle(up, S=[ew.bounds("k", 0)]) == {}
-    for stream, scheme in ((up, ew.sorted_by("k", descending=True)), (down, ew.sorted_by("k")), (up, ew.unique("k"))):
+    assert (
+        idle(up, S=[ew.punctuation.sorted_by("k")])
+        == idle(down, S=[ew.punctuation.sorted_by("k", descending=True)])
+        == {}
+    )
+    assert idle(up, S=[ew.punctuation.bounds("k", 0)]) == {}
+    for stream, scheme in (
+        (up, ew.punctuation.sorted_by("k", descending=True)),
+        (down, ew.punctuation.sorted_by("k")),
+        (up, ew.punctuation.unique("k")),
+    ):
         assert list(idle(stream, S=[scheme])) == [str(scheme)]
 
 
 def test_schemes_inside_the_plan_count() -> None:
-    inside = ever().where(col("x") > 0).punctuate(ew.sorted_by("k")).group_by("k").agg(c=ew.count())
+    inside = ever().where(col("x") > 0).punctuate(ew.punctuation.sorted_by("k")).group_by("k").agg(c=ew.count())
     assert advise(inside.node).missing == () and advise(inside.node).idle == ()
     assert unbounded(inside.node) == ()
-    vain = ever().where(col("x") > 0).punctuate(ew.sorted_by("x")).group_by("k").agg(c=ew.count())
+    vain = ever().where(col("x") > 0).punctuate(ew.punctuation.sorted_by("x")).group_by("k").agg(c=ew.count())
     assert [entry.source for entry in advise(vain.node).idle] == ["the stream below punctuate()"]
 
 
 def test_an_unknown_source() -> None:
     with pytest.raises(QueryError, match="no source 'U'; it reads S"):
-        advise(ever().distinct().node, {"U": [ew.given("k")]})
+        advise(ever().distinct().node, {"U": [ew.punctuation.given("k")]})
 
 
 @pytest.mark.parametrize(
@@ -257,7 +280,7 @@ def test_closed_auctions_are_bounded_by_what_is_declared() -> None:
 
 
 def test_what_punctuation_cannot_bound_stays_refused() -> None:
-    given = S.punctuate(ew.given("k"), ew.given("x")).unbounded()
+    given = S.punctuate(ew.punctuation.given("k"), ew.punctuation.given("x")).unbounded()
     for stream in (given.rows(3), given.split(1), given.rstream(), given.aggregate(m=ew.max("x"))):
         with pytest.raises(QueryError, match="grows without bound"):
             require_bounded(stream.node)
@@ -277,7 +300,7 @@ def test_one_source_under_other_names() -> None:
     for entry in advise(turned.node).operators:
         (way,) = entry.kept[0].need.ways
         assert sorted(sorted(say.columns) for say in way) == [["k"], ["x"]]
-    declared = ew.source("S", COLUMNS, chronons=True, insert_only=True).punctuate(ew.given("k"))
+    declared = ew.source("S", COLUMNS, chronons=True, insert_only=True).punctuate(ew.punctuation.given("k"))
     assert unbounded(declared.unbounded().union(declared.unbounded().select("x", "k")).distinct().node)
     runtime = LocalRuntime(turned, emit="final")
     rows: list[Element] = [Insert(0, 1, {"k": 1, "x": 2}), Punct(Promise.constants({"k": 1}))]

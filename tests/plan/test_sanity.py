@@ -116,15 +116,24 @@ def test_bounded_plans_pass_without_a_word(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_the_parity_plans_are_bounded_but_for_the_unbounded_ones(name: str) -> None:
-    endless = any(
-        isinstance(each, n.Deletes)
-        or (isinstance(each, n.TimeWindow) and each.size == ew.INF)
-        or (isinstance(each, n.AlterLifetime) and each.length == ew.INF)
-        for each in n.walk(PLANS[name]().node)
-    )
-    if not endless:
-        assert not fatal(PLANS[name]())
+def test_the_parity_plans_are_not_refused(name: str) -> None:
+    """Also those with windows that never end: what they feed keeps one row, or nothing."""
+    assert not fatal(PLANS[name]())
+
+
+def test_some_parity_plans_have_lifetimes_that_never_end() -> None:
+    """So that the test above is about something."""
+    endless = [
+        name
+        for name, plan in PLANS.items()
+        if any(
+            isinstance(each, n.Deletes)
+            or (isinstance(each, n.TimeWindow) and each.size == ew.INF)
+            or (isinstance(each, n.AlterLifetime) and each.length == ew.INF)
+            for each in n.walk(plan().node)
+        )
+    ]
+    assert endless
 
 
 @pytest.mark.parametrize("name", sorted(nexmark.QUERIES))

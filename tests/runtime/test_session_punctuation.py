@@ -19,15 +19,15 @@ def row(k: int, x: int) -> dict[str, int]:
     return {"k": k, "x": x}
 
 
-def punct(t: int = ew.INF, **match: ew.Range | ew.OneOf) -> Punct:
-    return Punct(ew.Promise(match, t))
+def punct(t: int = ew.INF, **match: ew.punctuation.Range | ew.punctuation.OneOf) -> Punct:
+    return Punct(ew.punctuation.Punctuation(match, t))
 
 
 EPOCHS: Sequence[Sequence[Element]] = (
-    [Insert(0, 9, row(1, 5)), Insert(1, 9, row(2, 6)), punct(k=ew.OneOf((1,)))],
-    [punct(k=ew.OneOf((3,)))],
-    [Insert(2, 8, row(2, 7)), punct(x=ew.Range(lt=6)), Cti(2)],
-    [Insert(4, 8, row(2, 9)), Adjust(1, 9, 5, row(2, 6)), punct(7, k=ew.OneOf((2,)))],
+    [Insert(0, 9, row(1, 5)), Insert(1, 9, row(2, 6)), punct(k=ew.punctuation.OneOf((1,)))],
+    [punct(k=ew.punctuation.OneOf((3,)))],
+    [Insert(2, 8, row(2, 7)), punct(x=ew.punctuation.Range(lt=6)), Cti(2)],
+    [Insert(4, 8, row(2, 9)), Adjust(1, 9, 5, row(2, 6)), punct(7, k=ew.punctuation.OneOf((2,)))],
 )
 PLANS = {  # three filters by constants are looked up in one table
     "all": S,
@@ -63,10 +63,10 @@ def test_as_alone(emit: str) -> None:
 def test_one_who_joins_hears_what_is_promised_from_then_on() -> None:
     session = Session()
     session.register("first", S)
-    session.push({"S": batch_of([Insert(0, 9, row(1, 5)), Cti(3), punct(k=ew.OneOf((4,)))], S.schema, "S")})
+    session.push({"S": batch_of([Insert(0, 9, row(1, 5)), Cti(3), punct(k=ew.punctuation.OneOf((4,)))], S.schema, "S")})
     session.register("second", S.where(ew.col("x") > 0))
     session.push({})
-    heard = session.push({"S": batch_of([Insert(3, 9, row(2, 5)), punct(k=ew.OneOf((1,)))], S.schema, "S")})
+    heard = session.push({"S": batch_of([Insert(3, 9, row(2, 5)), punct(k=ew.punctuation.OneOf((1,)))], S.schema, "S")})
     assert texts(heard["second"]) == ["insert [3, 9) k=2 x=5", "punct k = 1"]
     assert texts(heard["second"]) == texts(heard["first"])
 
@@ -76,9 +76,13 @@ def test_behind_a_gate_nothing_is_promised_that_waits() -> None:
     runtime = LocalRuntime(S, emit="current")
     runtime.push({"S": batch_of([Insert(0, 9, row(1, 5)), Cti(0)], S.schema, "S")})
     runtime.change(emit="final")
-    epoch: list[Element] = [Insert(3, 9, row(2, 6)), punct(k=ew.OneOf((2,))), punct(3, x=ew.Range(ge=6))]
+    epoch: list[Element] = [
+        Insert(3, 9, row(2, 6)),
+        punct(k=ew.punctuation.OneOf((2,))),
+        punct(3, x=ew.punctuation.Range(ge=6)),
+    ]
     assert texts(runtime.push({"S": batch_of(epoch, S.schema, "S")})["out"]) == ["punct x >= 6 before 3"]
-    other = runtime.push({"S": batch_of([punct(k=ew.OneOf((3,)))], S.schema, "S")})["out"]
+    other = runtime.push({"S": batch_of([punct(k=ew.punctuation.OneOf((3,)))], S.schema, "S")})["out"]
     assert texts(other) == ["punct k = 3"]
     closing = runtime.push({"S": batch_of([Cti(20)], S.schema, "S")})["out"]
     assert texts(closing) == ["insert [3, 9) k=2 x=6", "cti 20"]

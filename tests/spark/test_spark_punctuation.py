@@ -208,7 +208,9 @@ def test_over_files_the_answer_and_its_promises_are_those_of_one_process(spark: 
         path.write_text(lines(epochs, name))
         inputs[name] = str(path)
     # what is declared of a source is worked out by the driver: who has no more items follows from the order, too
-    query = ITEM.punctuate(ew.unique("item")).join(BID, on="item").group_by("item").agg(price=ew.max("price"))
+    query = (
+        ITEM.punctuate(ew.punctuation.unique("item")).join(BID, on="item").group_by("item").agg(price=ew.max("price"))
+    )
     outs = {}
     for engine, run in (("local", run_files), ("spark", run_files_on_spark)):
         outs[engine] = tmp_path / f"{engine}.jsonl"
@@ -222,7 +224,7 @@ def test_over_files_the_answer_and_its_promises_are_those_of_one_process(spark: 
 
 def test_schemes_are_watched_by_each_bucket(spark: SparkSession, tmp_path: Path) -> None:
     """A bucket that sees a larger item knows that smaller ones are over; who is not in order is named."""
-    items = ITEM.punctuate(ew.sorted_by("item"))
+    items = ITEM.punctuate(ew.punctuation.sorted_by("item"))
     query = items.group_by("item").agg(n=ew.count())
     give = [[(i, i // 2) for i in range(8)], [(i, i // 2) for i in range(8, 20)], [(30, 1)]]
     batches = [
@@ -284,7 +286,7 @@ def test_levels_that_wait_or_forget_use_promises(spark: SparkSession, tmp_path: 
 
 def test_a_level_watches_what_is_declared(spark: SparkSession, tmp_path: Path) -> None:
     """Schemes are watched before rows wait, in the order of epochs: afterwards they come in another one."""
-    item = ITEM.punctuate(ew.sorted_by("item"))
+    item = ITEM.punctuate(ew.punctuation.sorted_by("item"))
     query = item.group_by("item").agg(n=ew.count())
     level = ew.consistency(5)
     # later items have earlier times, so that they are let through before items of the epochs before

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from everwhen.algebra import aggregate_definition
 from everwhen.algebra.expressions.build import Expr, col
-from everwhen.algebra.expressions.kinds import MAX_DIGITS, is_number, is_orderable, kind
+from everwhen.core.kinds import MAX_DIGITS, is_number, is_orderable, kind
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 
@@ -54,6 +54,15 @@ class UserAggregate:
     `inverse`, if given, takes a value out again: `inverse(merge(s, v), v)` must equal `s`.  Then a piece is
     evaluated from the one before it where that is less work.  States must be values: a function that changes its
     argument is wrong.
+
+    >>> import everwhen as ew
+    >>> import pyarrow as pa
+    >>> larger = lambda n, v: n if n > len(v) else len(v)
+    >>> longest = ew.UserAggregate(init=len, merge=larger, eval=lambda n: n, result=pa.int64())
+    >>> s = ew.source("S", {"word": "string"})
+    >>> rows = [ew.Insert(0, 1, {"word": word}) for word in ("a", "tree", "of")]
+    >>> print(next(ew.run(s.aggregate(n=ew.aggregate(longest)("word")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) n=4
     """
 
     init: Callable[[Any], Any]
@@ -208,80 +217,194 @@ def _argument(given: Argument) -> Expr:
 
 
 def count(x: Argument | None = None) -> AggregateCall:
-    """The number of rows, or of rows in which `x` is not null."""
+    """The number of rows, or of rows in which `x` is not null.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x}) for x in (1, None, 6)]
+    >>> print(next(ew.run(s.aggregate(rows=ew.count(), xs=ew.count("x")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) rows=3 xs=2
+    """
     return call("count") if x is None else call("count", x)
 
 
 def sum(x: Argument) -> AggregateCall:
-    """Σx: int64 for integers (overflow is an error), float64 for floats, a 38-digit decimal for decimals."""
+    """Σx: int64 for integers (overflow is an error), float64 for floats, a 38-digit decimal for decimals.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x}) for x in (1, 2, 6)]
+    >>> print(next(ew.run(s.aggregate(total=ew.sum("x")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) total=9
+    """
     return call("sum", x)
 
 
 def avg(x: Argument) -> AggregateCall:
-    """The mean, a float64."""
+    """The mean, a float64.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x}) for x in (1, 2, 6)]
+    >>> print(next(ew.run(s.aggregate(mean=ew.avg("x")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) mean=3.0
+    """
     return call("avg", x)
 
 
 def min(x: Argument) -> AggregateCall:
-    """The smallest value; NaN is larger than every number."""
+    """The smallest value; NaN is larger than every number.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x}) for x in (1, 2, 6)]
+    >>> print(next(ew.run(s.aggregate(least=ew.min("x")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) least=1
+    """
     return call("min", x)
 
 
 def max(x: Argument) -> AggregateCall:
-    """The largest value; NaN is larger than every number."""
+    """The largest value; NaN is larger than every number.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x}) for x in (1, 2, 6)]
+    >>> print(next(ew.run(s.aggregate(most=ew.max("x")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) most=6
+    """
     return call("max", x)
 
 
 def stddev(x: Argument) -> AggregateCall:
-    """The sample's standard deviation; null for a single value."""
+    """The sample's standard deviation; null for a single value.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x}) for x in (1, 3, 5)]
+    >>> print(next(ew.run(s.aggregate(spread=ew.stddev("x")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) spread=2.0
+    """
     return call("stddev", x)
 
 
 def stddev_pop(x: Argument) -> AggregateCall:
-    """The population's standard deviation."""
+    """The population's standard deviation.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x}) for x in (2, 4, 4, 4, 5, 5, 7, 9)]
+    >>> print(next(ew.run(s.aggregate(spread=ew.stddev_pop("x")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) spread=2.0
+    """
     return call("stddev_pop", x)
 
 
 def variance(x: Argument) -> AggregateCall:
-    """The sample's variance; null for a single value."""
+    """The sample's variance; null for a single value.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x}) for x in (1, 2, 3, 4, 5)]
+    >>> print(next(ew.run(s.aggregate(spread=ew.variance("x")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) spread=2.5
+    """
     return call("variance", x)
 
 
 def variance_pop(x: Argument) -> AggregateCall:
-    """The population's variance."""
+    """The population's variance.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x}) for x in (1, 2, 3, 4, 5)]
+    >>> print(next(ew.run(s.aggregate(spread=ew.variance_pop("x")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) spread=2.0
+    """
     return call("variance_pop", x)
 
 
 def count_distinct(x: Argument) -> AggregateCall:
-    """The number of different values that are not null."""
+    """The number of different values that are not null.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x}) for x in (3, 3, 8, None)]
+    >>> print(next(ew.run(s.aggregate(n=ew.count_distinct("x")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) n=2
+    """
     return call("count_distinct", x)
 
 
 def median(x: Argument) -> AggregateCall:
-    """The middle value: numbers are interpolated, of other types the lower of the middle two is taken."""
+    """The middle value: numbers are interpolated, of other types the lower of the middle two is taken.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x}) for x in (1, 2, 3, 10)]
+    >>> print(next(ew.run(s.aggregate(middle=ew.median("x")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) middle=2.5
+    """
     return call("median", x)
 
 
 def quantile(x: Argument, q: float) -> AggregateCall:
-    """The value below which a share `q` of the values lies, interpolated as `median` is."""
+    """The value below which a share `q` of the values lies, interpolated as `median` is.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x}) for x in range(11)]
+    >>> print(next(ew.run(s.aggregate(p90=ew.quantile("x", 0.9)), {"S": rows}, ew.STRONG)))
+    insert [0, 1) p90=9.0
+    """
     return call("quantile", x, parameters=(q,))
 
 
 def top_k(x: Argument, k: int) -> AggregateCall:
-    """The `k` largest values as a list, the largest first."""
+    """The `k` largest values as a list, the largest first.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x}) for x in (1, 2, 6)]
+    >>> print(next(ew.run(s.aggregate(best=ew.top_k("x", 2)), {"S": rows}, ew.STRONG)))
+    insert [0, 1) best=[6, 2]
+    """
     return call("top_k", x, parameters=(k,))
 
 
 def first(x: Argument, by: Argument) -> AggregateCall:
-    """`x` of the row with the smallest `by`; of several rows the smallest `x`, nulls first."""
+    """`x` of the row with the smallest `by`; of several rows the smallest `x`, nulls first.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "string", "day": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x, "day": day}) for x, day in (("b", 2), ("a", 1))]
+    >>> print(next(ew.run(s.aggregate(earliest=ew.first("x", by="day")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) earliest='a'
+    """
     return call("first", x, by)
 
 
 def last(x: Argument, by: Argument) -> AggregateCall:
-    """`x` of the row with the largest `by`; of several rows the smallest `x`, nulls first."""
+    """`x` of the row with the largest `by`; of several rows the smallest `x`, nulls first.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "string", "day": "int64"})
+    >>> rows = [ew.Insert(0, 1, {"x": x, "day": day}) for x, day in (("b", 2), ("a", 1))]
+    >>> print(next(ew.run(s.aggregate(latest=ew.last("x", by="day")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) latest='b'
+    """
     return call("last", x, by)
 
 
 def aggregate(user: UserAggregate) -> Callable[[Argument], AggregateCall]:
-    """A user-defined aggregate as a constructor: `aggregate(my_product)("price")`."""
+    """A user-defined aggregate as a constructor: `aggregate(my_product)("price")`.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> import pyarrow as pa
+    >>> product = ew.aggregate(ew.UserAggregate(lambda v: v, lambda p, v: p * v, lambda p: p, pa.int64()))
+    >>> rows = [ew.Insert(0, 1, {"x": x}) for x in (1, 2, 6)]
+    >>> print(next(ew.run(s.aggregate(p=product("x")), {"S": rows}, ew.STRONG)))
+    insert [0, 1) p=12
+    """
     return lambda x: call("user", x, parameters=(user,))

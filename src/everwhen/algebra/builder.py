@@ -27,10 +27,10 @@ from everwhen.algebra import nodes
 from everwhen.algebra.aggregates import AggregateCall, Aggregation
 from everwhen.algebra.explain import explain
 from everwhen.algebra.expressions.build import Column, Expr, col, to_expr, type_of
-from everwhen.algebra.punctuation_schemes import Scheme
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, ticks
 from everwhen.errors import QueryError
+from everwhen.punctuation.schemes import Scheme
 
 Duration = int | str
 How = Literal["inner", "semi", "anti", "left", "right", "full"]
@@ -48,10 +48,14 @@ def source(
 ) -> Stream:
     """A named input with its payload columns; types are Arrow types or their names.
 
-    What is declared beside them makes plans better.  `insert_only` (no adjust will come) and `chronons` (every lifetime
-    is one tick) are checked as elements come in; `ordered` (none is late) and `keys` are trusted.  `keys="id"` or
-    `keys=["id", ("day", "no")]` says that no two events of the whole history have the same id, nor the same day and
-    no; for the kinds "temporal" and "varying", no two rows alive at one instant.
+    Declarations make plans better.  `insert_only` (no adjusts) and `chronons` (every lifetime is one tick) are checked
+    for each element; `ordered` (no late elements) and `keys` are trusted.  `keys="id"` or `keys=["id", ("day", "no")]`
+    declares that no two events of the whole history have the same id, nor the same day and no; for the kinds
+    "temporal" and "varying", no two rows alive at one instant.
+
+    >>> import everwhen as ew
+    >>> ew.source("Bid", {"item": "int64", "price": "float64"}, insert_only=True).schema.names
+    ('item', 'price')
     """
     if not name or not isinstance(name, str):
         raise QueryError(f"a source needs a name, not {name!r}")
@@ -71,8 +75,15 @@ def source(
 class Stream:
     """A query: the stream that the logical `node` describes.
 
-    `level` is the consistency that the query's own text asks for, if it does: by name, or how many ticks it may block
-    and remember.  Running it may ask for another.
+    `level` is the consistency of its CONSISTENCY clause, if it has one: a name, or the bounds B and M in ticks.  The
+    level that a runtime is given overrides it.
+
+    >>> import everwhen as ew
+    >>> bids = ew.source("Bid", {"item": "int64", "price": "float64"})
+    >>> print(bids.where(ew.col("price") > 5).select("item"))
+    Select item
+    └─ Filter price > 5
+       └─ Source Bid (item int64, price double)
     """
 
     node: nodes.Node
@@ -238,7 +249,7 @@ class Stream:
         return Stream(nodes.TimeWindow(self.node, ticks(size), ticks(slide)))
 
     def now(self) -> Stream:
-        """Only what is alive at t itself."""
+        """What is alive at t: the stream itself."""
         return Stream(nodes.TimeWindow(self.node, 1))
 
     def unbounded(self) -> Stream:
@@ -289,22 +300,22 @@ class Stream:
     # -- punctuation and order -------------------------------------------------------------------------------------
 
     def punctuate(self, *schemes: Scheme) -> Stream:
-        """The same stream with the promises that follow from schemes: `punctuate(ew.sorted_by("hour"))` (Tucker, 6.2).
+        """The same stream with the punctuation that follows from schemes, such as `ew.punctuation.sorted_by("hour")`.
 
         On a source every element is checked as it comes in, and the error names its file and line; elsewhere rows are
         checked against what earlier epochs have promised.
         """
         for scheme in schemes:
             if not isinstance(scheme, Scheme):
-                raise QueryError(f"punctuate() takes schemes such as ew.sorted_by('hour'), not {scheme!r}")
+                raise QueryError(f"punctuate() takes schemes such as ew.punctuation.sorted_by('hour'), not {scheme!r}")
         if isinstance(self.node, nodes.Source) and schemes:
             return Stream(replace(self.node, schemes=(*self.node.schemes, *schemes)))
         return Stream(nodes.Punctuate(self.node, schemes))
 
     def sort(self, *columns: str, descending: str | Sequence[str] = ()) -> Stream:
-        """The answer's rows in the order of these columns, nulls last; `descending` names those that fall.
+        """The rows of the answer in the order of these columns, nulls last; `descending` names descending ones.
 
-        It stands last, and needs consistency STRONG: rows are said when nothing can come before them any more.
+        It must be the last step and needs consistency STRONG: a row is emitted when no row can come before it any more.
         """
         falling = _names(descending)
         for column in falling:

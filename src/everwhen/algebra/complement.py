@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from everwhen.algebra.expressions.build import Call, Column, Expr, Literal
-from everwhen.algebra.expressions.kinds import kind
+from everwhen.core.kinds import kind
 from everwhen.core.promise import AttributePattern, OneOf, Promise, Range
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError

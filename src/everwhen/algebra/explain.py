@@ -13,8 +13,8 @@ from typing import Final
 
 from everwhen.algebra import nodes
 from everwhen.algebra.nodes import Node, walk
-from everwhen.algebra.punctuation_schemes import described
 from everwhen.core.time import INF, show
+from everwhen.punctuation.schemes import described
 
 WIDTH: Final = 120
 """Columns of a text with notes; plain plans are as wide as they are."""

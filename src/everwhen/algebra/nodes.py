@@ -18,7 +18,6 @@ import pyarrow as pa
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.complement import complement
 from everwhen.algebra.expressions.build import Expr
-from everwhen.algebra.expressions.kinds import is_orderable
 from everwhen.algebra.lifetime_nodes import AlterLifetime as AlterLifetime
 from everwhen.algebra.lifetime_nodes import Coalesce as Coalesce
 from everwhen.algebra.lifetime_nodes import Deletes as Deletes
@@ -30,10 +29,11 @@ from everwhen.algebra.lifetime_nodes import TimeWindow as TimeWindow
 from everwhen.algebra.node import Node as Node
 from everwhen.algebra.node import over as over
 from everwhen.algebra.node import walk as walk
-from everwhen.algebra.punctuation_schemes import Scheme, Selection, bound
+from everwhen.core.kinds import is_orderable
 from everwhen.core.promise import Promise
 from everwhen.core.schema import Field, Schema
 from everwhen.errors import QueryError
+from everwhen.punctuation.schemes import Scheme, Selection, bound
 
 SetKind = Literal["difference", "strict_difference", "intersect", "max_union"]
 SourceKind = Literal["stream", "constant", "temporal", "varying"]
@@ -284,7 +284,7 @@ class Punctuate(Node):
 
     def __post_init__(self) -> None:
         if not self.schemes:
-            raise QueryError("punctuate() needs a scheme, such as ew.sorted_by('hour')")
+            raise QueryError("punctuate() needs a scheme, such as ew.punctuation.sorted_by('hour')")
         schemes = tuple(Selection(self._complement()) if each == Selection() else each for each in self.schemes)
         object.__setattr__(self, "schemes", bound(schemes, self.input.schema, "punctuate()"))
 

@@ -37,6 +37,9 @@ def explained(title: str, found: Compiled, options: argparse.Namespace) -> str:
     """The text of EXPLAIN."""
     stages = None
     if options.engine == "spark":
+        from everwhen.spark import require_pyspark
+
+        require_pyspark()
         from everwhen.spark.translate.offline_stages import (
             stages_over_files,  # it brings PySpark along, but starts no JVM
         )

@@ -68,6 +68,9 @@ def _engine(name: str) -> Callable[..., int]:
         from everwhen.engine.files.run import run_files
 
         return run_files
+    from everwhen.spark import require_pyspark
+
+    require_pyspark()
     from everwhen.spark.api.run_files import run_files_on_spark  # it brings Spark along
 
     return run_files_on_spark

@@ -30,10 +30,15 @@ Duration = int | str
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """A level by name, B and M in ticks, and what is said when.
+    """A consistency level: its name, the bounds B (`block`) and M (`remember`) in ticks, and the emission policy.
 
-    `repair`: inputs may bring an adjust before its insert, and external CTIs, also if everything is remembered.
-    `within`: at most so many seconds of the clock an element waits, too, so that an input that rests blocks nobody.
+    `repair`: inputs may have an adjust before its insert, and external CTIs, also if M is ∞.  `within`: an element also
+    waits at most so many seconds of the clock, so that an idle input does not block.
+
+    >>> STRONG.block == STRONG.remember == INF, MIDDLE.block, WEAK.remember
+    (True, 0, 0)
+    >>> consistency(block="5 s", remember="1 min").changed(emit="final").emit.value
+    'final'
     """
 
     name: str
@@ -107,11 +112,15 @@ def consistency(
     tick: str = "1ms",
     within: float | None = None,
 ) -> Consistency:
-    """A level by its bounds: durations in words or ticks, "inf" or `INF` for ∞.
+    """A consistency level from its bounds: durations as text or ticks, "inf" or `INF` for ∞.
 
-    Without `block` nothing waits; without `remember` nothing is forgotten.  With it, even if it is ∞, broken chains of
-    adjusts are repaired and external CTIs are read.  `emit` is `final` if B is ∞, else `current`.  With `within`,
-    seconds of the clock, elements wait no longer than that, nor longer than `block`, if there is one.
+    Without `block` nothing waits (B = 0).  Without `remember` nothing is dropped (M = ∞).  With it, even if it is ∞,
+    adjusts before their inserts are repaired and external CTIs are read.  `emit` is `final` if B is ∞, else `current`.
+    With `within`, elements wait at most so many seconds of the clock, and at most `block`, if it is given.
+
+    >>> level = consistency(block="5 s", remember="1 min")
+    >>> level.block, level.remember, level.emit.value
+    (5000, 60000, 'current')
     """
     m = INF if remember is None else length_of(remember, "remember", tick)
     b = length_of(block, "block", tick) if block is not None else 0 if within is None else m
@@ -150,12 +159,12 @@ def _named(block: int, remember: int) -> str:
 
 
 STRONG = Consistency("strong", INF, INF, Emit.FINAL)
-"""Wait until an answer is final; nothing is ever taken back."""
+"""Wait until a result is final; nothing is ever retracted."""
 
 MIDDLE = Consistency("middle", 0, INF, Emit.CURRENT)
-"""Answer at once, correct later."""
+"""Emit at once, correct later."""
 
 WEAK = Consistency("weak", 0, 0, Emit.CURRENT)
-"""Answer at once, forget at once: what is late is given up."""
+"""Emit at once, keep no state for corrections: late elements are dropped."""
 
 LEVELS: Final = {level.name: level for level in (STRONG, MIDDLE, WEAK)}

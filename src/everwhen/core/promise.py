@@ -27,7 +27,12 @@ def same(a: Any, b: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Values between two bounds; a missing bound is `None`.  A null is in no range."""
+    """Values between two bounds; a missing bound is `None`.  A null is in no range.
+
+    >>> hours = Range(ge=0, lt=4)
+    >>> hours.matches(3), hours.matches(4), hours.matches(None)
+    (True, False, False)
+    """
 
     ge: Any = None
     gt: Any = None
@@ -47,7 +52,12 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of a list of values; a null is matched only if the list holds it."""
+    """One of a list of values; a null is matched only if the list holds it.
+
+    >>> some = OneOf((7, 9))
+    >>> some.matches(9), some.matches(8), some.matches(None)
+    (True, False, False)
+    """
 
     values: tuple[Any, ...]
 
@@ -57,7 +67,11 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The empty pattern."""
+    """The empty pattern.
+
+    >>> Nothing().matches(7)
+    False
+    """
 
     def matches(self, value: Any) -> bool:
         return False
@@ -68,18 +82,23 @@ AttributePattern = Range | OneOf | Nothing
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """`(match, t)`; attributes left out of `match` are wildcards."""
+    """A punctuation `(match, t)`: no later element changes a matching row before `t`.  Other columns match any value.
+
+    >>> closed = Promise({"item": OneOf((7,))})
+    >>> closed.matches({"item": 7, "price": 3}), closed.matches({"item": 8, "price": 3})
+    (True, False)
+    """
 
     match: Mapping[str, AttributePattern] = field(default_factory=dict)
     t: int = INF
 
     @staticmethod
     def constants(values: Mapping[str, Any], t: int = INF) -> Promise:
-        """A promise that binds attributes to single values."""
+        """A punctuation that binds columns to single values."""
         return Promise({name: OneOf((value,)) for name, value in values.items()}, t)
 
     def matches(self, row: Mapping[str, Any]) -> bool:
-        """Whether the promise concerns this payload."""
+        """Whether the pattern matches this row."""
         return all(pattern.matches(row[name]) for name, pattern in self.match.items())
 
 

@@ -28,7 +28,15 @@ class Field:
 
 @dataclass(frozen=True)
 class Schema:
-    """An ordered set of payload columns with distinct names."""
+    """An ordered set of payload columns with distinct names.
+
+    >>> import pyarrow as pa
+    >>> schema = Schema.of([("item", pa.int64()), ("price", pa.float64())])
+    >>> print(schema)
+    (item int64, price double)
+    >>> schema.names, schema.index("price")
+    (('item', 'price'), 1)
+    """
 
     fields: tuple[Field, ...]
 

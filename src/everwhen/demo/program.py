@@ -27,6 +27,9 @@ def main(argv: Sequence[str] | None = None, *, console: Console | None = None, r
     seconds = options.seconds if options.seconds is not None or options.events else DEFAULT_SECONDS
     if options.engine == "local" or runtime is not None:
         return run_local(console, plain, seconds, options.events, runtime)
+    from everwhen.spark import require_pyspark
+
+    require_pyspark()
     from everwhen.demo.spark import run_spark  # only here, since it brings PySpark along
 
     return run_spark(console, plain, seconds, options.events)

@@ -55,10 +55,17 @@ _LATEST: Final = 1_000
 class LocalRuntime:
     """Queries over shared inputs, run step by step; call `push` any number of times, then `close` once.
 
-    `emit`: what is said when, if not as `consistency` says.  `given_up` is called with what Finalize gives up and the
-    input's name.  After `idle` seconds without an element an input no longer holds the others back; what it says
-    later, behind them, is given up (`idleness.py`).  `check` looks at every step of every operator
+    `emit`: the emission policy, if not that of `consistency`.  `given_up` is called with the input's name and the
+    elements that were dropped.  After `idle` seconds without an element an input no longer holds the others back; what
+    it sends later, behind their frontier, is dropped.  `check` is called for every step of every operator
     (`everwhen.testing.step_invariants`).
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> runtime = LocalRuntime(s.where(ew.col("x") > 1))
+    >>> batch = ew.ElementBatch.of([ew.Insert(0, 5, {"x": x}) for x in (1, 2)], s.schema)
+    >>> print(*runtime.push({"S": batch})["out"].elements(), *runtime.close()["out"].elements())
+    insert [0, 5) x=2 cti ∞
     """
 
     def __init__(

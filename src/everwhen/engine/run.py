@@ -54,14 +54,14 @@ def run(
     given_up: Callable[[str, GivenUp], None] | None = None,
     idle: float | None = None,
 ) -> Iterator[Element]:
-    """The elements of the query's answer, as they come.
+    """Run a query over finite inputs in this process; yields the elements of its answer.
 
     Inputs are elements, element batches, Arrow tables, or paths of JSON lines or Parquet files.  They are read
-    round-robin, `batch` elements of each in turn, or in the order of their arrival numbers (`arrival.py`).  The end of
-    an input means CTI(∞) on it, unless `open`: then the output is what a query that is still running would have said
-    by now.  Without `consistency` it is what the query's own text asks for, else MIDDLE.  `given_up` is called with
-    what a level that forgets had to give up: the input's name, the elements and the reasons.  After `idle` seconds
-    of the clock without an element an input no longer holds the others back.
+    round-robin, `batch` elements of each in turn, or in the order of their arrival numbers.  The end of an input is
+    CTI(∞), unless `open`: then the output is what a query that is still running would have emitted by now.  Without
+    `consistency` the level is that of the query's CONSISTENCY clause, else MIDDLE.  `given_up` is called with dropped
+    elements: the input's name, the elements and the reasons.  After `idle` seconds without an element an input no
+    longer holds the others back.
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"x": "int64"})
@@ -89,7 +89,14 @@ def run_batches(
     given_up: Callable[[str, GivenUp], None] | None = None,
     idle: float | None = None,
 ) -> Iterator[ElementBatch]:
-    """As `run`, in columnar batches, one per epoch."""
+    """Like `run`, but yields columnar batches, one per epoch.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> elements = [ew.Insert(t, t + 1, {"x": t}) for t in range(5)]
+    >>> [len(batch) for batch in ew.run_batches(s, {"S": elements}, batch=2, open=True)]
+    [2, 2, 1]
+    """
     if batch < 1:
         raise QueryError(f"a batch holds at least one element, not {batch}")
     runtime = LocalRuntime(query, emit, consistency=chosen(query, consistency), given_up=given_up, idle=idle)

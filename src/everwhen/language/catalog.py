@@ -71,7 +71,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """A Python function of values that queries may call; not called where an argument is null."""
+    """A Python function of values that queries may call; not called where an argument is null.
+
+    >>> import everwhen as ew
+    >>> import pyarrow as pa
+    >>> s = ew.source("S", {"word": "string"})
+    >>> shout = ew.UserFunction(lambda text: text.upper() + "!", pa.string())
+    >>> query = ew.sql("SELECT SHOUT(word) AS word FROM S", s, functions={"shout": shout})
+    >>> print(next(ew.run(query, {"S": [ew.Insert(0, 1, {"word": "hi"})]})))
+    insert [0, 1) word='HI!'
+    """
 
     function: Callable[..., Any]
     result: pa.DataType

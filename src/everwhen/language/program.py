@@ -28,7 +28,7 @@ import pyarrow as pa
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import UserAggregate
 from everwhen.algebra.builder import Stream
-from everwhen.algebra.expressions.kinds import kind
+from everwhen.core.kinds import kind
 from everwhen.core.schema import Field, Schema
 from everwhen.core.time import ticks
 from everwhen.errors import QueryError, SqlError

@@ -19,6 +19,23 @@ class EpochSink(ABC):
     """Call order: `prepare`, then `committed` and any number of `commit`, then `close`.
 
     A sink holds no connection and no open file before `prepare`, so that it can be pickled until then.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> batch = ew.ElementBatch.of([ew.Insert(0, 5, {"x": 1}), ew.Cti(3)], s.schema)
+    >>> class Counter(ew.spark.EpochSink):
+    ...     rows, last = 0, -1
+    ...     def prepare(self, schema): pass
+    ...     def committed(self): return self.last
+    ...     def commit(self, epoch, batch):
+    ...         if epoch > self.last:
+    ...             self.rows, self.last = self.rows + len(batch), epoch
+    ...
+    >>> sink = Counter()
+    >>> sink.commit(0, batch)
+    >>> sink.commit(0, batch)
+    >>> sink.rows
+    2
     """
 
     @abstractmethod

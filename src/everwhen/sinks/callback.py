@@ -15,7 +15,18 @@ from everwhen.stream.element_batch import ElementBatch
 
 
 class CallbackSink(EpochSink):
-    """Calls `fn(epoch, batch)`; an error of the function means that the epoch is not in."""
+    """Calls `fn(epoch, batch)`; an error of the function means that the epoch is not in.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> batch = ew.ElementBatch.of([ew.Insert(0, 5, {"x": 1}), ew.Cti(3)], s.schema)
+    >>> seen = []
+    >>> sink = ew.spark.CallbackSink(lambda epoch, batch: seen.append((epoch, len(batch))))
+    >>> sink.prepare(s.schema)
+    >>> sink.commit(0, batch)
+    >>> seen, sink.committed()
+    ([(0, 2)], 0)
+    """
 
     def __init__(self, fn: Callable[[int, ElementBatch], None]) -> None:
         self.fn = fn

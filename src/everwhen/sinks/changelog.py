@@ -45,7 +45,20 @@ _LEFTOVER_AGE: Final = 600.0
 
 
 class ChangelogSink(PartedSink):
-    """Either `commit` per epoch, or `write_part` in any number of tasks and then `commit_parts` in one place."""
+    """Either `commit` per epoch, or `write_part` in any number of tasks and then `commit_parts` in one place.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> batch = ew.ElementBatch.of([ew.Insert(0, 5, {"x": 1}), ew.Cti(3)], s.schema)
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     sink = ew.spark.ChangelogSink(f"{folder}/answers", format="jsonl")
+    ...     sink.prepare(s.schema)
+    ...     sink.commit(0, batch)
+    ...     print(*(element for part in ew.spark.read_changelog(sink.path) for element in part.elements()))
+    ...
+    insert [0, 5) x=1 cti 3
+    """
 
     def __init__(self, path: str | os.PathLike[str], format: str = "parquet") -> None:
         if format not in FORMATS:
@@ -141,7 +154,20 @@ class ChangelogSink(PartedSink):
 
 
 def read_changelog(path: str | os.PathLike[str], batch: int = DEFAULT_BATCH) -> Iterator[ElementBatch]:
-    """The elements of all committed epochs in order, an epoch's promises after the rest of it."""
+    """The elements of all committed epochs in order, an epoch's promises after the rest of it.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> batch = ew.ElementBatch.of([ew.Insert(0, 5, {"x": 1}), ew.Cti(3)], s.schema)
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     sink = ew.spark.ChangelogSink(f"{folder}/answers", format="jsonl")
+    ...     sink.prepare(s.schema)
+    ...     sink.commit(0, batch)
+    ...     print(*(element for part in ew.spark.read_changelog(sink.path) for element in part.elements()))
+    ...
+    insert [0, 5) x=1 cti 3
+    """
     place = os.fspath(path)
     try:
         folder = open_folder(path)

@@ -18,7 +18,22 @@ from everwhen.stream.element_batch import ElementBatch
 
 
 class ConsoleSink(EpochSink):
-    """Shows at most `rows` elements of an epoch, and says how many more there were; quiet epochs are not shown."""
+    """Shows at most `rows` elements of an epoch, and says how many more there were; quiet epochs are not shown.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> batch = ew.ElementBatch.of([ew.Insert(0, 5, {"x": 1}), ew.Cti(3)], s.schema)
+    >>> sink = ew.spark.ConsoleSink(rows=10)
+    >>> sink.prepare(s.schema)
+    >>> sink.commit(0, batch)  # doctest: +NORMALIZE_WHITESPACE
+    epoch 0
+    <BLANKLINE>
+               from   to   x
+     ────────────────────────
+      insert      0    5   1
+      cti         3
+    <BLANKLINE>
+    """
 
     def __init__(self, rows: int = 20, console: Console | None = None) -> None:
         self.rows = rows

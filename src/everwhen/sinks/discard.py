@@ -13,7 +13,17 @@ from everwhen.stream.element_batch import ElementBatch
 
 
 class DiscardSink(PartedSink):
-    """Forgets what it is given."""
+    """Discards every epoch.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> batch = ew.ElementBatch.of([ew.Insert(0, 5, {"x": 1}), ew.Cti(3)], s.schema)
+    >>> sink = ew.spark.DiscardSink()
+    >>> sink.prepare(s.schema)
+    >>> sink.commit(0, batch)
+    >>> sink.committed()
+    0
+    """
 
     def __init__(self) -> None:
         self._last = -1

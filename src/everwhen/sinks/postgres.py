@@ -96,6 +96,11 @@ class PostgresSink(EpochSink):
     """Keeps `<table>` and `<table>_history` up to date; `schema` is the database schema that they live in.
 
     Every epoch costs a COPY and five statements, whatever its size; a lost connection is opened anew at the next call.
+
+    >>> import everwhen as ew
+    >>> sink = ew.spark.PostgresSink("host=db dbname=auction", "best_bids", key=["item"])
+    >>> sink.table, sink.key
+    ('best_bids', ('item',))
     """
 
     def __init__(self, conninfo: str, table: str, key: Sequence[str] = (), schema: str = "public") -> None:

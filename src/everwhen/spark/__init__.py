@@ -1,7 +1,7 @@
-"""`ew.spark`: what a user of the Spark runtime needs, by one name.
+"""`ew.spark`: the Spark runtime, and the sinks of all runtimes.
 
-`import everwhen` does not import PySpark; the first use of a name of this package does.  `start` runs a query over
-streaming DataFrames, `run` over bounded ones, `session` gives a Spark session that starts on a bare machine.
+`start` runs a query over streaming DataFrames, `run` over bounded ones; `session` starts Spark, also on a bare machine.
+They need PySpark, the extra `everwhen[spark]`; the sinks do not.  Names are imported on first use.
 
     api        what is called from outside            driver     an epoch on the driver
     sources    what the columns of a frame mean       exchange   what crosses between stages
@@ -12,7 +12,10 @@ streaming DataFrames, `run` over bounded ones, `session` gives a Spark session t
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
+
+from everwhen.errors import EverwhenError
 
 if TYPE_CHECKING:
     from everwhen.sinks import (
@@ -75,9 +78,22 @@ _WHERE: Final = {
 
 def __getattr__(name: str) -> object:
     """Names come when they are asked for: workers import parts of this package and not the rest."""
-    if name in _WHERE:
-        return getattr(import_module(_WHERE[name]), name)
-    raise AttributeError(f"module 'everwhen.spark' has no attribute {name!r}")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'everwhen.spark' has no attribute {name!r}")
+    if not _WHERE[name].startswith("everwhen.sinks"):
+        require_pyspark()
+    value = getattr(import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def require_pyspark() -> None:
+    """Raise an error with the remedy if PySpark is not installed; it comes with the extra `everwhen[spark]`."""
+    if find_spec("pyspark") is None:
+        raise EverwhenError(
+            "Spark needs PySpark, which is not installed. Remedy: pip install 'everwhen[spark]'; or run in this "
+            "process, with --engine local or ew.run"
+        )
 
 
 def __dir__() -> list[str]:

@@ -20,7 +20,11 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """The payload `row` is alive during `[vs, ve)`."""
+    """The payload `row` is alive during `[vs, ve)`.
+
+    >>> print(Insert(1, 5, {"x": 2}))
+    insert [1, 5) x=2
+    """
 
     vs: int
     ve: int
@@ -36,7 +40,11 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Adjust:
-    """The event `row` during `[vs, ve)` ends at `vnew` instead; `vnew == vs` removes it."""
+    """The event `row` during `[vs, ve)` ends at `vnew` instead; `vnew == vs` removes it.
+
+    >>> print(Adjust(1, 5, 3, {"x": 2}))
+    adjust [1, 5 -> 3) x=2
+    """
 
     vs: int
     ve: int
@@ -53,7 +61,11 @@ class Adjust:
 
 @dataclass(frozen=True, slots=True)
 class Cti:
-    """No later element changes anything before the instant `t`."""
+    """No later element changes anything before the instant `t`.
+
+    >>> print(Cti(8))
+    cti 8
+    """
 
     t: int
 
@@ -67,7 +79,12 @@ class Cti:
 
 @dataclass(frozen=True, slots=True)
 class Punct:
-    """No later element changes a payload that the promise matches, before its time."""
+    """The element of a punctuation: no later element changes a matching row at an instant before its time.
+
+    >>> from everwhen import punctuation
+    >>> print(Punct(punctuation.Punctuation({"x": punctuation.OneOf((7,))})))
+    punct x = 7
+    """
 
     promise: Promise
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +29,22 @@ OPS: Final = ("insert", "adjust", "cti", "punct", "external_cti")
 
 @dataclass(frozen=True, eq=False)
 class ElementBatch:
-    """Elements in arrival order; payload columns are null where an element carries no payload."""
+    """Elements in arrival order; payload columns are null where an element carries no payload.
+
+    >>> import pyarrow as pa
+    >>> schema = Schema.of([("x", pa.int64())])
+    >>> batch = ElementBatch.of([Insert(0, 5, {"x": 1}), Cti(3)], schema)
+    >>> len(batch), batch.vs.tolist(), batch.columns[0].to_pylist()
+    (2, [0, 3], [1, None])
+    """
+
+    INSERT: ClassVar[int] = INSERT
+    ADJUST: ClassVar[int] = ADJUST
+    CTI: ClassVar[int] = CTI
+    PUNCT: ClassVar[int] = PUNCT
 
     schema: Schema
-    op: np.ndarray  # uint8
+    op: np.ndarray  # uint8: one of the codes above
     vs: np.ndarray  # int64
     ve: np.ndarray  # int64
     vnew: np.ndarray  # int64, meaningful for adjusts only
@@ -42,6 +54,11 @@ class ElementBatch:
     first_line: int = 1
     lines: np.ndarray | None = None
     at: np.ndarray | None = None  # int64: the arrival order across inputs, where the source gives it
+
+    @classmethod
+    def of(cls, elements: Iterable[Element], schema: Schema) -> ElementBatch:
+        """Elements as one batch; a value that does not fit its column is an `InputError`."""
+        return batch_of(elements, schema)
 
     def __len__(self) -> int:
         return len(self.op)

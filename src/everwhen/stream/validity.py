@@ -53,7 +53,13 @@ class Offence:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What holds for a stream; `offences` says of each property that does not hold where it broke first."""
+    """What holds for a stream; `offences` says of each property that does not hold where it broke first.
+
+    >>> from everwhen.stream.element import Cti, Insert
+    >>> report = check([Insert(3, 4, {"x": 1}), Cti(5)])
+    >>> report.valid, report.perfect, report.closed_up_to
+    (True, True, 5)
+    """
 
     elements: int
     inserts: int

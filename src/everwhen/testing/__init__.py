@@ -94,7 +94,17 @@ Streamlike: TypeAlias = "History | TableStream | ElementBatch | Iterable[Element
 
 @dataclass(frozen=True)
 class TableStream:
-    """A stream read from a table: elements in arrival order, and their schema."""
+    """A stream read from a table: elements in arrival order, and their schema.
+
+    >>> stream = stream_from_table('''
+    ...     vs | ve | x
+    ...     1  | 5  | 7
+    ... ''')
+    >>> len(stream), stream.batch().vs.tolist()
+    (1, [1])
+    >>> print(stream.history())
+    [1, 5) x=7
+    """
 
     elements: list[Element]
     schema: Schema
@@ -224,7 +234,11 @@ def _value(cell: str, type_: pa.DataType, line: int) -> Any:
 
 
 def history_of(stream: Streamlike) -> History:
-    """The history of anything that stands for a stream; without a schema the values tell the types."""
+    """The history of a `Streamlike`: a history, a table, a batch, or elements.  Values give the types.
+
+    >>> print(history_of([Insert(0, 9, {"x": 1}), Adjust(0, 9, 4, {"x": 1})]))
+    [0, 4) x=1
+    """
     if isinstance(stream, History):
         return stream
     return stream.history() if isinstance(stream, TableStream) else History.of(stream)
@@ -246,7 +260,7 @@ def assert_same_history(actual: Streamlike, expected: Streamlike, tolerance: flo
 
 
 def assert_valid(stream: TableStream | ElementBatch | Iterable[Element | ElementBatch]) -> Report:
-    """Fails unless the stream keeps its promises and adjusts only events that are there; returns all that holds for it.
+    """Fails unless the stream keeps to its CTIs and punctuation and adjusts existing events only; returns a report.
 
     >>> assert_valid([Insert(3, 5, {"x": 1}), Cti(5)]).perfect
     True
@@ -283,6 +297,12 @@ def reorder(
     another event that is inserted and removed.  `ctis`: the chance of a CTI before an element, as far as what is still
     to come allows.  `infinite`: whether wrong ends may be infinite.  `close`: whether a CTI(∞) comes last.
     `shrink_only`: whether adjusts only shorten lifetimes, as in the CEDR papers.
+
+    >>> history = History.of([Insert(t, t + 3, {"x": t}) for t in range(4)])
+    >>> stream = reorder(history, random.Random(1))
+    >>> assert_same_history(stream, history)
+    >>> len(stream) > 4 and assert_valid(stream).valid
+    True
     """
     history = history_of(stream)
     events = [(vs, ve, dict(zip(history.schema.names, row, strict=True))) for vs, ve, row in history.events()]
@@ -371,7 +391,13 @@ def _with_ctis(
 def batches(
     elements: Iterable[Element], schema: Schema, sizes: int | Iterable[int] | random.Random
 ) -> list[ElementBatch]:
-    """The elements cut into batches: of one size, of the given sizes in turn, or of random ones."""
+    """The elements cut into batches: of one size, of the given sizes in turn, or of random ones.
+
+    >>> import pyarrow as pa
+    >>> elements = [Insert(t, t + 1, {"x": t}) for t in range(5)]
+    >>> [len(batch) for batch in batches(elements, Schema.of([("x", pa.int64())]), 2)]
+    [2, 2, 1]
+    """
     whole = batch_of(elements, schema)
     if isinstance(sizes, random.Random):
         lengths: Iterator[int] = iter(partial(sizes.choice, (1, 1, 2, 3, 5, 8, 13)), 0)

@@ -49,7 +49,11 @@ Logical: TypeAlias = Callable[[Elements], History]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a definition holds, and if not, why."""
+    """Whether a definition holds, and if not, why.
+
+    >>> bool(Verdict(False, "line 2: late")), Verdict(False, "line 2: late").why
+    (False, 'line 2: late')
+    """
 
     holds: bool
     why: str = ""
@@ -64,22 +68,38 @@ _YES = Verdict(True)
 
 
 def is_valid(stream: Elements) -> Verdict:
-    """No element changes what an earlier promise covers; every adjust names an event that is there (section 2.2)."""
+    """No element changes what an earlier promise covers; every adjust names an event that is there (section 2.2).
+
+    >>> is_valid([Cti(5), Insert(3, 4, {"x": 1})])
+    Verdict(holds=False, why='line 2: insert [3, 4) x=1 changes instant 3, but cti 5 came before')
+    """
     return _property(check(stream), "valid")
 
 
 def is_shrink_only(stream: Elements) -> Verdict:
-    """No adjust makes a lifetime longer.  The paper asks this of every stream; here it is a property."""
+    """No adjust makes a lifetime longer.  The paper asks this of every stream; here it is a property.
+
+    >>> bool(is_shrink_only([Insert(0, 5, {"x": 1}), Adjust(0, 5, 3, {"x": 1})]))
+    True
+    """
     return _property(check(stream), "shrink_only")
 
 
 def is_ordered(stream: Elements) -> Verdict:
-    """Definition 3: sync times never decrease."""
+    """Definition 3: sync times never decrease.
+
+    >>> bool(is_ordered([Insert(5, 6, {"x": 1}), Insert(3, 4, {"x": 1})]))
+    False
+    """
     return _property(check(stream), "ordered")
 
 
 def is_perfect(stream: Elements) -> Verdict:
-    """Definition 4: ordered, and without adjusts."""
+    """Definition 4: ordered, and without adjusts.
+
+    >>> bool(is_perfect([Insert(0, 5, {"x": 1}), Adjust(0, 5, 3, {"x": 1})]))
+    False
+    """
     return _property(check(stream), "perfect")
 
 
@@ -102,22 +122,38 @@ def concatenated(first: Elements, second: Elements) -> list[Element]:
 
 
 def is_prefix(first: Elements, stream: Elements) -> bool:
-    """Definition 2: the stream begins with the elements of the first one."""
+    """Definition 2: the stream begins with the elements of the first one.
+
+    >>> is_prefix([Cti(1)], [Cti(1), Cti(2)])
+    True
+    """
     return list(stream[: len(first)]) == list(first)
 
 
 def closed_up_to(stream: Elements) -> int:
-    """Definition 5: the t up to which a stream is closed, that is closed at t and not at t + 1 (-∞: nowhere)."""
+    """Definition 5: the t up to which a stream is closed, that is closed at t and not at t + 1 (-∞: nowhere).
+
+    >>> closed_up_to([Cti(3), Cti(7)])
+    7
+    """
     return max((element.t for element in stream if isinstance(element, Cti)), default=NEVER)
 
 
 def is_closed_at(stream: Elements, t: int) -> bool:
-    """Definition 5: some CTI has promised everything before t."""
+    """Definition 5: some CTI has promised everything before t.
+
+    >>> is_closed_at([Cti(7)], 5), is_closed_at([Cti(7)], 8)
+    (True, False)
+    """
     return any(isinstance(element, Cti) and element.t >= t for element in stream)
 
 
 def is_closed(stream: Elements) -> Verdict:
-    """Definition 5: the last element is a CTI, beyond all that came before."""
+    """Definition 5: the last element is a CTI, beyond all that came before.
+
+    >>> bool(is_closed([Insert(0, 3, {"x": 1}), Cti(9)]))
+    True
+    """
     if check(stream).closed:
         return _YES
     return Verdict(False, f"the last element is {stream[-1]}" if stream else "the stream is empty")
@@ -157,7 +193,17 @@ def up_to(stream: Elements, t: int) -> list[Element]:
 
 
 def physical(query: Stream, emit: str | Emit, batch: int = 1) -> Physical:
-    """A query with one input as an algorithm: elements in, `batch` at a time, elements out."""
+    """A query with one input as an algorithm: elements in, `batch` at a time, elements out.
+
+    >>> import everwhen as ew
+    >>> query = ew.source("S", {"x": "int64"}).aggregate(n=ew.count())
+    >>> stream = [ew.Insert(0, 9, {"x": 1}), ew.Insert(4, 6, {"x": 1}), ew.Cti(ew.INF)]
+    >>> print(*physical(query, "final")(stream), sep=chr(10))
+    insert [0, 4) n=1
+    insert [4, 6) n=2
+    insert [6, 9) n=1
+    cti ∞
+    """
     name, schema = _input(query)
 
     def run(stream: Elements) -> list[Element]:
@@ -171,7 +217,16 @@ def physical(query: Stream, emit: str | Emit, batch: int = 1) -> Physical:
 
 
 def logical(query: Stream) -> Logical:
-    """A query with one input as its definition: the oracle's answer to the stream's history, in level form."""
+    """A query with one input as its definition: the oracle's answer to the stream's history, in level form.
+
+    >>> import everwhen as ew
+    >>> query = ew.source("S", {"x": "int64"}).aggregate(n=ew.count())
+    >>> stream = [ew.Insert(0, 9, {"x": 1}), ew.Insert(4, 6, {"x": 1}), ew.Cti(ew.INF)]
+    >>> print(logical(query)(stream))
+    [0, 4) n=1
+    [4, 6) n=2
+    [6, 9) n=1
+    """
     name, schema = _input(query)
 
     def answer(stream: Elements) -> History:
@@ -189,12 +244,26 @@ def _input(query: Stream) -> tuple[str, Schema]:
 
 
 def preserves_order(operator: Physical, stream: Elements) -> Verdict:
-    """Definition 6: of an ordered stream the output is ordered, of a closed one it is closed."""
+    """Definition 6: of an ordered stream the output is ordered, of a closed one it is closed.
+
+    >>> import everwhen as ew
+    >>> query = ew.source("S", {"x": "int64"}).aggregate(n=ew.count())
+    >>> stream = [ew.Insert(0, 9, {"x": 1}), ew.Insert(4, 6, {"x": 1}), ew.Cti(ew.INF)]
+    >>> bool(preserves_order(physical(query, "ended"), stream))
+    True
+    """
     return _preserves(operator, stream, "ordered")
 
 
 def preserves_perfectness(operator: Physical, stream: Elements) -> Verdict:
-    """Definition 6: of a perfect stream the output is perfect, of a closed one it is closed."""
+    """Definition 6: of a perfect stream the output is perfect, of a closed one it is closed.
+
+    >>> import everwhen as ew
+    >>> query = ew.source("S", {"x": "int64"}).aggregate(n=ew.count())
+    >>> stream = [ew.Insert(0, 9, {"x": 1}), ew.Insert(4, 6, {"x": 1}), ew.Cti(ew.INF)]
+    >>> preserves_perfectness(physical(query, "all"), stream).why
+    'the output is not perfect: line 2: adjust [0, 9 -> 4) n=1'
+    """
     return _preserves(operator, stream, "perfect")
 
 
@@ -214,6 +283,12 @@ def consistent(operator: Physical, definition: Logical, stream: Elements) -> Ver
 
     A stream that ends with a finite CTI has said all there is before it, and nothing about later instants, at which
     events may still be alive.  So then the two are compared before the output's own CTI.
+
+    >>> import everwhen as ew
+    >>> query = ew.source("S", {"x": "int64"}).aggregate(n=ew.count())
+    >>> stream = [ew.Insert(0, 9, {"x": 1}), ew.Insert(4, 6, {"x": 1}), ew.Cti(ew.INF)]
+    >>> bool(consistent(physical(query, "ended"), logical(query), stream))
+    True
     """
     if not check(stream).closed:
         return _YES
@@ -222,7 +297,14 @@ def consistent(operator: Physical, definition: Logical, stream: Elements) -> Ver
 
 
 def progressive(operator: Physical, definition: Logical, stream: Elements) -> Verdict:
-    """Definition 8: of what a stream closed up to t says before t, the operator makes the definition's answer."""
+    """Definition 8: of what a stream closed up to t says before t, the operator makes the definition's answer.
+
+    >>> import everwhen as ew
+    >>> query = ew.source("S", {"x": "int64"}).aggregate(n=ew.count())
+    >>> stream = [ew.Insert(0, 9, {"x": 1}), ew.Insert(4, 6, {"x": 1}), ew.Cti(ew.INF)]
+    >>> bool(progressive(physical(query, "ended"), logical(query), stream))
+    True
+    """
     before = [*up_to(stream, closed_up_to(stream)), Cti(INF)]
     return _answers(operator(before), definition(before), INF)
 
@@ -243,12 +325,26 @@ def _clipped(history: History, before: int) -> History:
 
 
 def strongly_consistent(operator: Physical, definition: Logical, stream: Elements) -> Verdict:
-    """Definition 9: progressive, and of any stream the output is ordered."""
+    """Definition 9: progressive, and of any stream the output is ordered.
+
+    >>> import everwhen as ew
+    >>> query = ew.source("S", {"x": "int64"}).aggregate(n=ew.count())
+    >>> stream = [ew.Insert(0, 9, {"x": 1}), ew.Insert(4, 6, {"x": 1}), ew.Cti(ew.INF)]
+    >>> bool(strongly_consistent(physical(query, "final"), logical(query), stream))
+    True
+    """
     return progressive(operator, definition, stream) and _always(operator, stream, "ordered")
 
 
 def ultra_consistent(operator: Physical, definition: Logical, stream: Elements) -> Verdict:
-    """Definition 9: progressive, and of any stream the output is perfect.  (`consistency=STRONG` is this one.)"""
+    """Definition 9: progressive, and of any stream the output is perfect.  (`consistency=STRONG` is this one.)
+
+    >>> import everwhen as ew
+    >>> query = ew.source("S", {"x": "int64"}).aggregate(n=ew.count())
+    >>> stream = [ew.Insert(0, 9, {"x": 1}), ew.Insert(4, 6, {"x": 1}), ew.Cti(ew.INF)]
+    >>> bool(ultra_consistent(physical(query, "final"), logical(query), stream))
+    True
+    """
     return progressive(operator, definition, stream) and _always(operator, stream, "perfect")
 
 
@@ -260,11 +356,25 @@ def _always(operator: Physical, stream: Elements, name: str) -> Verdict:
 
 
 def output_watermark(operator: Physical, stream: Elements) -> int:
-    """Definition 10: the largest end of all events in the output's history (-∞: there are none)."""
+    """Definition 10: the largest end of all events in the output's history (-∞: there are none).
+
+    >>> import everwhen as ew
+    >>> query = ew.source("S", {"x": "int64"}).aggregate(n=ew.count())
+    >>> stream = [ew.Insert(0, 9, {"x": 1}), ew.Insert(4, 6, {"x": 1}), ew.Cti(ew.INF)]
+    >>> output_watermark(physical(query, "final"), stream)
+    9
+    """
     return max((ve for _, ve, _ in History.of(operator(stream)).events()), default=NEVER)
 
 
 def latency_no_greater(first: Physical, second: Physical, stream: Elements) -> Verdict:
-    """Definition 11: the output watermark of the first operator is nowhere behind that of the second."""
+    """Definition 11: the output watermark of the first operator is nowhere behind that of the second.
+
+    >>> import everwhen as ew
+    >>> query = ew.source("S", {"x": "int64"}).aggregate(n=ew.count())
+    >>> stream = [ew.Insert(0, 9, {"x": 1}), ew.Insert(4, 6, {"x": 1}), ew.Cti(ew.INF)]
+    >>> bool(latency_no_greater(physical(query, "all"), physical(query, "final"), stream[:2]))
+    True
+    """
     a, b = output_watermark(first, stream), output_watermark(second, stream)
     return _YES if a >= b else Verdict(False, f"the output watermarks are {show(a)} and {show(b)}")

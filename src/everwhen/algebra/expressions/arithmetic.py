@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from everwhen.algebra.expressions import definition
 from everwhen.algebra.expressions.compute import Compiled, Datum, Kernel, Rule, apply, coerce, row_by_row, unify, wrong
-from everwhen.algebra.expressions.kinds import MAX_DIGITS, as_decimal, decimal, finer, is_number, kind
+from everwhen.core.kinds import MAX_DIGITS, as_decimal, decimal, finer, is_number, kind
 from everwhen.errors import EvaluationError, QueryError
 
 _LEAST: Final = np.iinfo(np.int64).min

@@ -23,8 +23,8 @@ from typing import Any
 import pyarrow as pa
 
 from everwhen.algebra.expressions.functions import FUNCTIONS
-from everwhen.algebra.expressions.kinds import type_of
 from everwhen.algebra.expressions.nodes import Call, Cast, Column, Expr, Literal, Udf, lit, to_expr, walk
+from everwhen.core.kinds import type_of
 from everwhen.errors import QueryError
 
 __all__ = [
@@ -52,19 +52,35 @@ __all__ = [
 
 
 def col(name: str) -> Expr:
-    """The column of that name."""
+    """The column of that name.
+
+    >>> import everwhen as ew
+    >>> print((ew.col("price") * 2 > 5) & ew.col("item").is_null())
+    price * 2 > 5 AND item IS NULL
+    """
     if not isinstance(name, str):
         raise QueryError(f"a column is named by text, not {name!r}; for a constant use lit({name!r})")
     return Column(name)
 
 
 def function(name: str, *args: Any) -> Expr:
-    """A scalar function of the table `FUNCTIONS`, such as `function("round", col("price"), 2)`."""
+    """A scalar function of the table `FUNCTIONS`, such as `function("round", col("price"), 2)`.
+
+    >>> import everwhen as ew
+    >>> ew.function("round", ew.col("price"), 1).value({"price": 2.55})
+    2.6
+    """
     return Call(name, tuple(map(to_expr, args)))
 
 
 def udf(function: Callable[..., Any], *args: Any, type: str | type | pa.DataType) -> Expr:
-    """A deterministic Python function on values, called row by row where no argument is null: slow."""
+    """A deterministic Python function on values, called row by row where no argument is null: slow.
+
+    >>> import everwhen as ew
+    >>> half = ew.udf(lambda x: x // 2, ew.col("x"), type="int64")
+    >>> half.value({"x": 9}), half.value({"x": None})
+    (4, None)
+    """
     if not args:
         raise QueryError("a udf needs at least one argument; for a constant use lit()")
     return Udf(function, tuple(map(to_expr, args)), type_of(type))
@@ -94,7 +110,13 @@ class Then:
 
 
 def when(condition: Any) -> When:
-    """`when(c).then(x).when(d).then(y).otherwise(z)`: the value after the first condition that is true."""
+    """`when(c).then(x).when(d).then(y).otherwise(z)`: the value after the first condition that is true.
+
+    >>> import everwhen as ew
+    >>> size = ew.when(ew.col("x") > 9).then("large").otherwise("small")
+    >>> size.value({"x": 10}), size.value({"x": 3})
+    ('large', 'small')
+    """
     return When((to_expr(condition),))
 
 

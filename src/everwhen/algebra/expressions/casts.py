@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everwhen.algebra.expressions.compute import Compiled, Datum, Kernel, apply, coerce, decimal_to_float
-from everwhen.algebra.expressions.kinds import MAX_DIGITS, UNITS, finer, kind
+from everwhen.core.kinds import MAX_DIGITS, UNITS, finer, kind
 from everwhen.errors import QueryError
 
 _NUMBERS: Final = frozenset({"integer", "float", "decimal"})

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.algebra.expressions.kinds import common, kind
+from everwhen.core.kinds import common, kind
 from everwhen.errors import EvaluationError, QueryError
 
 Columns = Mapping[str, pa.Array]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everwhen.algebra.expressions.compute import Compiled, Datum, Kernel, Rule, apply, coerce, constant, unify, wrong
-from everwhen.algebra.expressions.kinds import is_orderable, kind
+from everwhen.core.kinds import is_orderable, kind
 from everwhen.errors import QueryError
 
 NULL_BOOLEAN: Final = pa.scalar(None, pa.bool_())

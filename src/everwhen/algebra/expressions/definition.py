@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from everwhen.algebra.expressions.kinds import MAX_DIGITS, kind
+from everwhen.core.kinds import MAX_DIGITS, kind
 from everwhen.errors import EvaluationError
 
 EXACT: Final = decimals.Context(prec=160, rounding=decimals.ROUND_HALF_UP, Emin=-999, Emax=999)

@@ -17,11 +17,11 @@ from everwhen.algebra.expressions import definition
 from everwhen.algebra.expressions.arithmetic import ARITHMETIC
 from everwhen.algebra.expressions.compute import Compiled, Rule, apply, unify
 from everwhen.algebra.expressions.conditions import CONDITIONS, FALSE, comparison
-from everwhen.algebra.expressions.kinds import is_orderable
 from everwhen.algebra.expressions.number_functions import NUMBER_FUNCTIONS
 from everwhen.algebra.expressions.scalar_function import ScalarFunction, Thunk
 from everwhen.algebra.expressions.text_functions import TEXT_FUNCTIONS
 from everwhen.algebra.expressions.time_functions import TIME_FUNCTIONS
+from everwhen.core.kinds import is_orderable
 from everwhen.errors import QueryError
 
 

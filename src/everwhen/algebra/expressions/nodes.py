@@ -19,8 +19,8 @@ from everwhen.algebra.expressions import compute, definition
 from everwhen.algebra.expressions.casts import compile_cast
 from everwhen.algebra.expressions.compute import Compiled
 from everwhen.algebra.expressions.functions import FUNCTIONS, scalar_function
-from everwhen.algebra.expressions.kinds import type_of
 from everwhen.algebra.expressions.text import quoted, show_call
+from everwhen.core.kinds import type_of
 from everwhen.core.schema import Schema
 from everwhen.errors import EvaluationError, QueryError
 
@@ -383,7 +383,12 @@ class Udf(Expr):
 
 
 def lit(value: Any, type: str | type | pa.DataType | None = None) -> Expr:
-    """A constant, of the type given or of the value's own (integers are int64, Python's datetime timestamp[us])."""
+    """A constant, of the type given or of the value's own (integers are int64, Python's datetime timestamp[us]).
+
+    >>> import everwhen as ew
+    >>> print(ew.col("x") + ew.lit(1))
+    x + 1
+    """
     if isinstance(value, Expr):
         raise QueryError(f"lit() takes a constant, not the expression {value}")
     untyped = type is None and isinstance(value, int) and not isinstance(value, bool)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from everwhen.algebra.expressions import definition
 from everwhen.algebra.expressions.arithmetic import numbers
 from everwhen.algebra.expressions.compute import Compiled, Kernel, Rule, apply, coerce
-from everwhen.algebra.expressions.kinds import MAX_DIGITS, kind
 from everwhen.algebra.expressions.scalar_function import ScalarFunction, constant_value, require
+from everwhen.core.kinds import MAX_DIGITS, kind
 
 _MAX_ROUND: Final = 15
 

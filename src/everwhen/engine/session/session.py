@@ -72,9 +72,17 @@ from everwhen.stream.element_batch import ElementBatch, joined
 class Session:
     """Register queries, push batches, stop queries, in any order; `close` once.
 
-    `emit`, `consistency`: the level of queries that do not say otherwise.  `optimize` rewrites a plan before it joins;
-    it must leave common parts of queries alone.  After `idle` seconds without an element a source no longer holds those
-    back that are read together with it; what it says later, behind them, is given up (`idleness.py`).
+    `emit`, `consistency`: the default level of queries.  `optimize` rewrites a plan before it joins; it must leave
+    common parts of queries alone.  After `idle` seconds without an element a source no longer holds back the sources
+    that are read together with it; what it sends later, behind their frontier, is dropped.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> session = Session()
+    >>> query = session.register("large", s.where(ew.col("x") > 1))
+    >>> batch = ew.ElementBatch.of([ew.Insert(0, 5, {"x": x}) for x in (1, 2)], s.schema)
+    >>> print(*session.push({"S": batch})["large"].elements())
+    insert [0, 5) x=2
     """
 
     def __init__(

@@ -112,10 +112,14 @@ class _Asked:
 class SqlSession:
     """Execute texts, push batches, stop queries, in any order; `close` once.
 
-    `emit`, `consistency`: the level of queries that do not say otherwise.  `tick`: what one tick of time means.
-    `functions`: Python functions and aggregates that texts may call.  `optimize`: whether plans are rewritten.
-    `allow_unbounded`: run queries whose state nothing bounds.  `catalog`: what is declared already.  `found` is asked
-    for streams that nobody declared.  `idle`: seconds after which a source that says nothing holds nobody back.
+    `emit`, `consistency`: the default level of queries.  `tick`: the length of one tick.  `functions`: Python functions
+    and aggregates that texts may call.  `optimize`: whether plans are rewritten.  `allow_unbounded`: run queries with
+    unbounded state.  `catalog`: initial declarations.  `found` is called for streams that are not declared.  `idle`:
+    seconds after which a source without elements no longer holds others back.
+
+    >>> session = SqlSession()
+    >>> print(*session.execute("CREATE STREAM S (x INT); SELECT x FROM S WHERE x > 1"), sep=" / ")
+    created stream S / started query q1
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from itertools import count
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Expr, col
-from everwhen.algebra.expressions.kinds import common
+from everwhen.core.kinds import common
 from everwhen.errors import QueryError, SqlError
 from everwhen.language import syntax as s
 from everwhen.language.binding import expressions, select

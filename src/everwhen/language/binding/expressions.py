@@ -17,7 +17,7 @@ import pyarrow as pa
 from everwhen.algebra.aggregates import UserAggregate
 from everwhen.algebra.expressions.build import FUNCTIONS, Call, Expr, Literal, Udf, col, disjunction, function, lit
 from everwhen.algebra.expressions.functions import OPERATORS
-from everwhen.algebra.expressions.kinds import kind
+from everwhen.core.kinds import kind
 from everwhen.core.time import ticks
 from everwhen.errors import EvaluationError, QueryError, SqlError
 from everwhen.language import syntax as s

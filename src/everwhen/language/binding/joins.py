@@ -11,7 +11,7 @@ from typing import Literal
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Call, Column, Expr, col, conjunction, conjuncts
-from everwhen.algebra.expressions.kinds import common
+from everwhen.core.kinds import common
 from everwhen.errors import QueryError
 
 Kind = Literal["inner", "left", "right", "full", "semi", "anti"]

@@ -7,11 +7,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.punctuation_schemes import Bounds, ClusteredBy, Complete, Given, Scheme, SortedBy, Unique, bound
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 from everwhen.language import syntax as s
 from everwhen.language.binding.context import Binding
+from everwhen.punctuation.schemes import Bounds, ClusteredBy, Complete, Given, Scheme, SortedBy, Unique, bound
 
 
 def schemes_of(

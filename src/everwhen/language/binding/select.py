@@ -15,7 +15,7 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import AggregateCall
 from everwhen.algebra.builder import GroupBy, Stream
 from everwhen.algebra.expressions.build import Column, Expr, Literal, col, conjunction
-from everwhen.algebra.expressions.kinds import kind
+from everwhen.core.kinds import kind
 from everwhen.errors import QueryError
 from everwhen.language import syntax as s
 from everwhen.language.binding.aggregates import AggregateUse, aggregate_use, is_aggregate

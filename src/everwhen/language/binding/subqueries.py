@@ -20,9 +20,9 @@ from typing import Final, Literal, TypeVar
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.expressions.build import Call, Column, Expr, col, function, lit, when
-from everwhen.algebra.expressions.kinds import common
 from everwhen.algebra.properties.derive import properties
 from everwhen.algebra.properties.nullability import never_null
+from everwhen.core.kinds import common
 from everwhen.errors import QueryError
 from everwhen.language import syntax as s
 from everwhen.language.binding.context import Aggregated, Bound, Correlation, Key, Rows, Wanted

@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from everwhen.algebra.expressions.kinds import MAX_DIGITS
+from everwhen.core.kinds import MAX_DIGITS
 from everwhen.errors import QueryError
 
 TYPES: Final = {

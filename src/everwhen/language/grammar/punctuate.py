@@ -3,7 +3,7 @@
     PUNCTUATE (SORTED BY hour WITHIN 1, CLUSTERED BY item, temp BETWEEN 20 AND 95, UNIQUE (item),
                COMPLETE hour FOR sid IN ('s1', 's2') EACH 60, GIVEN item)
 
-What the words mean is in `everwhen.algebra.punctuation_schemes`.
+What the words mean is in `everwhen.punctuation.schemes`.
 """
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.algebra.punctuation_schemes import Complete, Unique
 from everwhen.core.promise import AttributePattern, OneOf, Promise, Range
 from everwhen.core.scalars import python_values
 from everwhen.core.schema import Schema
 from everwhen.operators.punctuate.complete_keys import low_water
 from everwhen.operators.punctuate.order_schemes import Broken, Columns, Machine, Observed, Over, key_promises
 from everwhen.punctuation.column_order import joined, numbered, ranked
+from everwhen.punctuation.schemes import Complete, Unique
 from everwhen.punctuation.value_order import constants, plain
 
 

@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.algebra.punctuation_schemes import Bounds, ClusteredBy, SortedBy, slack_of
 from everwhen.core.promise import AttributePattern, OneOf, Promise, Range
 from everwhen.core.scalars import python_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.punctuation.column_order import comparable, joined, numbered
+from everwhen.punctuation.schemes import Bounds, ClusteredBy, SortedBy, slack_of
 from everwhen.punctuation.store import PromiseSet
 from everwhen.punctuation.value_order import Kind, constants, order_of, plain
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from everwhen.algebra.punctuation_schemes import Scheme, described
 from everwhen.core.promise import Frontier
 from everwhen.errors import InputError
 from everwhen.operators.contract import Operator, Output, StateSize
 from everwhen.operators.punctuate.punctuator import Punctuator
+from everwhen.punctuation.schemes import Scheme, described
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 

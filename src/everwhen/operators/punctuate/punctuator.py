@@ -17,16 +17,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from everwhen.algebra.nodes import Source
-from everwhen.algebra.punctuation_schemes import (
-    Bounds,
-    ClusteredBy,
-    Complete,
-    Given,
-    Scheme,
-    Selection,
-    SortedBy,
-    Unique,
-)
 from everwhen.core.schema import Schema
 from everwhen.operators.punctuate.key_schemes import CountedMachine, ListedMachine, UniqueMachine
 from everwhen.operators.punctuate.order_schemes import (
@@ -38,6 +28,16 @@ from everwhen.operators.punctuate.order_schemes import (
     Observed,
     SaidMachine,
     SortedMachine,
+)
+from everwhen.punctuation.schemes import (
+    Bounds,
+    ClusteredBy,
+    Complete,
+    Given,
+    Scheme,
+    Selection,
+    SortedBy,
+    Unique,
 )
 
 __all__ = ["Broken", "Observed", "Punctuator", "source_punctuators"]

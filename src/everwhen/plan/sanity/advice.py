@@ -1,6 +1,6 @@
 """Advice: which punctuation would bound a plan's state and let its answers out, and which declared one does nothing.
 
-    advise(root) -> Advice            advise(root, {"Bid": [ew.given("item")]})
+    advise(root) -> Advice            advise(root, {"Bid": [ew.punctuation.given("item")]})
     str(advice)                       for people: `everwhen explain --punctuation`
 
 That question is the last one that Tucker et al. leave open (section 9).  For every operator that keeps state or holds
@@ -19,12 +19,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from everwhen.algebra import nodes as n
+from everwhen.algebra.builder import Stream
 from everwhen.algebra.explain import WIDTH, describe, tree, wrapped
-from everwhen.algebra.punctuation_schemes import Bounds, Scheme, Selection, Unique, described
 from everwhen.errors import QueryError
 from everwhen.plan.sanity.bounded import unbounded
 from everwhen.plan.sanity.needs import Need, Way, answer_need, carried, forms, meets, needs, spoken
 from everwhen.plan.sanity.wording import example, listed, named, ordered, together
+from everwhen.punctuation.schemes import Bounds, Scheme, Selection, Unique, described
 
 _INSIDE: Final = WIDTH - 2
 _SHOWN: Final = 3
@@ -99,9 +100,20 @@ class Advice:
         return "\n".join(self.lines())
 
 
-def advise(root: n.Node, declared: Mapping[str, Iterable[Scheme]] | None = None) -> Advice:
-    """What would free the state of a plan, given what its sources declare and `declared` beside that, by source."""
-    root = _declaring(root, declared or {})
+def advise(query: Stream | n.Node, declared: Mapping[str, Iterable[Scheme]] | None = None) -> Advice:
+    """Which punctuation would free the state of a query, given what its sources declare.
+
+    `declared` adds declarations, by source.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"k": "string", "x": "int64"})
+    >>> sums = s.unbounded().group_by("k").agg(total=ew.sum("x"))
+    >>> [each.operator for each in advise(sums).missing]
+    ['Aggregate by k: total = sum(x)', 'the answer']
+    >>> advise(sums, {"S": [ew.punctuation.given("k")]}).missing
+    ()
+    """
+    root = _declaring(query.node if isinstance(query, Stream) else query, declared or {})
     needed = needs(root)
     endless = {(id(entry.node), entry.side) for entry in unbounded(root, punctuated=False)}
     found = []

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from everwhen.algebra import nodes as n
+from everwhen.algebra.builder import Stream
 from everwhen.algebra.explain import describe, tree
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
@@ -104,9 +105,20 @@ def unbounded(root: n.Node, punctuated: bool = True) -> tuple[Unbounded, ...]:
     return tuple(sorted(entries, key=lambda entry: (entry.line, not entry.fatal)))
 
 
-def require_bounded(root: n.Node, allow: bool = False) -> tuple[Unbounded, ...]:
-    """Refuse a plan with fatal places, unless they are allowed; returns the others, to warn of."""
-    found = unbounded(root)
+def require_bounded(query: Stream | n.Node, allow: bool = False) -> tuple[Unbounded, ...]:
+    """Refuse a query whose state grows without bound, unless that is allowed; return what is left to warn about.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"k": "string"})
+    >>> ew.require_bounded(s.range("1 hour").distinct())
+    ()
+    >>> ew.require_bounded(s.unbounded().distinct())
+    Traceback (most recent call last):
+    ...
+    everwhen.errors.QueryError: the state of this query grows without bound:
+    ...
+    """
+    found = unbounded(query.node if isinstance(query, Stream) else query)
     fatal = [entry for entry in found if entry.fatal]
     if fatal and not allow:
         places = "\n".join(f"  {entry}" for entry in fatal)

@@ -25,7 +25,7 @@ from typing import Final
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.nodes import Column
-from everwhen.algebra.punctuation_schemes import (
+from everwhen.punctuation.schemes import (
     Bounds,
     ClusteredBy,
     Complete,

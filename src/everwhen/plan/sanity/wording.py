@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.expressions.kinds import kind
+from everwhen.core.kinds import kind
 from everwhen.core.promise import OneOf, Promise, Range
 from everwhen.plan.sanity.needs import Need, Say, Way
 from everwhen.punctuation.pattern_json import write_match

@@ -14,7 +14,7 @@ import pyarrow as pa
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.expressions.build import Call, Expr, col
-from everwhen.algebra.expressions.kinds import kind
+from everwhen.core.kinds import kind
 
 
 @dataclass(frozen=True)

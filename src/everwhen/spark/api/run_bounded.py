@@ -50,6 +50,15 @@ def run(
     `form`: "changelog" (op, vs, ve, vnew and the answer's columns; all inserts, since the whole input is known),
     "history" (vs, ve and the columns; a null ve is infinity), or "snapshot" (the columns of what is alive at the
     instant `at`).  `sources` says what the frames' columns mean where it is not plain.
+
+    >>> import everwhen as ew
+    >>> bids = ew.source("Bid", {"item": "string", "price": "int64"})
+    >>> best = bids.range(10).group_by("item").agg(best=ew.max("price"))
+    >>> source = ew.spark.SparkSource("at", progress=ew.spark.Disorder(5))
+    >>> frame = spark.createDataFrame([(1, "chair", 40), (6, "chair", 90)], "at bigint, item string, price bigint")
+    >>> answer = ew.spark.run(best, {"Bid": frame}, sources={"Bid": source}, form="history", buckets=2)
+    >>> [tuple(row) for row in answer.orderBy("vs").collect()]
+    [(1, 6, 'chair', 40), (6, 16, 'chair', 90)]
     """
     if form not in ("changelog", "history", "snapshot"):
         raise QueryError(f"run: form is changelog, history or snapshot, not {form!r}")

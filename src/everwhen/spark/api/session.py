@@ -148,6 +148,11 @@ def session(master: str = "local[*]", app: str = "everwhen", **conf: object) -> 
     Settings are given as `**{"spark.sql.shuffle.partitions": 2}` or, with underscores for dots, as
     `spark_sql_shuffle_partitions=2`.  Under `spark-submit` the JVM is there already: then the master and all settings
     that were given on its command line stay.
+
+    >>> import everwhen as ew
+    >>> spark = ew.spark.session("local[2]")
+    >>> spark.version.partition(".")[0]
+    '4'
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession

@@ -58,15 +58,35 @@ def start(
     name: str | None = None,
     snapshot_every: int = 10,
 ) -> Handle:
-    """Run a query, or several by name over the same inputs, and return at once with its handle.
+    """Start a query, or several by name over the same inputs; returns its handle at once.
 
-    `inputs` are streaming DataFrames by the names of the query's sources; `sources` says what their columns mean, where
-    it is not plain (`SparkSource`).  `sink` is a sink, a path (a Parquet changelog) or a function of (epoch, elements);
-    one per query where there are several.  `checkpoint` is a directory, which belongs to this query for ever: started
-    again with it, the query goes on where it was.  `trigger`: None (as fast as it can), "5 seconds" (one epoch
-    each), or "available" (what is there now, then stop).  `buckets`: how many tasks share a stage's state, fixed when
-    the query is first started (default: the cores of the cluster).  Without `consistency` it is what the query's own
-    text asks for, else MIDDLE.
+    `inputs` are streaming DataFrames by the names of the query's sources; `sources` describes their columns where it is
+    needed (`SparkSource`).  `sink` is a sink, a path (a Parquet changelog) or a function of (epoch, elements); one per
+    query if there are several.  `checkpoint` is a directory that belongs to this query: started again with it, the
+    query continues where it was.  `trigger`: None (as fast as possible), "5 seconds" (an epoch every 5 seconds), or
+    "available" (what is there now, then stop).  `buckets`: the number of partitions of a stage's state, fixed at the
+    first start (default: the cores of the cluster).  Without `consistency` the level is that of the query's
+    CONSISTENCY clause, else MIDDLE.
+
+    >>> import everwhen as ew
+    >>> bids = ew.source("Bid", {"item": "string", "price": "int64"})
+    >>> best = bids.range(10).group_by("item").agg(best=ew.max("price"))
+    >>> source = ew.spark.SparkSource("at", progress=ew.spark.Disorder(5))
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> here = Path(mkdtemp())
+    >>> (here / "bids").mkdir()
+    >>> _ = (here / "bids" / "0.json").write_text('{"at": 1, "item": "chair", "price": 40}')
+    >>> frame = spark.readStream.schema("at bigint, item string, price bigint").json(f"{here}/bids")
+    >>> sink = ew.spark.MemorySink()
+    >>> handle = ew.spark.start(
+    ...     best, {"Bid": frame}, sources={"Bid": source}, sink=sink, checkpoint=here / "state",
+    ...     trigger="available", buckets=2,
+    ... )
+    >>> handle.await_termination()
+    True
+    >>> print(next(sink.elements()))
+    insert [1, ∞) item='chair' best=40
     """
     queries = named(query)
     if not inputs:

@@ -65,7 +65,16 @@ _STOPPED: Final = "py4j.protocol.Py4JJavaError: An error occurred while calling 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What an epoch did.  `progress` is what each source has promised, `answered` what each query has."""
+    """What an epoch did.  `progress` has the frontier of each source, `answered` that of each query.
+
+    >>> import everwhen as ew
+    >>> report = ew.spark.EpochReport(
+    ...     epoch=3, seconds=0.5, rows_in=100, rows_out=4, state_rows=9, state_bytes=400, progress={"Bid": 60},
+    ...     answered={"out": 60}, tau=65, idle=frozenset(), holding=("Bid",), late={"Bid": 0},
+    ... )
+    >>> report.rows_per_second
+    200.0
+    """
 
     epoch: int
     seconds: float
@@ -80,7 +89,7 @@ class EpochReport:
     holding: tuple[str, ...]
     late: Mapping[str, int]
     given_up: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """How many elements the level has given up since the beginning, by source and reason."""
+    """How many elements were dropped at this level since the start, by source and reason."""
     buckets: Sequence[Mapping[str, Any]] = field(repr=False, default=())
 
     @property

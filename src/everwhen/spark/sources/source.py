@@ -53,12 +53,20 @@ _ALWAYS_IN_RANGE: Final = 3000
 
 @dataclass(frozen=True, slots=True)
 class CtiRows:
-    """The rows carry the promises: where `op` is `cti`, nothing before the time of that row changes any more."""
+    """The frontier comes from rows: where `op` is `cti`, nothing before the time of that row changes any more.
+
+    >>> SparkSource("at", op="op").progress
+    CtiRows()
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """Rows are late by at most `bound` (ticks, or text like '5 s'): promised is the largest start seen, less that."""
+    """Rows are late by at most `bound` (ticks, or text like '5 s'): the frontier is the largest start minus the bound.
+
+    >>> SparkSource("at", progress=Disorder("5 s")).progress.bound
+    '5 s'
+    """
 
     bound: int | str
 
@@ -69,7 +77,11 @@ class Disorder:
 
 @dataclass(frozen=True, slots=True)
 class NoProgress:
-    """Nothing is promised: no answer ever becomes final because of this source, and its state is kept."""
+    """The frontier never moves: no result becomes final because of this source, and its state is kept.
+
+    >>> SparkSource("at").progress
+    NoProgress()
+    """
 
 
 Progress = CtiRows | Disorder | NoProgress
@@ -83,12 +95,15 @@ class SparkSource:
     tick if neither is given).  `op` holds `insert`, `adjust` or `cti` (or their codes 0, 1, 2; null: insert), and
     `vnew` the new end of an adjust; without `op` all rows are inserts.  The payload is `columns`, by default all
     others.  Timestamps become ticks of length `tick`, rounded down; whole numbers are ticks already.  With `match`, a
-    column of text, `op` may be `punct` (code 3): a promise about the rows that the JSON in `match` describes, until the
+    column of text, `op` may be `punct` (code 3): a punctuation with the pattern in `match` (JSON), up to the
     time of the row (null: for ever).
 
-    Rows with `op = cti` are promises under every `progress`; by default they are the only ones, and without an `op`
-    column there are none.  `idle`: after so many seconds without rows the source no longer holds others back.  `late`:
-    what happens to a row that breaks its source's promise.
+    Rows with `op = cti` move the frontier under every `progress`; by default nothing else does.  `idle`: after so many
+    seconds without rows the source no longer holds others back.  `late`: what happens to a row behind the frontier.
+
+    >>> source = SparkSource("at", lifetime="10 s", progress=Disorder("5 s"), late="drop")
+    >>> source.late, source.tick
+    ('drop', '1ms')
     """
 
     time: str

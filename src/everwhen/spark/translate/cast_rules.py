@@ -10,7 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from everwhen.algebra.expressions.kinds import kind
+from everwhen.core.kinds import kind
 from everwhen.spark.translate.terms import UTC_MICROS, Term, as_type, attempt, spark_type, strict
 from everwhen.spark.translate.time_rules import day_of
 

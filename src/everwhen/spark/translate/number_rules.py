@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from everwhen.algebra.expressions.kinds import MAX_DIGITS, as_decimal, common, decimal, kind
+from everwhen.core.kinds import MAX_DIGITS, as_decimal, common, decimal, kind
 from everwhen.spark.translate.terms import (
     LEAST,
     MOST,

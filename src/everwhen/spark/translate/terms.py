@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from everwhen.algebra.expressions import compute
-from everwhen.algebra.expressions.kinds import kind
+from everwhen.core.kinds import kind
 from everwhen.errors import QueryError
 
 UTC_MICROS: Final = pa.timestamp("us", "UTC")

@@ -13,7 +13,7 @@ rows that have come, and refuses a row that breaks one.  Where the knowledge com
 | `Selection`   | operator semantics (a filter)         | from the start on: no row that fails the filter's condition |
 | `Given`       | the source itself                     | nothing: the source itself speaks of these columns |
 
-`Given` changes nothing about a run.  It tells those who look at a plan before it starts (`everwhen.plan.sanity`) that
+`Given` changes nothing about a run.  It tells those who look at a plan before it starts (`plan/sanity`) that
 state is bounded.  A sort needs no declaration: it passes on what it has said (`everwhen.operators.sort.sort`).
 
 A promise forbids inserts and adjusts alike.  A null stands outside every order: it may always come, and never closes
@@ -31,7 +31,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from everwhen.algebra.expressions.kinds import kind
+from everwhen.core.kinds import kind
 from everwhen.core.promise import Promise
 from everwhen.core.scalars import Unfit, expected, from_python, python_values
 from everwhen.core.schema import Schema
@@ -162,47 +162,6 @@ class Selection:
 
 
 Scheme = SortedBy | ClusteredBy | Bounds | Unique | Complete | Given | Selection
-
-
-# -- as users write them -----------------------------------------------------------------------------------------------
-
-
-def sorted_by(column: str, *, descending: bool = False, within: Any = 0) -> SortedBy:
-    """Rows come in the order of a column; one may lag behind the largest value by at most `within`.
-
-    Of a column of times `within` is a length such as '5 minutes'.
-    """
-    return SortedBy(column, descending, within)
-
-
-def clustered_by(column: str) -> ClusteredBy:
-    """Rows with the same value stand together, as a scan by an index gives them."""
-    return ClusteredBy(column)
-
-
-def bounds(column: str, low: Any = None, high: Any = None) -> Bounds:
-    """All values lie between two limits, which belong to them; either may be missing."""
-    return Bounds(column, low, high)
-
-
-def unique(*columns: str) -> Unique:
-    """No two rows have the same values in these columns."""
-    return Unique(columns)
-
-
-def complete(group: str | Sequence[str], unit: str, units: Iterable[Any], each: int | None = None) -> Complete:
-    """A group is over when every one of the `units` has reported a later one, or, with `each`, so many rows of it."""
-    return Complete((group,) if isinstance(group, str) else tuple(group), unit, tuple(units), each)
-
-
-def given(*columns: str) -> Given:
-    """The source itself sends punctuation about these columns, each time about all of them and nothing else."""
-    return Given(columns)
-
-
-def selection() -> Selection:
-    """Behind a filter: no row that fails its condition will appear.  `stream.where(…).punctuate(ew.selection())`"""
-    return Selection()
 
 
 def bound(schemes: Iterable[Scheme], schema: Schema, where: str) -> tuple[Scheme, ...]:
