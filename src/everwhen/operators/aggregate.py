@@ -20,7 +20,6 @@ from everwhen.model.pool import is_pooled
 from everwhen.model.promise_projection import Projection
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import BITS, RowCodec, decode_column, encode_column
-from everwhen.model.time import INF
 from everwhen.operators import holistic
 from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.kernels import live as live_kernel
@@ -31,8 +30,9 @@ from everwhen.operators.kernels.pieces import aggregate_rows
 from everwhen.operators.lanes import Coded, LanePlan
 from everwhen.operators.live import LiveRows
 from everwhen.operators.net import netted
+from everwhen.operators.pieces import Pieces
 from everwhen.operators.promised import NONE, concerned, settled
-from everwhen.operators.sweep import Evaluate, Pieces, Sweep
+from everwhen.operators.sweep import Evaluate, Sweep
 
 
 class AggregateOperator(Operator):
@@ -114,11 +114,10 @@ class AggregateOperator(Operator):
             live.expire_keys(*raised)
         if len(pieces.said):
             self._plan.check(pieces.said[:, 3:], self._most)
-        closed = raised[0][raised[1] == INF] if len(raised[0]) else None
         if len(pieces):
-            return Output(self._changes(pieces, closed), frontier)
+            return Output(self._changes(pieces), frontier)
         nothing = no_changes(self.codec)
-        return Output(nothing if closed is None else replace(nothing, closed=closed), frontier)
+        return Output(nothing if pieces.closed is None else replace(nothing, closed=pieces.closed), frontier)
 
     def _sums(self, batch: Changes) -> tuple[np.ndarray | None, bool]:
         """The added lanes, if a loop over the rows can tell, and whether no row has a null."""
@@ -154,7 +153,7 @@ class AggregateOperator(Operator):
             self._sweep.insert_lane(lane, self._plan.tests)
         self._plain, self._summed = self._plan.plain(), self._plan.summed()
 
-    def _changes(self, pieces: Pieces, closed: np.ndarray | None = None) -> Changes:
+    def _changes(self, pieces: Pieces) -> Changes:
         sweep = self._sweep
         if self._plain is not None:
             codes, n_keys = sweep.keys.codes, len(self._keys.schema)
@@ -168,7 +167,7 @@ class AggregateOperator(Operator):
             weight[: len(pieces.taken)] = -1
             lanes = np.ascontiguousarray(changed[:, 3:])
             rows = self._rows(group, lanes)
-        return Changes(self.codec, lo, hi, weight, rows, group, closed)
+        return Changes(self.codec, lo, hi, weight, rows, group, pieces.closed)
 
     def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
         if emit.rank <= self._sweep.policy.emit.rank:
@@ -177,9 +176,7 @@ class AggregateOperator(Operator):
         return netted(concat(before.negated(), self._changes(self._sweep.restated(emit, self._evaluates()))))
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
-        if self._sweep.uneven:
-            return None
-        return frontiers[0].time, self._changes(self._sweep.standing())
+        return self._sweep.known_from, self._changes(self._sweep.standing())
 
     def _rows(self, ids: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         codec, keys = self.codec, self._keys

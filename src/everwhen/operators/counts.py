@@ -19,8 +19,9 @@ from everwhen.model.schema import Schema
 from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize, lowest
 from everwhen.operators.kernels.pieces import weighted
 from everwhen.operators.net import netted
+from everwhen.operators.pieces import Pieces
 from everwhen.operators.promised import NONE, Meeting, concerned, settled
-from everwhen.operators.sweep import Pieces, Sweep
+from everwhen.operators.sweep import Sweep
 
 Multiplicity = Callable[[np.ndarray], np.ndarray]
 
@@ -89,9 +90,7 @@ class CountsOperator(Operator):
         return bool(self._sweep.endless(ids).any())
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
-        if self._sweep.uneven:
-            return None
-        return lowest(frontiers), self._changes(self._sweep.standing())
+        return self._sweep.known_from, self._changes(self._sweep.standing())
 
     def state_size(self) -> StateSize:
         return self._sweep.state_size()

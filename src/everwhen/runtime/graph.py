@@ -16,8 +16,7 @@ from everwhen.model.changes import Changes, no_changes
 from everwhen.model.elements import ElementBatch, empty_elements
 from everwhen.model.punctuation import NO_PROGRESS, Frontier
 from everwhen.model.time import NEVER
-from everwhen.operators.base import Emit, Operator, Output, StateSize
-from everwhen.operators.promised import settled
+from everwhen.operators.base import Emit, Operator, Output, StateSize, advance
 from everwhen.plan.physical import Form, PhysicalPlan, Port
 from everwhen.runtime.emission import Outflow, Place, Standing, brought_out, standing_at
 
@@ -81,10 +80,7 @@ class Graph:
                 if len(previous.changes) or previous.frontier.promises:
                     self.outputs[at] = Output(no_changes(placed.operator.codec), Frontier(previous.frontier.time))
                 continue
-            output = placed.operator.step(changes, frontiers, tau)
-            reached = self.outputs[at].frontier.time
-            if output.frontier.time < reached:  # by promises about everything, which are news only once
-                output = Output(output.changes, settled(reached, output.frontier.promises))
+            output = advance(placed.operator, changes, frontiers, tau, self.outputs[at].frontier.time)
             if self._check is not None:
                 self._check.after(Step(at, placed.operator, changes, frontiers, tau, output))
             self.outputs[at] = output

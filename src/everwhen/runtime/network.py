@@ -214,8 +214,9 @@ class Network:
             elif ended and not any(map(len, changes)):  # all is settled, and of nothing comes nothing
                 ways.append(Past(exact, no_changes(running.codec)))
         for outlet in self.outlets.values():
-            if outlet.port == port and isinstance(outlet.chain, Chain):
-                ways.append(Past(max(outlet.since, outlet.chain.cti), outlet.chain.said()))
+            if outlet.port == port and isinstance(outlet.chain, Chain) and outlet.flow.gate is None:
+                since, said = outlet.chain.standing()
+                ways.append(Past(max(outlet.since, since), said))
         return earliest(running.exact, *ways)
 
     def _unknown(self, port: Port) -> QueryError:
@@ -230,11 +231,9 @@ class Network:
         if chain.cti == INF or isinstance(chain, EventChain):
             return earliest(outlet.since, nothing, self._past(port, {}))
         if isinstance(chain, Chain):
-            return earliest(outlet.since, nothing, Past(chain.cti, chain.said()))
-        running = self.running[port.operator]
-        found = running.placed.operator.standing(running.frontiers)
-        assert found is not None, "an operator that knows groups knows what it has said"
-        return earliest(outlet.since, nothing, Past(found[0], chain.said(found[1])))
+            return earliest(outlet.since, nothing, Past(*chain.standing()))
+        pieces = self._past(port, {})
+        return earliest(outlet.since, nothing, Past(pieces.since, chain.said(pieces.changes)))
 
     # -- running ------------------------------------------------------------------------------------------------
 

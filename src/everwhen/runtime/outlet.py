@@ -121,6 +121,7 @@ class Outlet:
 
     def step(self, changes: Changes, tau: int, frontier: Frontier) -> Said:
         quiet = not len(changes) and frontier.time <= self.chain.cti and not frontier.promises
+        quiet = quiet and changes.closed is None
         if quiet and self.flow.gate is None:
             return self._nothing
         batch = self.flow.step(changes, tau, frontier)

@@ -12,7 +12,7 @@ from everwhen.model.elements import ADJUST
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import NEVER
-from everwhen.operators.base import Output
+from everwhen.operators.base import Output, advance
 from everwhen.operators.guard import Guarded
 from everwhen.operators.intake import Intake
 from everwhen.plan.physical import PlacedOperator
@@ -50,8 +50,7 @@ class Inflow:
     def past(self) -> Past:
         nothing = Past(self.reach, no_changes(self.intake.codec))
         events = self.intake.standing()
-        since = NEVER if self.intake.guard.whole else self.intake.promise
-        return earliest(self.exact, nothing, None if events is None else Past(since, events))
+        return earliest(self.exact, nothing, None if events is None else Past(self.intake.known_from, events))
 
     def take(self, arrived: Guarded) -> None:
         self.reach = max(self.reach, _end(arrived))
@@ -89,7 +88,7 @@ class Running:
             self.rest()
             return
         self.tau = max(self.tau, tau)
-        self.output = output = self.placed.operator.step(changes, frontiers, self.tau)
+        self.output = output = advance(self.placed.operator, changes, frontiers, self.tau, self.output.frontier.time)
         self.frontiers = [Frontier(frontier.time) for frontier in frontiers]
         self.rows_in += rows
         if len(output.changes):
