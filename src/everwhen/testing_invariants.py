@@ -40,6 +40,7 @@ from everwhen.operators.kernels.clip import CUT, ENDED, ENDING, INFINITE
 from everwhen.operators.kernels.lifetimes import HI, LO, ROW, WEIGHT
 from everwhen.operators.live import LiveRows
 from everwhen.operators.net import netted
+from everwhen.operators.pieces import Pieces
 from everwhen.operators.sweep import Sweep
 from everwhen.plan.physical import PhysicalPlan
 from everwhen.reference.order import canonical_row
