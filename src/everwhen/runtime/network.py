@@ -7,6 +7,8 @@ For every port there is an instant from which on its past is known, with what st
   from then on: the past, restricted to [reach, ∞), is empty.
 * an earlier instant, where something that runs remembers what stands: a guard its events, an operator what it has
   said (`Operator.standing`), a chain its events; an operator without state is applied to what stands at its inputs.
+  Each forgets what the CTI has passed, and what a promise about data has settled before that.  So the instant is the
+  CTI or the largest end of what was forgotten because of such promises, whichever is later.
 
 A new operator first gets the past of its inputs and then all changes, both cut at the latest of these instants, V.  So
 it sees exactly its inputs' histories restricted to [V, ∞), and nothing else.  An operator on snapshots is then exact
@@ -393,5 +395,5 @@ def _refused(why: str) -> QueryError:
     return QueryError(
         f"this query cannot join now, because no instant is known from which on its answer would be right: {why}. "
         "Register it before the first batch; or take a window of time, so that the past comes to an end; or declare "
-        "the source with insert_only=False, so that its live events are kept"
+        "the source with insert_only=False, so that its live events are kept until it promises that they stay as they are"
     )
