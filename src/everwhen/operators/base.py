@@ -168,8 +168,8 @@ class Operator(ABC):
         """What has been said and stands: an instant, and the sum of all changes said from that instant on.
 
         A new operator that is handed this, cut at the instant, and all later changes, cut there too, sees the whole
-        output from the instant on.  It is not before what is promised, nor before the end of anything that was forgotten
-        because of promises about data.  None: it cannot be told from what is kept.
+        output from the instant on.  It is neither before what is promised nor before the end of anything that was
+        forgotten because of promises about data.  None: it cannot be told from what is kept.
         """
         return None
 

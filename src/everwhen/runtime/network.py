@@ -395,5 +395,5 @@ def _refused(why: str) -> QueryError:
     return QueryError(
         f"this query cannot join now, because no instant is known from which on its answer would be right: {why}. "
         "Register it before the first batch; or take a window of time, so that the past comes to an end; or declare "
-        "the source with insert_only=False, so that its live events are kept until it promises that they stay as they are"
+        "the source with insert_only=False, so that its live events are kept until promises settle them"
     )
