@@ -114,7 +114,8 @@ class GroupJoinOperator(JoinOperator):
                 side.expire(frontier.time)
             if about_keys:
                 last = side.expire_keys(*concerned(about_keys, self._key_codec, self._keys))
-                self._forgotten = max(self._forgotten, last)
+                if side is self._kept[_READS]:  # what was said lies where groups were read
+                    self._forgotten = max(self._forgotten, last)
         return Output(changes, frontier)
 
     def _progress(self, frontiers: Sequence[Frontier]) -> tuple[Frontier, Sequence[Promise]]:
