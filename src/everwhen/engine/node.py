@@ -10,9 +10,8 @@ import numpy as np
 
 from everwhen.core.promise import NO_PROGRESS, Frontier
 from everwhen.core.time import NEVER
-from everwhen.operators.contract import Operator, Output
+from everwhen.operators.contract import Operator, Output, advance
 from everwhen.plan.physical import PlacedOperator
-from everwhen.punctuation.rules import settled
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 
@@ -67,11 +66,7 @@ class OperatorNode:
         return self.placed.operator.codec
 
     def step(self, inputs: Sequence[Output], tau: int, check: StepCheck | None = None) -> None:
-        """One epoch.  A node that gets nothing new, neither changes nor progress, is left alone.
-
-        A frontier never goes back: what follows from punctuation about everything is news only once, so the time that
-        was reached by it is remembered here.
-        """
+        """One epoch.  A node that gets nothing new, neither changes nor progress, is left alone."""
         changes = [cut(output.changes, self.since) for output in inputs]
         frontiers = [output.frontier for output in inputs]
         rows = sum(map(len, changes))
@@ -79,11 +74,7 @@ class OperatorNode:
             self.rest()
             return
         self.tau = max(self.tau, tau)
-        reached = self.output.frontier.time
-        output = self.placed.operator.step(changes, frontiers, self.tau)
-        if output.frontier.time < reached:
-            output = Output(output.changes, settled(reached, output.frontier.promises))
-        self.output = output
+        self.output = output = advance(self.placed.operator, changes, frontiers, self.tau, self.output.frontier.time)
         self.frontiers = [Frontier(each.time) if each.promises else each for each in frontiers]
         self.rows_in += rows
         if len(output.changes):

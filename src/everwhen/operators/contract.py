@@ -11,7 +11,12 @@ the changes of its output and its own promise, and guarantees, for whatever cutt
     1. the sum of all changes returned so far is op(history so far), clipped by the emission policy;
     2. no change returned touches an instant before a promise returned earlier;
     3. when every port has promised everything before t, everything of the output before the returned promise is out;
-    4. state that no legal change can need again is gone when `step` returns.
+    4. state that no legal change can need again is gone when `step` returns;
+    5. the promise never goes back.
+
+An operator computes its promise from the frontiers of the step.  Promises about data that cover everything together are
+progress in time, and they are news in one step only; the frontier of a later step may say less.  So whoever runs an
+operator calls `advance`, which keeps the time that has been reached; nobody else may hand an output's promise on.
 
 A step may come without any change (only progress), and several steps may share one frontier: so a loop can bring a
 batch back to an operator before progress moves on, and a stage can fuse operators by calling them one after the other.
@@ -32,6 +37,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.clip import CUT, ENDED, ENDING, INFINITE, KNOWN
+from everwhen.punctuation.rules import settled
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 
@@ -144,7 +150,8 @@ class Operator(ABC):
         """What has been said and stands: an instant, and the sum of all changes said from that instant on.
 
         A new operator that is handed this, cut at the instant, and all later changes, cut there too, sees the whole
-        output from the instant on.  None: it cannot be told from what is kept.
+        output from the instant on.  It is neither before what is promised nor before the end of anything that was
+        forgotten because of promises about data.  None: it cannot be told from what is kept.
         """
         return None
 
@@ -162,6 +169,16 @@ class Operator(ABC):
         """The ports whose missing promises hold this operator's output back."""
         low = min((frontier.time for frontier in frontiers), default=INF)
         return tuple(port for port, frontier in enumerate(frontiers) if frontier.time == low) if low < INF else ()
+
+
+def advance(
+    operator: Operator, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int, reached: int
+) -> Output:
+    """Step an operator that has promised everything before `reached`: its promise does not go back (5)."""
+    output = operator.step(inputs, frontiers, tau)
+    if output.frontier.time >= reached:
+        return output
+    return Output(output.changes, settled(reached, output.frontier.promises))
 
 
 def lowest(frontiers: Sequence[Frontier]) -> int:

@@ -54,6 +54,7 @@ from everwhen.plan.properties import (
     clipped_by,
     disjoint,
     grouped,
+    in_pieces,
     instants,
     left_open,
     moves,
@@ -216,7 +217,7 @@ class Lowering:
                 union = UnionOperator(codec, second=right.schema)
                 return self.place("union", union, self.lower(left, "events"), self.lower(right, "events"))
             case n.AlterLifetime(input, hop, shift, length):
-                altered = AlterLifetimeOperator(hop, shift, length, codec)
+                altered = AlterLifetimeOperator(hop, shift, length, codec, pieces=in_pieces(input))
                 return self.place("alter lifetime", altered, self.lower(input, "events"))
             case n.Deletes(input):
                 return self.place("deletes", DeletesOperator(codec), self.lower(input, "events"))

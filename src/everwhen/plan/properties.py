@@ -49,6 +49,13 @@ def grouped(node: n.Node) -> bool:
     return False
 
 
+def in_pieces(node: n.Node) -> bool:
+    """Whether the node's events are pieces of lifetimes, cut to a longest length from their starts on."""
+    if isinstance(node, n.Coalesce):
+        return node.longest is not None
+    return node.keeps_events and any(map(in_pieces, node.inputs))
+
+
 def ahead(node: n.Node) -> bool:
     """Whether an event has pieces that start later than itself, so that saying them at once would break the order."""
     match node:

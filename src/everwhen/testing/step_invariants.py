@@ -41,7 +41,8 @@ from everwhen.operators.join.loops.lifetimes import HI, LO, ROW, WEIGHT
 from everwhen.operators.live_rows import LiveRows
 from everwhen.operators.net import netted
 from everwhen.operators.sweep.aggregate import AggregateOperator
-from everwhen.operators.sweep.sweep import Pieces, Sweep
+from everwhen.operators.sweep.pieces import Pieces
+from everwhen.operators.sweep.sweep import Sweep
 from everwhen.reference.order import canonical_row
 from everwhen.rows.changes import Changes
 

@@ -7,6 +7,8 @@ For every port there is an instant from which on its past is known, with what st
   from then on: the past, restricted to [max_end, ∞), is empty.
 * an earlier instant, where something that runs remembers what stands: a guard its events, an operator what it has
   said (`Operator.standing`), a chain its events; an operator without state is applied to what stands at its inputs.
+  Each forgets what the CTI has passed, and what a promise about data has settled before that.  So the instant is the
+  CTI or the largest end of what was forgotten because of such promises, whichever is later.
 
 A new operator first gets the past of its inputs and then all changes, both cut at the latest of these instants, V.  So
 it sees exactly its inputs' histories restricted to [V, ∞), and nothing else.  An operator on snapshots is then exact
@@ -203,8 +205,7 @@ class Network:
         entry = self.ingress.inputs[name]
         nothing = AsOf(entry.max_end, no_changes(entry.intake.codec))
         events = entry.intake.standing()
-        since = NEVER if entry.intake.guard.whole else entry.intake.promise
-        return earliest(entry.exact, nothing, None if events is None else AsOf(since, events))
+        return earliest(entry.exact, nothing, None if events is None else AsOf(entry.intake.known_from, events))
 
     def _recalled(self, port: Port, pasts: dict[Port, AsOf]) -> AsOf:
         running = self.flow.nodes[port.operator]
@@ -222,8 +223,9 @@ class Network:
             elif ended and not any(map(len, changes)):  # all is settled, and of nothing comes nothing
                 ways.append(AsOf(exact, no_changes(running.codec)))
         for outlet in self.outlets.values():
-            if outlet.port == port and isinstance(outlet.chain, Chain):
-                ways.append(AsOf(max(outlet.since, outlet.chain.cti), outlet.chain.said()))
+            if outlet.port == port and isinstance(outlet.chain, Chain) and outlet.gate is None:
+                since, said = outlet.chain.standing()
+                ways.append(AsOf(max(outlet.since, since), said))
         return earliest(running.exact, *ways)
 
     def _unknown(self, port: Port) -> QueryError:
@@ -238,11 +240,9 @@ class Network:
         if chain.cti == INF or isinstance(chain, EventChain):
             return earliest(outlet.since, nothing, self._past(port, {}))
         if isinstance(chain, Chain):
-            return earliest(outlet.since, nothing, AsOf(chain.cti, chain.said()))
-        running = self.flow.nodes[port.operator]
-        found = running.placed.operator.standing(running.frontiers)
-        assert found is not None, "an operator that knows groups knows what it has said"
-        return earliest(outlet.since, nothing, AsOf(found[0], chain.said(found[1])))
+            return earliest(outlet.since, nothing, AsOf(*chain.standing()))
+        pieces = self._past(port, {})
+        return earliest(outlet.since, nothing, AsOf(pieces.since, chain.said(pieces.changes)))
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -338,5 +338,5 @@ def _refused(why: str) -> QueryError:
     return QueryError(
         f"this query cannot join now, because no instant is known from which on its answer would be right: {why}. "
         "Register it before the first batch; or take a window of time, so that the past comes to an end; or declare "
-        "the source with insert_only=False, so that its live events are kept"
+        "the source with insert_only=False, so that its live events are kept until promises settle them"
     )

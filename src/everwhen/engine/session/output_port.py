@@ -104,6 +104,7 @@ class Outlet(OutputPort):
 
     def step(self, changes: Changes, tau: int, frontier: Frontier) -> Said:
         quiet = not len(changes) and frontier.time <= self.chain.cti and not frontier.promises
+        quiet = quiet and changes.closed is None
         if quiet and self.gate is None:
             return self._nothing
         return Said.of(self.encode(changes, tau, frontier))

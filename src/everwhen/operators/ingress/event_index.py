@@ -90,10 +90,16 @@ class HashedEntries:
     def forget(self, least: int) -> None:
         self.least = max(self.least, least)
 
-    def drop_promised(self, over: PromiseSet) -> None:
-        """Drop entries that nothing can name any more: their rows are promised until after their end."""
+    def drop_promised(self, over: PromiseSet) -> int:
+        """Drop entries that nothing can name any more: their rows are promised until after their end.
+
+        Returns the largest time, of those that `forget` goes by, among them (-∞: none).
+        """
         until = promised(over, self.codec, self.rows[: self.count])
-        self.fields[: self.count][(self.fields[: self.count, 1] < until) | (until == INF), 1] = NEVER
+        fields = self.fields[: self.count]
+        gone = self.alive() & ((fields[:, 1] < until) | (until == INF))
+        fields[gone, 1] = NEVER
+        return int(fields[gone, self.column].max(initial=NEVER))
 
     def alive(self) -> np.ndarray:
         """Which entries are there."""

@@ -47,11 +47,13 @@ class _Ring:
     def alive(self, cti: int) -> int:
         return int(kernel.alive(cti, self.log, self.oldest, self.count))
 
-    def drop_promised(self, over: PromiseSet, codec: RowCodec) -> None:
-        """Drop events that ended before what is promised of their rows."""
+    def drop_promised(self, over: PromiseSet, codec: RowCodec) -> int:
+        """Drop events that ended before what is promised of their rows; the largest end among them (-∞: none)."""
         at = np.arange(self.oldest, self.count) & (len(self.log) - 1)
         ends, until = self.log[at, kernel.VE], promised(over, codec, self.log[at, kernel.ROW :])
-        self.log[at[(ends < until) | (until == INF)], kernel.VE] = NEVER
+        gone = (ends < until) | (until == INF)
+        self.log[at[gone], kernel.VE] = NEVER
+        return int(ends[gone].max(initial=NEVER))
 
     @property
     def nbytes(self) -> int:
@@ -65,6 +67,7 @@ class EventLog:
         self.codec = codec
         self._cti = NEVER
         self._last: tuple[Any, ...] | None = None
+        self._forgotten = NEVER
         self._over = PromiseSet(codec.schema)  # what was promised since the last tidying
         self._rings = _Ring(codec.width), _Ring(codec.width)  # events that end, and that don't
         codec.pool.register(self)
@@ -121,9 +124,15 @@ class EventLog:
     def _drop_promised(self) -> None:
         """Drop events that ended before what is promised of their rows."""
         if len(self._over):
-            for ring in self._rings:
-                ring.drop_promised(self._over, self.codec)
+            ends = [ring.drop_promised(self._over, self.codec) for ring in self._rings]
+            self._forgotten = max(self._forgotten, *ends)
             self._over = PromiseSet(self.codec.schema)
+
+    @property
+    def forgotten(self) -> int:
+        """The largest end of the events that were dropped because their rows are promised (-∞: none was)."""
+        self._drop_promised()
+        return self._forgotten
 
     def forget(self, cti: int) -> None:
         """Events that ended before `cti` can no longer be named."""
@@ -167,9 +176,10 @@ class EventLog:
 
     def snapshot(self) -> dict[str, Any]:
         left = self.events()
-        return {"cti": self._cti, "vs": left.lo, "ve": left.hi, "rows": self.codec.decode(left.rows)}
+        rows = self.codec.decode(left.rows)
+        return {"cti": self._cti, "forgotten": self._forgotten, "vs": left.lo, "ve": left.hi, "rows": rows}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._cti = state["cti"]
+        self._cti, self._forgotten = state["cti"], state["forgotten"]
         vs, ve = state["vs"], state["ve"]
         self.apply(np.zeros(len(vs), np.uint8), vs, ve, ve, self.codec.encode(state["rows"], len(vs)), 0)

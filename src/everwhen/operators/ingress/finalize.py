@@ -108,6 +108,7 @@ class Finalize:
         self._progress = np.array([NEVER, NEVER, 0, 0, 0, 0, 0], np.int64)
         self._events = HashedEntries(codec, column=2)
         self._over = PromiseSet(codec.schema)  # what was promised about data since events were last dropped for it
+        self._forgotten = NEVER
         self._broken = HashedEntries(codec, column=0)
         self._announced = np.empty((0, 3), np.int64)
         self._syncs = np.empty(64, np.int64)
@@ -180,8 +181,14 @@ class Finalize:
 
     def _drop_promised(self) -> None:
         if len(self._over):
-            self._events.drop_promised(self._over)
+            self._forgotten = max(self._forgotten, self._events.drop_promised(self._over))
             self._over = PromiseSet(self.codec.schema)
+
+    @property
+    def forgotten(self) -> int:
+        """The largest end of the events that were dropped because their rows are promised (-∞: none was)."""
+        self._drop_promised()
+        return self._forgotten
 
     def step(self, batch: ElementBatch, checked: Guarded, cti: int) -> Admitted:
         """Take a batch, with what the guard made of it: its inserts and adjusts, in their order, and its last CTI."""
@@ -355,6 +362,7 @@ class Finalize:
         self._drop_promised()
         return {
             "progress": self._progress.tolist(),
+            "forgotten": self._forgotten,
             "events": self._events.snapshot(),
             "broken": self._broken.snapshot(),
             "announced": self._pending().copy(),
@@ -365,6 +373,7 @@ class Finalize:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._progress[:] = state["progress"]
+        self._forgotten = state["forgotten"]
         self._progress[kernel.NEXT_AT] = 0
         self._events.restore(state["events"])
         self._broken.restore(state["broken"])

@@ -100,6 +100,7 @@ class Guard:
         self.tau = NEVER
         self._promises = SourcePromises(codec.schema, punctuator)
         self._log = EventLog(codec)
+        self._forgotten = NEVER  # what `forgotten` was when Finalize took the events over
         self._before: tuple[int, int] = (NEVER, NEVER)
 
     @property
@@ -171,6 +172,7 @@ class Guard:
         """Let Finalize match adjusts from now on: the events that can still be named, if they are kept."""
         self.finalized = True
         events = None if self.insert_only else self._log.events()
+        self._forgotten = self.forgotten
         self._log = EventLog(self.codec)
         return events
 
@@ -265,23 +267,29 @@ class Guard:
     def _error(self, batch: ElementBatch, at: int, problem: str, remedy: str) -> InputError:
         return InputError(problem, source=batch.source or self.name, line=batch.line(at), remedy=remedy)
 
-    def standing(self) -> tuple[int, Changes] | None:
-        """The CTI and the events that live from then on (see `Operator.standing`); None if they are not kept."""
-        if self.whole:
-            return NEVER, self._log.events()
-        return None if self.insert_only else (self.cti, self._log.events())
+    @property
+    def forgotten(self) -> int:
+        """The largest end of the events that were dropped because their rows are promised (-∞: none was)."""
+        return max(self._forgotten, self._log.forgotten)
+
+    def standing(self) -> Changes | None:
+        """The events that may still be named, all that live at the CTI and at `forgotten` or later among them; None if
+        they are not kept."""
+        return self._log.events() if self.whole or not self.insert_only else None
 
     def state_size(self) -> StateSize:
         return self._log.state_size()
 
     def snapshot(self) -> dict[str, Any]:
         promises = self._promises.snapshot()
-        return {"cti": self.cti, "tau": self.tau, "promises": promises, "log": self._log.snapshot()}
+        log = self._log.snapshot()
+        return {"cti": self.cti, "tau": self.tau, "promises": promises, "log": log, "forgotten": self._forgotten}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.cti, self.tau = state["cti"], state["tau"]
         self._promises.restore(state["promises"])
         self._log.restore(state["log"])
+        self._forgotten = state["forgotten"]
 
 
 def longer(op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray) -> int:

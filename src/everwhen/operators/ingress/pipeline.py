@@ -155,16 +155,22 @@ class Intake:
             self._tau = self.guard.tau
             self.align = Align(self.codec, self.guard.insert_only)
 
+    @property
+    def known_from(self) -> int:
+        """From which instant on `standing` is all that has gone on: what ended before the CTI is forgotten, and what
+        ended before a promise about its row."""
+        if self.guard.whole:
+            return NEVER
+        dropped = self.guard.forgotten if self.finalize is None else self.finalize.forgotten
+        return max(self.cti, self.guard.forgotten, dropped)
+
     def standing(self) -> Changes | None:
         """The events that have gone on and may still be corrected; None if they are not kept."""
-        if self.finalize is not None:
-            events = self.finalize.standing()
-        else:
-            found = self.guard.standing()
-            events = None if found is None else found[1]
+        events = self.guard.standing() if self.finalize is None else self.finalize.standing()
         if events is None or self.align is None:
             return events
-        return cancelled(self.codec, [events, self.align.waiting().events().negated()])
+        gone_on = cancelled(self.codec, [events, self.align.waiting().events().negated()])
+        return gone_on.take(gone_on.weight > 0)  # what waits may be forgotten already: it has not gone on
 
     def begin(self, other: Intake) -> None:
         """Go on beside another intake of the same source: what has come there has gone on here, all of it."""

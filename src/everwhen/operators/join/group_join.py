@@ -101,7 +101,6 @@ class GroupJoinOperator(JoinOperator):
         self._said_as = [
             {str(i): codec.schema.names[f + j] for i, j in enumerate(some)} for f, some in zip(first, at, strict=True)
         ]
-        self._forgot = False  # whether a promise about a key has freed what time had not
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         self._make_room(inputs)
@@ -114,7 +113,9 @@ class GroupJoinOperator(JoinOperator):
             if frontier.time > side.cti:
                 side.expire(frontier.time)
             if about_keys:
-                self._forgot |= side.expire_keys(*concerned(about_keys, self._key_codec, self._keys))
+                last = side.expire_keys(*concerned(about_keys, self._key_codec, self._keys))
+                if side is self._kept[_READS]:  # what was said lies where groups were read
+                    self._forgotten = max(self._forgotten, last)
         return Output(changes, frontier)
 
     def _progress(self, frontiers: Sequence[Frontier]) -> tuple[Frontier, Sequence[Promise]]:
@@ -218,12 +219,10 @@ class GroupJoinOperator(JoinOperator):
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         """What was said of the instants that are kept."""
-        if self._forgot:
-            return None
         reads = self._kept[_READS]
         log = reads.log[reads.alive()]
         answers = _Answers(log[:, : self._mark], log[:, WEIGHT], log[:, self._mark + 1 :])
-        return lowest(frontiers), self._said([answers])
+        return max(reads.cti, self._forgotten), self._said([answers])
 
     def state_size(self) -> StateSize:
         about_keys = self._meeting.nbytes + sum(each.nbytes for each in self._about_keys)
@@ -235,7 +234,6 @@ class GroupJoinOperator(JoinOperator):
             "largest": dict(self._plan.integer_sums),
             "meeting": self._meeting.snapshot(),
             "about_keys": [each.snapshot() for each in self._about_keys],
-            "forgot": self._forgot,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -243,7 +241,7 @@ class GroupJoinOperator(JoinOperator):
         self._meeting.restore(state["meeting"])
         for each, part in zip(self._about_keys, state["about_keys"], strict=True):
             each.restore(part)
-        self._forgot = state["forgot"]
+        self._forgotten = state["forgotten"]
         rows, reads = self._kept
         batch, ids = self._keyed(_GROUPS, rows.restored(state["side0"]))
         rows.reserve(len(batch))

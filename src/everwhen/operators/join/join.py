@@ -22,6 +22,7 @@ from everwhen.algebra.expressions.build import Expr
 from everwhen.containers.key_table import KeyTable
 from everwhen.core.promise import Frontier
 from everwhen.core.schema import Field, Schema
+from everwhen.core.time import NEVER
 from everwhen.operators.contract import Operator, Output, StateSize, lowest
 from everwhen.operators.join.band_condition import Band
 from everwhen.operators.join.join_punctuation import JoinPromises
@@ -85,6 +86,7 @@ class JoinOperator(Operator):
         left.pool.register(self)
         self._kept = (JoinSide(left), JoinSide(right))
         self._seen = 0  # changes since the keys were looked through
+        self._forgotten = NEVER  # the largest end of rows that are not kept because their key is promised
         self._promises = JoinPromises(self._sides, self._key_at, keys, self._keys, codec.schema)
 
     @property
@@ -121,8 +123,10 @@ class JoinOperator(Operator):
             for port, side in enumerate(self._kept):
                 if fresh[1 - port]:
                     ids, until = concerned(fresh[1 - port], self._key_codec, self._keys)
-                    if side.expire_keys(ids, until):
+                    last = side.expire_keys(ids, until)
+                    if last > NEVER:
                         freed[port] = ids
+                        self._forgotten = max(self._forgotten, last)
             said = self._promises.take(frontiers, self._blocks, self._rows_kept, moved, freed)
             frontier = settled(frontier.time, said)
         return Output(changes, frontier)
@@ -133,6 +137,7 @@ class JoinOperator(Operator):
             until = self._promises.until(1 - port, self._keys.codes[ids])
             if until is not None and (until > self._kept[port].cti).any():
                 stays = batch.hi > until
+                self._forgotten = max(self._forgotten, int(batch.hi[~stays].max(initial=NEVER)))
                 batch, ids, until = batch.take(stays), ids[stays], until[stays]
                 # of what is taken back, the part before the promise may be forgotten already
                 batch = replace(batch, lo=np.where(batch.weight < 0, np.maximum(batch.lo, until), batch.lo))
@@ -146,11 +151,13 @@ class JoinOperator(Operator):
         return log[:, LO], log[:, ROW:]
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
-        """Pairs of what both sides keep: complete from the later CTI on, since each side goes by the other's."""
+        """Pairs of what both sides keep: complete from the later CTI on, since each side goes by the other's, and from
+        where all rows have ended that went before that."""
         log = self._kept[0].log[self._kept[0].alive()]
         lo, hi, weight = (np.ascontiguousarray(log[:, column]) for column in (LO, HI, WEIGHT))
         batch, ids = self._keyed(0, Changes(self._sides[0], lo, hi, weight, log[:, ROW:].copy()))
-        return max(frontier.time for frontier in frontiers), self._result(self._probe(0, batch, ids))
+        since = max(self._forgotten, *(side.cti for side in self._kept))
+        return since, self._result(self._probe(0, batch, ids))
 
     def _make_room(self, inputs: Sequence[Changes]) -> None:
         """Room for the batches; once in a while, when dead rows have gone, keys that neither side holds go too."""
@@ -266,9 +273,11 @@ class JoinOperator(Operator):
 
     def snapshot(self) -> dict[str, Any]:
         state: dict[str, Any] = {f"side{port}": side.snapshot() for port, side in enumerate(self._kept)}
+        state["forgotten"] = self._forgotten
         return {**state, "promises": self._promises.snapshot()} if len(self._promises) else state
 
     def restore(self, state: dict[str, Any]) -> None:
+        self._forgotten = state["forgotten"]
         for port, side in enumerate(self._kept):
             batch, ids = self._keyed(port, side.restored(state[f"side{port}"]))
             side.reserve(len(batch))

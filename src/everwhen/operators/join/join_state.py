@@ -97,9 +97,9 @@ class JoinSide:
             self.heads[:] = NO_ENTRY
             self._count = 0
 
-    def expire_keys(self, ids: np.ndarray, until: np.ndarray) -> bool:
-        """What ended by the time promised for its key is dead; whether that was anything."""
-        return bool(kernel.expire(ids, until, self.heads, self.log, self.cti))
+    def expire_keys(self, ids: np.ndarray, until: np.ndarray) -> int:
+        """What ended by the time promised for its key is dead; the largest end among that (-∞: it was nothing)."""
+        return int(kernel.expire(ids, until, self.heads, self.log, self.cti))
 
     def vacant(self, ids: np.ndarray) -> np.ndarray:
         """Which keys have no rows that live on."""

@@ -49,6 +49,7 @@ class Chain:
         self._count = 0
         self._tidy_at = 256
         self._over = PromiseSet(codec.schema)  # what was promised since the dead went last
+        self._forgotten = NEVER  # the largest end of events that went because their row is promised
         codec.pool.register(self)
 
     @classmethod
@@ -110,6 +111,7 @@ class Chain:
         if len(self._over):
             log = self._log[: self._count]
             over = log[:, kernel.VE] <= promised(self._over, self.codec, log[:, kernel.ROW :])
+            self._forgotten = max(self._forgotten, int(log[over, kernel.VE].max(initial=NEVER)))
             log[over, kernel.VE] = NEVER
             self._over = PromiseSet(self.codec.schema)
         self._count = kernel.tidy(self._heads, self._log, self._count, self.cti)
@@ -128,14 +130,13 @@ class Chain:
         rows = int((self._log[: self._count, kernel.VE] > self.cti).sum())
         return StateSize(rows, self._log.nbytes + self._heads.nbytes)
 
-    def said(self) -> Changes:
-        """The events said that live at the CTI or later, under the names by which they may still be adjusted."""
+    def standing(self) -> tuple[int, Changes]:
+        """An instant, not before the CTI, and the events said that live then or later, under the names by which they
+        may still be adjusted."""
         self._tidy()
         log = self._log[: self._count].copy()
-        ones = np.ones(len(log), np.int64)
-        return Changes(
-            self.codec, log[:, kernel.VS].copy(), log[:, kernel.VE].copy(), ones, log[:, kernel.ROW :].copy()
-        )
+        vs, ve, ones = log[:, kernel.VS].copy(), log[:, kernel.VE].copy(), np.ones(len(log), np.int64)
+        return max(self.cti, self._forgotten), Changes(self.codec, vs, ve, ones, log[:, kernel.ROW :].copy())
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         self._tidy()
@@ -150,13 +151,14 @@ class Chain:
         said = self._log[: self._count]
         return {
             "cti": self.cti,
+            "forgotten": self._forgotten,
             "vs": said[:, kernel.VS].copy(),
             "ve": said[:, kernel.VE].copy(),
             "rows": self.codec.decode(said[:, kernel.ROW :]),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.cti = state["cti"]
+        self.cti, self._forgotten = state["cti"], state["forgotten"]
         n = len(state["vs"])
         rows = self.codec.encode(state["rows"], n)
         said = Changes(self.codec, state["vs"], state["ve"], np.ones(n, np.int64), rows)

@@ -19,7 +19,7 @@ from everwhen.errors import EverwhenError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.output import group_changelog_loops as kernel
 from everwhen.operators.output.changelog import said
-from everwhen.rows.changes import Changes
+from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element_batch import ElementBatch
 
@@ -137,24 +137,33 @@ class GroupChain:
             self._said.tidy()
 
     def said(self, pieces: Changes) -> Changes:
-        """The events said that live at the CTI or later, under the names by which they may still be adjusted.
+        """The events said that live where `pieces` do, under the names by which they may still be adjusted.
 
-        Their rows are those of `pieces`: what their operator has said from the CTI on.
+        `pieces` are what their operator has said and still knows, of each group from some instant on; events have the
+        rows of the pieces that they meet.  What ended before nobody can adjust any more.
         """
         self._tidy(force=True)
         groups = np.flatnonzero(self._said.place[:, LENGTH])
+        if not len(pieces) or not len(groups):
+            return no_changes(self.codec)
         events, offsets = self._said.gather(groups)
         assert pieces.group is not None, "a chain of groups is fed by an operator that knows groups"
-        group = np.concatenate([pieces.group, np.repeat(groups, np.diff(offsets))])
-        # an event lies where its group has said its row: the last piece that starts by then
-        start = np.concatenate([pieces.lo, np.maximum(events[:, kernel.VS], self.cti)])
-        order = np.lexsort((np.arange(len(group)) >= len(pieces), start, group))
-        piece = np.maximum.accumulate(np.where(order < len(pieces), np.arange(len(order)), 0))
-        found = np.empty(len(order), np.int64)
-        found[order] = order[piece]
-        rows = pieces.rows[found[len(pieces) :]]
-        ones = np.ones(len(events), np.int64)
-        return Changes(self.codec, events[:, kernel.VS].copy(), events[:, kernel.VE].copy(), ones, rows)
+        vs, ve, group = events[:, kernel.VS], events[:, kernel.VE], np.repeat(groups, np.diff(offsets))
+        # pieces of a group are disjoint: the first one that ends after an event's start is the one to look at
+        order = np.lexsort((pieces.hi, pieces.group))
+        ends = np.concatenate([pieces.hi[order], np.maximum(vs, self.cti)])
+        of = np.concatenate([pieces.group[order], group])
+        both = np.lexsort((np.arange(len(of)) >= len(order), ends, of))
+        following = np.where(both < len(order), both, len(order))
+        following = np.minimum.accumulate(following[::-1])[::-1]
+        piece = np.empty(len(of), np.int64)
+        piece[both] = following
+        piece = piece[len(order) :]
+        there = piece < len(order)
+        at = order[np.minimum(piece, len(order) - 1)]
+        met = there & (pieces.group[at] == group) & (pieces.lo[at] < ve)
+        ones = np.ones(int(met.sum()), np.int64)
+        return Changes(self.codec, vs[met], ve[met], ones, pieces.rows[at[met]])
 
     def state_size(self) -> StateSize:
         """Events that can still be named."""

@@ -48,10 +48,10 @@ class HoldOperator(Operator):
         ids = self._keys.ids()
         records, offsets = self._live.runs.gather(ids)
         key = np.repeat(ids, np.diff(offsets))
-        lo = np.maximum(records[:, LO], self._promise)
+        lo = np.maximum(records[:, LO], self._floors.until(key, self._promise))
         out = Changes(self.codec, lo, records[:, HI].copy(), records[:, WEIGHT].copy(), self._keys.codes[key])
         self._remove([self._live.expire(INF)])
-        return out
+        return out.take(out.lo < out.hi)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs

@@ -281,8 +281,10 @@ class ChopOperator(Operator):
 class AlterLifetimeOperator(Operator):
     """Π on events (event form in, event form out): see `everwhen.algebra.nodes.AlterLifetime`."""
 
-    def __init__(self, hop: int, shift: int, length: int | None, codec: RowCodec) -> None:
+    def __init__(self, hop: int, shift: int, length: int | None, codec: RowCodec, *, pieces: bool = False) -> None:
+        """`pieces`: the events are those of lifetimes that are cut from their starts on (`coalesce(longest)`)."""
         self.codec = codec
+        self._pieces = pieces
         self._hop = hop
         self._shift = shift
         self._length = length
@@ -303,7 +305,12 @@ class AlterLifetimeOperator(Operator):
         return Output(Changes(self.codec, lo, hi, batch.weight, batch.rows), frontier)
 
     def exact_from(self, since: int) -> int:
-        """Events that began before `since` are missing, or begin there: what comes of them must be over."""
+        """Events that began before `since` are missing, or begin there: what comes of them must be over.
+
+        Where a lifetime is cut into pieces from its start on, all pieces depend on a start that is not known.
+        """
+        if self._pieces and (self._length is not None or self._hop > 1):
+            return INF
         if self._length is None:
             return since + self._shift
         return INF if self._length == INF else since // self._hop * self._hop + self._shift + self._length

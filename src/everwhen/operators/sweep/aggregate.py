@@ -19,7 +19,6 @@ from everwhen.containers import live_runs as live_kernel
 from everwhen.containers.live_runs import VALUES
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier
-from everwhen.core.time import INF
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
 from everwhen.operators.live_rows import LiveRows
 from everwhen.operators.net import netted
@@ -28,7 +27,8 @@ from everwhen.operators.sweep.accumulators import Coded, LanePlan
 from everwhen.operators.sweep.loops.edges import summed
 from everwhen.operators.sweep.loops.extremes import Extremes, largest
 from everwhen.operators.sweep.loops.pieces import aggregate_rows
-from everwhen.operators.sweep.sweep import Evaluate, Pieces, Sweep
+from everwhen.operators.sweep.pieces import Pieces
+from everwhen.operators.sweep.sweep import Evaluate, Sweep
 from everwhen.punctuation.projection import Projection
 from everwhen.punctuation.rules import NONE, concerned, settled
 from everwhen.rows.changes import Changes, concat, no_changes
@@ -115,11 +115,10 @@ class AggregateOperator(Operator):
             live.expire_keys(*raised)
         if len(pieces.said):
             self._plan.check(pieces.said[:, 3:], self._most)
-        closed = raised[0][raised[1] == INF] if len(raised[0]) else None
         if len(pieces):
-            return Output(self._changes(pieces, closed), frontier)
+            return Output(self._changes(pieces), frontier)
         nothing = no_changes(self.codec)
-        return Output(nothing if closed is None else replace(nothing, closed=closed), frontier)
+        return Output(nothing if pieces.closed is None else replace(nothing, closed=pieces.closed), frontier)
 
     def _sums(self, batch: Changes) -> tuple[np.ndarray | None, bool]:
         """The added lanes, if a loop over the rows can tell, and whether no row has a null."""
@@ -155,7 +154,7 @@ class AggregateOperator(Operator):
             self._sweep.insert_lane(lane, self._plan.tests)
         self._plain, self._summed = self._plan.plain(), self._plan.summed()
 
-    def _changes(self, pieces: Pieces, closed: np.ndarray | None = None) -> Changes:
+    def _changes(self, pieces: Pieces) -> Changes:
         sweep = self._sweep
         if self._plain is not None:
             codes, n_keys = sweep.keys.codes, len(self._keys.schema)
@@ -169,7 +168,7 @@ class AggregateOperator(Operator):
             weight[: len(pieces.taken)] = -1
             lanes = np.ascontiguousarray(changed[:, 3:])
             rows = self._rows(group, lanes)
-        return Changes(self.codec, lo, hi, weight, rows, group, closed)
+        return Changes(self.codec, lo, hi, weight, rows, group, pieces.closed)
 
     def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
         if emit.rank <= self._sweep.policy.emit.rank:
@@ -178,9 +177,7 @@ class AggregateOperator(Operator):
         return netted(concat(before.negated(), self._changes(self._sweep.restated(emit, self._evaluates()))))
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
-        if self._sweep.uneven:
-            return None
-        return frontiers[0].time, self._changes(self._sweep.standing())
+        return self._sweep.known_from, self._changes(self._sweep.standing())
 
     def _rows(self, ids: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         codec, keys = self.codec, self._keys

@@ -19,7 +19,8 @@ from everwhen.operators.contract import Operator, Output, Policy, StateSize, low
 from everwhen.operators.net import netted
 from everwhen.operators.stateless.linear import within_time
 from everwhen.operators.sweep.loops.pieces import weighted
-from everwhen.operators.sweep.sweep import Pieces, Sweep
+from everwhen.operators.sweep.pieces import Pieces
+from everwhen.operators.sweep.sweep import Sweep
 from everwhen.punctuation.rules import NONE, Meeting, concerned, settled
 from everwhen.rows.changes import Changes, concat
 from everwhen.rows.codec import RowCodec
@@ -94,9 +95,7 @@ class CountsOperator(Operator):
         return bool(self._sweep.endless(ids).any())
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
-        if self._sweep.uneven:
-            return None
-        return lowest(frontiers), self._changes(self._sweep.standing())
+        return self._sweep.known_from, self._changes(self._sweep.standing())
 
     def state_size(self) -> StateSize:
         return self._sweep.state_size()

@@ -11,7 +11,7 @@ to fold), so a step costs what it changes, not what there is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,10 @@ from everwhen.operators.clip import CUT, ENDED, ENDING, INFINITE
 from everwhen.operators.contract import Policy, StateSize
 from everwhen.operators.sweep.loops import sweep as kernel
 from everwhen.operators.sweep.loops.edges import grouped
+from everwhen.operators.sweep.loops.ends import last_end
 from everwhen.operators.sweep.loops.extremes import NO_EXTREMES, Extremes
 from everwhen.operators.sweep.loops.pieces import pending, standing
+from everwhen.operators.sweep.pieces import Pieces
 from everwhen.punctuation.first_violation import untouched
 from everwhen.punctuation.rules import Floors
 from everwhen.rows.interner import Pool
@@ -38,22 +40,6 @@ GRID = 8
 
 _NO_INTS = np.empty(0, np.int64)
 _NO_EDGES = [_NO_INTS, _NO_INTS, np.empty((0, 0), np.int64), _NO_INTS, _NO_INTS, _NO_INTS]
-
-
-@dataclass(frozen=True, slots=True)
-class Pieces:
-    """Where the answer changed: what is taken back and what is said, per key in the order of time.
-
-    `taken` and `said` have a record per piece: the position of its key in `keys`, lo, hi, and the lanes.  They hold
-    until the next step.
-    """
-
-    keys: np.ndarray
-    taken: np.ndarray
-    said: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.taken) + len(self.said)
 
 
 Evaluate = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -97,6 +83,7 @@ class Sweep:
         self._marks = np.zeros(0, np.uint8)
         self._calendar = Calendar(3)  # something to say, something to cut, everything to fold
         self._floors = Floors()
+        self._forgotten = NEVER
 
     def intern(self, rows: np.ndarray) -> np.ndarray:
         """Key ids of coded rows."""
@@ -147,6 +134,8 @@ class Sweep:
         mode, then = self.policy.clip(self.tau, self.cti)
         _, now = self.policy.clip(tau, promise)
         reached = self._floors.raise_to(*raised, self.keys.capacity) if len(raised[0]) else _NO_INTS
+        if len(reached):
+            self._forget(reached, ids, lo, hi, values)
         extremes = evaluate if isinstance(evaluate, Extremes) else None
         visits = _Visits(self, mode, then, now, promise, extremes)
         touched, edges = _NO_INTS, _NO_EDGES
@@ -179,13 +168,21 @@ class Sweep:
                 self._runs.clear()
             else:
                 self._runs.release(gone)
+        closed = None
         if self._floors.any:
+            closed = gone[self._floors.now[gone] > promise]
             self._floors.settle(gone)
         self.tau, self.cti = tau, promise
         if self._runs.crowded:
             self._settle(self.keys.ids())
             self._runs.tidy()
-        return visits.pieces(keys)
+        return visits.pieces(keys, closed)
+
+    def _forget(self, keys: np.ndarray, *segments: np.ndarray) -> None:
+        """Note up to when something is forgotten of keys that are promised beyond the CTI, with these segments."""
+        runs, until = self._runs, self._floors.now[keys]
+        last = last_end(keys, until, *segments, self._ints, runs.place, runs.pool, self._slot)
+        self._forgotten = max(self._forgotten, int(last))
 
     def _expect(self, taken: int, said: int, more: int) -> None:
         """Make room for so many pieces more; their memory is used again in the next step."""
@@ -249,19 +246,22 @@ class Sweep:
             if len(gone):
                 self.keys.remove(gone)
                 self._runs.release(gone)
+                if self._floors.any:
+                    self._floors.settle(gone)
         return visits.pieces(keys)
 
     @property
-    def uneven(self) -> bool:
-        """Whether some key has been promised beyond the CTI: then what it has said since is not all there."""
-        return bool(self._floors.any and (self._floors.now[self.keys.ids()] > self.cti).any())
+    def known_from(self) -> int:
+        """From which instant on `standing` is all that has been said: from the CTI, or later, where keys that were
+        promised beyond it had something alive."""
+        return max(self.cti, self._forgotten)
 
     def endless(self, ids: np.ndarray) -> np.ndarray:
         """Which keys are alive for ever, as things stand."""
         return kernel.endless(ids, self._runs.place, self._runs.pool, self._ints)
 
     def standing(self) -> Pieces:
-        """All that has been said from the CTI on, unless `uneven`; cost: all that is kept."""
+        """All that has been said from `known_from` on, and more where it is kept; cost: all that is kept."""
         ids, runs = self.keys.ids(), self._runs
         mode, now = self.policy.clip(self.tau, self.cti)
         said = standing(ids, runs.place, runs.pool, mode, now, self.cti, self._floors.now, self._ints, self._lanes)
@@ -286,8 +286,8 @@ class Sweep:
         self._settle(ids)
         edges, offsets = self._runs.gather(ids)
         return {
-            "cti": self.cti, "tau": self.tau, "ids": ids, "edges": edges, "offsets": offsets,
-            "due": self._calendar.due[ids], "floors": self._floors.snapshot(ids),
+            "cti": self.cti, "tau": self.tau, "forgotten": self._forgotten, "ids": ids,
+            "edges": edges, "offsets": offsets, "due": self._calendar.due[ids], "floors": self._floors.snapshot(ids),
         }  # fmt: skip
 
     def _settle(self, ids: np.ndarray) -> tuple[int, int]:
@@ -301,7 +301,7 @@ class Sweep:
         ids: np.ndarray = state["ids"]
         self.keys.put(ids, rows)
         self._grow()
-        self.cti, self.tau = state["cti"], state["tau"]
+        self.cti, self.tau, self._forgotten = state["cti"], state["tau"], state["forgotten"]
         self._runs.put(ids, state["offsets"], state["edges"])
         self._calendar.schedule(ids, state["due"])
         self._floors.restore(ids, state["floors"], self.keys.capacity)
@@ -389,8 +389,8 @@ class _Visits:
         """Keys that are empty for good."""
         return np.concatenate(self._gone) if self._gone else _NO_INTS
 
-    def pieces(self, keys: np.ndarray) -> Pieces:
-        return Pieces(keys, self._sweep._taken[: self._n_taken], self._sweep._said[: self._n_said])
+    def pieces(self, keys: np.ndarray, closed: np.ndarray | None = None) -> Pieces:
+        return Pieces(keys, self._sweep._taken[: self._n_taken], self._sweep._said[: self._n_said], closed)
 
 
 def _next(t: int) -> int:

@@ -41,7 +41,7 @@ class ChrononsOperator(Operator):
 
     def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
         more = self._rest.emitting(emit, frontiers)
-        return None if more is None else self._chop.step([more], frontiers, NEVER).changes
+        return None if more is None else self._chop.step([more], [Frontier()], NEVER).changes
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         whole = self._rest.standing(frontiers)

@@ -56,6 +56,7 @@ class CoalesceOperator(Operator):
         self._ordered = policy.emit is Emit.FINAL
         self._promise = NEVER
         self._bound = NEVER
+        self._forgotten = NEVER  # the largest end of intervals that went because their row is promised
         self._keys = KeyTable(codec.width, codec.pooled)
         codec.pool.register(self._keys)
         self._kept = Regions(2)
@@ -107,6 +108,7 @@ class CoalesceOperator(Operator):
         records, offsets = self._kept.gather(keys)
         group = np.repeat(np.arange(len(keys)), np.diff(offsets))
         over = (records[:, 1] < until[group]) | (until[group] == INF)
+        self._forgotten = max(self._forgotten, int(records[over, 1].max(initial=NEVER)))
         said: list[Changes] = []
         if self._held:
             of, pieces = self._cut_up(keys)
@@ -229,7 +231,8 @@ class CoalesceOperator(Operator):
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         pieces = self._pieces(self._keys.ids())
-        return frontiers[0].time, self._changes(pieces, self._is_said(pieces, self._promise, self._bound), 1)
+        said = self._changes(pieces, self._is_said(pieces, self._promise, self._bound), 1)
+        return max(frontiers[0].time, self._forgotten), said
 
     def state_size(self) -> StateSize:
         return StateSize(self._kept.rows, self._kept.nbytes + self._keys.nbytes + self._ends.nbytes)
@@ -239,11 +242,11 @@ class CoalesceOperator(Operator):
         records, offsets = self._kept.gather(ids)
         return {
             "rows": self.codec.decode(self._keys.codes[ids]), "records": records, "offsets": offsets, "n": len(ids),
-            "promise": self._promise, "bound": self._bound, "late": self._late[ids],
+            "promise": self._promise, "bound": self._bound, "forgotten": self._forgotten, "late": self._late[ids],
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._promise, self._bound = state["promise"], state["bound"]
+        self._promise, self._bound, self._forgotten = state["promise"], state["bound"], state["forgotten"]
         ids = self._keys.intern(self.codec.encode(state["rows"], state["n"]))
         self._kept.grow(self._keys.capacity)
         self._ends.grow(self._keys.capacity)

@@ -109,6 +109,7 @@ class RowsOperator(Operator):
         codec.pool.register(self._kept)
         self._promises = Projection(codec.schema, {name: [name] for name in partition})
         self._floors = Floors()
+        self._forgotten = NEVER  # the largest end of what went because its partition is promised
         self._dropped = np.zeros(64, np.int64)
         self._ends = Calendar()
         self._slot = np.full(64, -1, np.int64)
@@ -120,10 +121,10 @@ class RowsOperator(Operator):
         reached = _NO_KEYS
         if frontier.promises:
             # which rows are in the window depends on the whole partition: only promises about partitions count
-            frontier = settled(frontier.time, self._promises.take(frontier.promises))
+            frontier = settled(max(frontier.time, self._promise), self._promises.take(frontier.promises))
             over, until = concerned(frontier.promises, self._key_codec, self._keys)
             reached = self._floors.raise_to(over, until, self._keys.capacity)
-        promise = frontier.time
+        promise = max(frontier.time, self._promise)
         touched, out = self._apply(batch, ids, promise) if len(batch) else (_NO_KEYS, no_changes(self.codec))
         if self._ended and (promise > self._promise or len(reached)):
             keys = self._keys.ids() if promise > self._promise else reached
@@ -276,6 +277,7 @@ class RowsOperator(Operator):
         until = self._floors.until(keys, promise)
         over = keys[until == INF]
         if len(over):
+            self._forgotten = max(self._forgotten, self._last_end(over))
             self._kept.put(over, np.zeros(len(over) + 1, np.int64), np.empty((0, ROW + self.codec.width), np.int64))
             self._ends.schedule(over, np.full(len(over), INF, np.int64))
             self._dropped[over] = 0
@@ -287,12 +289,19 @@ class RowsOperator(Operator):
         group = np.repeat(np.arange(len(keys)), np.diff(offsets))
         _, ends = self._windowed(records, group, offsets, keys)
         gone = ends < until[group]
+        self._forgotten = max(self._forgotten, int(ends[gone].max(initial=NEVER)))
         count = np.bincount(group, gone, len(keys)).astype(np.int64)
         self._dropped[keys] = (self._dropped[keys] + count) % self._slide
         left = ~gone
         new_offsets = np.concatenate([[0], np.cumsum(np.diff(offsets) - count)])
         self._kept.put(keys, new_offsets, records[left])
         self._schedule(keys, new_offsets, ends[left])
+
+    def _last_end(self, keys: np.ndarray) -> int:
+        """When the last kept row of partitions leaves the window."""
+        records, offsets = self._kept.gather(keys)
+        _, ends = self._windowed(records, np.repeat(np.arange(len(keys)), np.diff(offsets)), offsets, keys)
+        return int(ends.max(initial=NEVER))
 
     def exact_from(self, since: int) -> int:
         return INF  # the last rows may be as old as can be
@@ -305,7 +314,7 @@ class RowsOperator(Operator):
         return netted(concat(before.negated(), self._said()))
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
-        return frontiers[0].time, self._said()
+        return max(self._promise, self._forgotten), self._said()
 
     def _said(self) -> Changes:
         keys = self._keys.ids()
@@ -326,11 +335,12 @@ class RowsOperator(Operator):
             "keys": self._key_codec.decode(self._keys.codes[ids]), "time": records[:, TIME].copy(), "offsets": offsets,
             "until": records[:, UNTIL].copy(), "rows": self.codec.decode(records[:, ROW:]),
             "dropped": self._dropped[ids], "due": self._ends.due[ids],
-            "promise": self._promise, "floors": self._floors.snapshot(ids), "promises": self._promises.snapshot(),
+            "promise": self._promise, "forgotten": self._forgotten,
+            "floors": self._floors.snapshot(ids), "promises": self._promises.snapshot(),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._promise = state["promise"]
+        self._promise, self._forgotten = state["promise"], state["forgotten"]
         n = len(state["offsets"]) - 1
         ids = self._keys.intern(
             self._key_codec.encode(state["keys"], n)

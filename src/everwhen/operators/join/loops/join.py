@@ -325,8 +325,9 @@ def _piece(heads, log, count, at, lo, hi, weight, path, touched):
 
 @njit(cache=True)
 def expire(ids, until, heads, log, cti):
-    """Entries of keys that end by the time promised for their key are dead.  Returns how many that were."""
-    n = 0
+    """Entries of keys that end by the time promised for their key are dead.  Returns the largest end among them, or
+    `_GONE` if there was none."""
+    last = _GONE
     stack = np.empty(DEPTH, np.int64)
     for i in range(len(ids)):
         depth = 0
@@ -335,8 +336,8 @@ def expire(ids, until, heads, log, cti):
             following = np.int64(-1)
             if log[at, LAST] > cti:
                 if cti < log[at, HI] <= until[i]:
+                    last = max(last, log[at, HI])
                     log[at, HI] = _GONE
-                    n += 1
                 if earlier(log[at, LINKS]) >= 0:
                     if depth == len(stack):
                         stack = doubled(stack)
@@ -349,7 +350,7 @@ def expire(ids, until, heads, log, cti):
             at = following
         if heads[ids[i], END] <= until[i]:
             clear(heads, ids[i])
-    return n
+    return last
 
 
 @njit(cache=True)
