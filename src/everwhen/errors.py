@@ -50,6 +50,10 @@ class SinkError(EverwhenError):
     """A sink cannot be used or cannot take an epoch: a place that is not there, other columns, a refused write."""
 
 
+class SinkLostError(SinkError):
+    """A sink no longer has epochs that it had taken: it was deleted, moved or replaced.  To try again does not help."""
+
+
 class SqlError(QueryError):
     """A text that is not a query, with the place in it: `line` and `column` count from 1."""
 

@@ -98,6 +98,8 @@ class PostgresSink(EpochSink):
     Every epoch costs a COPY and five statements, whatever its size; a lost connection is opened anew at the next call.
     """
 
+    lasting = True
+
     def __init__(self, conninfo: str, table: str, key: Sequence[str] = (), schema: str = "public") -> None:
         if isinstance(key, str):
             raise QueryError(f"the key of a sink is a list of columns; write key=[{key!r}]")

@@ -15,6 +15,7 @@ from everwhen.plan.explain import explain_stages
 from everwhen.plan.stages import StagePlan
 from everwhen.runtime.consistency import Consistency, Duration
 from everwhen.runtime.spark.epoch import EpochReport, EpochRunner
+from everwhen.runtime.spark.late_totals import late_words
 from everwhen.runtime.spark.store import BucketState, inspect
 
 
@@ -38,7 +39,10 @@ class Handle:
         if not self.is_active:
             return "stopped"
         reports = self._runner.reports
-        return f"running: epoch {reports[-1].epoch} done" if reports else f"starting: {self.stream.status['message']}"
+        if not reports:
+            return f"starting: {self.stream.status['message']}"
+        late = late_words(self._runner.known)
+        return f"running: epoch {reports[-1].epoch} done" + (f"; late so far: {late}" if late else "")
 
     @property
     def progress(self) -> EpochReport | None:
@@ -78,6 +82,11 @@ class Handle:
     def state(self) -> list[BucketState]:
         """What each stage and bucket keeps."""
         return inspect(self._runner.journal.state_root)
+
+    @property
+    def late(self) -> Mapping[str, int]:
+        """How many rows of each source came too late since the query was first started, restarts included."""
+        return dict(self._runner.known.late)
 
     def late_rows(self, source: str) -> str:
         """The folder of Parquet files with a source's rows that came too late."""

@@ -36,6 +36,7 @@ from everwhen.operators.chain import with_punctuation
 from everwhen.operators.finalize import GivenUp, Reason
 from everwhen.runtime.admission import Admission
 from everwhen.runtime.consistency import Consistency
+from everwhen.runtime.spark.faults import fault_text
 from everwhen.runtime.spark.homes import Words
 from everwhen.runtime.spark.layout import ERROR, NOTE, Layout, control, slots
 from everwhen.runtime.spark.promises import match_of
@@ -257,8 +258,7 @@ class IntakeTask(Resident[IntakeKernel, dict[str, ElementBatch]]):
             yield self.layout.controls([control(NOTE, 0, note=json.dumps(note))])
             self.stays(bucket, done.live)
         except EverwhenError as error:
-            text = json.dumps({"kind": type(error).__name__, "message": str(error), "stage": STAGE})
-            yield self.layout.controls([control(ERROR, 0, note=text)])
+            yield self.layout.controls([control(ERROR, 0, note=fault_text(error, STAGE))])
 
     def step(self, kernel: IntakeKernel, rows: pa.Table, meta: Mapping[str, Any]) -> dict[str, ElementBatch]:
         tags = rows.column("tag").to_numpy()

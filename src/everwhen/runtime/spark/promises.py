@@ -35,6 +35,7 @@ from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
 from everwhen.model.value_order import Kind, order_of
 from everwhen.model.value_spans import run_of
+from everwhen.runtime.spark.faults import fault_text
 from everwhen.runtime.spark.layout import ERROR, PROMISE, Layout, control, slots
 
 WHOLE: Final = 0
@@ -237,7 +238,7 @@ def match_of(text: str, schema: Schema, source: str) -> dict[str, AttributePatte
 
 def failure(layout: Layout, buckets: int, error: EverwhenError, stage: int) -> pa.RecordBatch:
     """Why a task gave up, told to every bucket of the next stage."""
-    text = json.dumps({"kind": type(error).__name__, "message": str(error), "stage": stage})
+    text = fault_text(error, stage)
     return layout.controls([control(ERROR, to, note=text) for to in range(buckets)])
 
 

@@ -17,8 +17,7 @@ from everwhen.api import Stream
 from everwhen.connectors.sinks.base import EpochSink
 from everwhen.connectors.sinks.callback import CallbackSink
 from everwhen.connectors.sinks.changelog import ChangelogSink
-from everwhen.connectors.sinks.postgres import PostgresSink
-from everwhen.errors import QueryError, SinkError
+from everwhen.errors import QueryError
 from everwhen.model.schema import Schema
 from everwhen.model.time import show
 from everwhen.operators.base import Emit
@@ -39,6 +38,7 @@ from everwhen.runtime.spark.intake import level_of
 from everwhen.runtime.spark.journal import Identity, Journal
 from everwhen.runtime.spark.late import LateRows
 from everwhen.runtime.spark.one_pass import Narrow
+from everwhen.runtime.spark.resumption import check_sink
 from everwhen.runtime.spark.source import ResolvedSource, SparkSource, normalise, resolve
 
 Query = Stream | Node
@@ -103,8 +103,9 @@ def start(
     identity = journal.open(Identity(explain_stages(plan), width, f"{level.emit.value}{bounds}"))
     moved = journal.level()
     for query_name, node in queries.items():
+        sinks[query_name].resume(journal.newest() - 1)  # the last epoch that is done may be on its way still
         sinks[query_name].prepare(node.schema)
-        _check_sink(query_name, sinks[query_name], journal)
+        check_sink(query_name, sinks[query_name], journal)
     runner = EpochRunner(
         session,
         plan,
@@ -120,6 +121,7 @@ def start(
         level if moved is None else level_of(moved),
         intake,
         narrow,
+        known=journal.known(journal.newest()),
     )
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # the handle tells what went wrong
     writer = fed.writeStream.foreachBatch(runner)
@@ -231,21 +233,6 @@ def _sinks(sink: Sink | Mapping[str, Sink], queries: Mapping[str, Node]) -> dict
     if not isinstance(sink, Mapping) and len(queries) > 1:
         raise QueryError(f"several queries cannot share one sink; give one each: {{{', '.join(map(repr, queries))}}}")
     return {name: _sink(one) for name, one in given.items()}
-
-
-def _check_sink(name: str, sink: EpochSink, journal: Journal) -> None:
-    """A sink and a checkpoint belong together: the sink has the epochs that are done, all but perhaps the last.
-
-    Else it would take an epoch for one that it has, or lack the events that later ones adjust."""
-    done, taken = journal.newest(), sink.committed()
-    forgets = not isinstance(sink, ChangelogSink | PostgresSink) and taken == -1  # what a process holds goes with it
-    if taken not in (done - 1, done) and not forgets:
-        has = f"epochs up to {taken}" if taken >= 0 else "no epochs"
-        raise SinkError(
-            f"the sink of {name!r} has {has}, and the checkpoint {journal.place} has "
-            f"{f'epochs up to {done}' if done >= 0 else 'none'}: they do not belong together; use the sink that was "
-            "written with this checkpoint, or a new checkpoint and a new sink"
-        )
 
 
 def _sink(sink: Sink) -> EpochSink:

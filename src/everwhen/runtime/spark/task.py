@@ -16,12 +16,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from everwhen.connectors.sinks.base import PartedSink
-from everwhen.errors import EverwhenError, InputError
+from everwhen.errors import EverwhenError
 from everwhen.model.element import Punct
 from everwhen.model.punctuation import Promise
 from everwhen.model.time import NEVER
 from everwhen.operators.base import Emit
 from everwhen.plan.stages import Stage
+from everwhen.runtime.spark.faults import RowsBehind, WrongRows
 from everwhen.runtime.spark.homes import Words
 from everwhen.runtime.spark.kernel import EpochInput, EpochOutput, StageKernel
 from everwhen.runtime.spark.layout import ERROR, HANDED, LATE, NOTE, PROMISE, SOURCE, Layout, control
@@ -157,7 +158,7 @@ class StageTask(Resident[StageKernel, _Done]):
                 case tag if tag == SOURCE:
                     source = self.sources[mark["w"]]
                     if mark["note"]:
-                        raise InputError(mark["note"], source=source)
+                        raise WrongRows(mark["note"], source=source)
                     sources[source] = (mark["a"], mark["b"])
                     fed[source] = mark["c"]
                 case tag if tag == HANDED:
@@ -170,7 +171,7 @@ class StageTask(Resident[StageKernel, _Done]):
                     if source in self.lenient:
                         late[source] = int(mark["a"])
                     elif mark["b"] < promised.get(source, NEVER):
-                        raise InputError(BEHIND, source=source)
+                        raise RowsBehind(BEHIND, source=source)
         rows = stream_rows(table, tags, self.stage)
         silent = frozenset(name for name in meta.get("idle", ()) if not fed.get(name))
         promises = heard(table, {s.tag: s.schema for s in self.stage.inputs}) if (tags == PROMISE).any() else {}
