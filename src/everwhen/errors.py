@@ -46,6 +46,14 @@ class StateError(EverwhenError):
     """The state of a running query cannot be written or read: a missing, damaged or unreachable file."""
 
 
+class InUseError(StateError):
+    """A checkpoint belongs to another run that goes on; the message says which one."""
+
+
+class SparkLostError(EverwhenError):
+    """Spark's JVM has ended or cannot be reached, and the queries that it ran have ended with it."""
+
+
 class SinkError(EverwhenError):
     """A sink cannot be used or cannot take an epoch: a place that is not there, other columns, a refused write."""
 

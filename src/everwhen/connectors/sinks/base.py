@@ -17,7 +17,8 @@ from everwhen.model.schema import Schema
 
 
 class EpochSink(ABC):
-    """Call order: `resume` where epochs were published before, `prepare`, then `committed` and any number of `commit`, then `close`.
+    """Call order: `resume` where epochs were published before, `prepare`, then `committed` and any number of `commit`,
+    then `close`.
 
     A sink holds no connection and no open file before `prepare`, so that it can be pickled until then.
     """

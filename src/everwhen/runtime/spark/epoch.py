@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from everwhen.connectors.lease import Lease
 from everwhen.connectors.sinks.base import EpochSink, PartedSink
 from everwhen.errors import InputError, SinkError, SinkLostError
 from everwhen.model.elements import ADJUST, ElementBatch, empty_elements, joined
@@ -121,6 +122,8 @@ class EpochRunner:
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     known: Known = field(default_factory=Known)
     """What is known after the last epoch that is done."""
+    lease: Lease | None = None
+    """That the checkpoint is this run's alone."""
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         try:
@@ -177,6 +180,8 @@ class EpochRunner:
             late[name] = late.get(name, 0) + rows
         lost = {} if admitted is None else admitted.note["given_up"]
         after = counted(known, after, _fed(notes), late, lost)
+        if self.lease is not None:
+            self.lease.check()
         self.journal.done(epoch, after)
         self.known = after
         self._warnings.look(after)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from everwhen.errors import EverwhenError, QueryError
+from everwhen.errors import EverwhenError, QueryError, SparkLostError
 from everwhen.operators.base import Emit
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.stages import StagePlan
 from everwhen.runtime.consistency import Consistency, Duration
 from everwhen.runtime.spark.epoch import EpochReport, EpochRunner
 from everwhen.runtime.spark.late_totals import late_words
+from everwhen.runtime.spark.reach import said
 from everwhen.runtime.spark.store import BucketState, inspect
 
 
@@ -26,10 +28,20 @@ class Handle:
         self.stream = stream
         self._runner = runner
         self._plan = plan
+        self._stopped = False
+        if runner.lease is not None:
+            runner.lease.is_used = lambda: self.is_active
 
     @property
     def is_active(self) -> bool:
-        return bool(self.stream.isActive)
+        """Whether the query runs.  One whose Spark is gone does not."""
+        try:
+            active = bool(said(lambda: self.stream.isActive))
+        except SparkLostError:
+            active = False
+        if not active:
+            self._release()
+        return active
 
     @property
     def status(self) -> str:
@@ -40,7 +52,7 @@ class Handle:
             return "stopped"
         reports = self._runner.reports
         if not reports:
-            return f"starting: {self.stream.status['message']}"
+            return f"starting: {said(lambda: self.stream.status)['message']}"
         late = late_words(self._runner.known)
         return f"running: epoch {reports[-1].epoch} done" + (f"; late so far: {late}" if late else "")
 
@@ -57,12 +69,17 @@ class Handle:
     @property
     def spark_progress(self) -> Mapping[str, Any] | None:
         """Spark's own word on the last epoch: offsets, durations, rates."""
-        return self.stream.lastProgress
+        return said(lambda: self.stream.lastProgress)
 
     @property
     def last_error(self) -> EverwhenError | None:
         """Why the query stopped; None if it runs or was asked to stop."""
-        failed = None if self.is_active else self.stream.exception()
+        if self.is_active:
+            return None
+        try:
+            failed = said(self.stream.exception)
+        except SparkLostError as lost:
+            return None if self._stopped else self._explained(lost)
         return None if failed is None else self._explained(failed)
 
     def waiting(self) -> str:
@@ -135,18 +152,24 @@ class Handle:
         """Wait until the query ends, or for so many seconds; whether it has ended.  If it failed, its error is
         raised."""
         try:
+            ended = timeout is None
             if timeout is None:
-                self.stream.awaitTermination()
-                return True
-            return bool(self.stream.awaitTermination(timeout))  # type: ignore[arg-type]  # parts of a second are fine
-        except StreamingQueryException as failed:
+                said(self.stream.awaitTermination)
+            else:
+                ended = bool(said(lambda: self.stream.awaitTermination(timeout)))  # type: ignore[arg-type]  # 0.5 is fine
+        except (StreamingQueryException, SparkLostError) as failed:
+            self._release()
             raise self._explained(failed) from None
+        if ended:
+            self._release()
+        return ended
 
     def process_available(self) -> None:
         """Wait until everything that is there now has been processed.  If the query failed, its error is raised."""
         try:
-            self.stream.processAllAvailable()
-        except StreamingQueryException as failed:
+            said(self.stream.processAllAvailable)
+        except (StreamingQueryException, SparkLostError) as failed:
+            self._release()
             raise self._explained(failed) from None
 
     def _explained(self, failed: BaseException) -> EverwhenError:
@@ -154,14 +177,24 @@ class Handle:
         error = self._runner.error
         if isinstance(error, EverwhenError):
             return error
+        if isinstance(failed, SparkLostError):
+            return failed
         return EverwhenError(f"the query failed: {_short(str(failed if error is None else error))}")
 
     def stop(self) -> None:
         """Stop now; started again with the same checkpoint, the query goes on, and an epoch under way is run again."""
         self._runner.stopping = True
-        self.stream.stop()
+        with suppress(SparkLostError):  # then it has stopped
+            said(self.stream.stop)
+            self._stopped = True
         for sink in self._runner.sinks.values():
             sink.close()
+        self._release()
+
+    def _release(self) -> None:
+        """The checkpoint may be used by others again."""
+        if self._runner.lease is not None:
+            self._runner.lease.release()
 
 
 def _short(text: str) -> str:

@@ -80,6 +80,7 @@ class Journal:
         except OSError as bad:
             raise StateError(blame(bad, checkpoint, "use it as a checkpoint")) from None
         self.checkpoint = checkpoint
+        self.folder = self._folder
         self.place = self._folder.place()
         self.state_root = self._folder.place("state")
 

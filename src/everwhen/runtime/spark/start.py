@@ -14,6 +14,7 @@ from everwhen.algebra.expr import Column as Name
 from everwhen.algebra.expr import Expr
 from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.api import Stream
+from everwhen.connectors.lease import take_lease
 from everwhen.connectors.sinks.base import EpochSink
 from everwhen.connectors.sinks.callback import CallbackSink
 from everwhen.connectors.sinks.changelog import ChangelogSink
@@ -99,36 +100,42 @@ def start(
     else:
         fed = unioned(plan, elements, resolved) if intake is None else intake.raw(elements)
     journal = Journal(place)
-    bounds = "" if intake is None else f", block {show(level.block)}, remember {show(level.remember)}"
-    identity = journal.open(Identity(explain_stages(plan), width, f"{level.emit.value}{bounds}"))
-    moved = journal.level()
-    for query_name, node in queries.items():
-        sinks[query_name].resume(journal.newest() - 1)  # the last epoch that is done may be on its way still
-        sinks[query_name].prepare(node.schema)
-        check_sink(query_name, sinks[query_name], journal)
-    runner = EpochRunner(
-        session,
-        plan,
-        resolved,
-        {query_name: node.schema for query_name, node in queries.items()},
-        sinks,
-        journal,
-        identity,
-        level.emit,
-        width,
-        snapshot_every,
-        LateRows(f"{place}/everwhen/late"),
-        level if moved is None else level_of(moved),
-        intake,
-        narrow,
-        known=journal.known(journal.newest()),
-    )
-    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # the handle tells what went wrong
-    writer = fed.writeStream.foreachBatch(runner)
-    writer = writer.option("checkpointLocation", f"{place}/spark").outputMode("append")
-    if name is not None:
-        writer = writer.queryName(name)
-    return Handle(_triggered(writer, trigger).start(), runner, plan)
+    lease = take_lease(journal.folder, place)
+    try:
+        bounds = "" if intake is None else f", block {show(level.block)}, remember {show(level.remember)}"
+        identity = journal.open(Identity(explain_stages(plan), width, f"{level.emit.value}{bounds}"))
+        moved = journal.level()
+        for query_name, node in queries.items():
+            sinks[query_name].resume(journal.newest() - 1)  # the last epoch that is done may be on its way still
+            sinks[query_name].prepare(node.schema)
+            check_sink(query_name, sinks[query_name], journal)
+        runner = EpochRunner(
+            session,
+            plan,
+            resolved,
+            {query_name: node.schema for query_name, node in queries.items()},
+            sinks,
+            journal,
+            identity,
+            level.emit,
+            width,
+            snapshot_every,
+            LateRows(f"{place}/everwhen/late"),
+            level if moved is None else level_of(moved),
+            intake,
+            narrow,
+            known=journal.known(journal.newest()),
+            lease=lease,
+        )
+        logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # the handle tells what went wrong
+        writer = fed.writeStream.foreachBatch(runner)
+        writer = writer.option("checkpointLocation", f"{place}/spark").outputMode("append")
+        if name is not None:
+            writer = writer.queryName(name)
+        return Handle(_triggered(writer, trigger).start(), runner, plan)
+    except BaseException:
+        lease.release()
+        raise
 
 
 def named(query: Query | Mapping[str, Query]) -> dict[str, Node]:
