@@ -106,6 +106,12 @@ def take_lease(folder: Folder, checkpoint: str) -> Lease:
         return lease
 
 
+def release_all() -> None:
+    """Give back all that this process holds, since it ends."""
+    for lease in list(_MINE.values()):
+        lease.release()
+
+
 # -- a lock of the operating system ------------------------------------------------------------------------------------
 
 
