@@ -8,13 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fault_driver import epochs, go_on
+from fault_driver import BUCKETS, SCHEMA, SNAPSHOT_EVERY, epochs, go_on, queries
 from pyspark.sql import SparkSession
-from spark_epochs import write_epochs
+from spark_epochs import read_epochs, write_epochs
 
 from everwhen.connectors.sinks import ChangelogSink, read_changelog
 from everwhen.errors import SinkLostError, StateError
+from everwhen.model.history import History
+from everwhen.runtime.local import LocalRuntime
 from everwhen.runtime.spark.journal import Decided, Journal, Known
+from everwhen.runtime.spark.start import start
+from everwhen.testing import assert_same_history
 
 FIRST, ALL = 3, 5
 
@@ -76,6 +80,38 @@ def test_a_changelog_that_vanishes_between_two_runs_is_not_begun_anew(spark: Spa
     assert [json.loads(path.read_text())["epoch"] for path in sorted((half / "changelog/_epochs").iterdir())] == [
         *range(ALL)
     ]
+
+
+def test_a_changelog_that_vanishes_while_the_query_runs_stops_it(spark: SparkSession, tmp_path: Path) -> None:
+    batches = epochs(ALL, 7)
+    write_epochs(tmp_path / "S", batches[:FIRST])
+    handle = start(
+        queries()["alike"],
+        {"S": read_epochs(spark, tmp_path / "S", SCHEMA)},
+        sink=ChangelogSink(tmp_path / "changelog"),
+        checkpoint=tmp_path / "checkpoint",
+        buckets=BUCKETS,
+        snapshot_every=SNAPSHOT_EVERY,
+    )
+    try:
+        handle.process_available()
+        (tmp_path / "changelog").rename(tmp_path / "elsewhere")
+        write_epochs(tmp_path / "S", batches[FIRST:], FIRST)
+        with pytest.raises(SinkLostError, match=rf"epoch {FIRST - 1} of the changelog is gone .* put it back"):
+            handle.process_available()
+    finally:
+        handle.stop()
+    assert not (tmp_path / "changelog" / "_changelog.json").exists()
+    shutil.rmtree(tmp_path / "changelog")  # parts that tasks had written before
+    (tmp_path / "elsewhere").rename(tmp_path / "changelog")
+    go_on(spark, tmp_path)
+    assert ChangelogSink(tmp_path / "changelog").committed() == ALL - 1
+    expected = LocalRuntime(queries()["alike"])
+    answers = [expected.push({"S": batch})["out"] for batch in batches]
+    assert_same_history(
+        History.of(read_changelog(tmp_path / "changelog"), queries()["alike"].schema),
+        History.of(answers, queries()["alike"].schema),
+    )
 
 
 def test_an_epoch_that_is_not_done_may_be_planned_anew(tmp_path: Path) -> None:

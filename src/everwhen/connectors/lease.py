@@ -128,6 +128,7 @@ class _FileLock(Lease):
         if not self._file.closed:
             with suppress(OSError):
                 self._file.truncate(0)
+                fcntl.flock(self._file, fcntl.LOCK_UN)  # also where a process that was forked meanwhile has it, too
             self._file.close()
 
 
