@@ -89,6 +89,14 @@ class StateError(EverwhenError):
     """
 
 
+class InUseError(StateError):
+    """A checkpoint belongs to another run that goes on; the message says which one."""
+
+
+class SparkLostError(EverwhenError):
+    """Spark's JVM has ended or cannot be reached, and the queries that it ran have ended with it."""
+
+
 class SinkError(EverwhenError):
     """A sink cannot be used or cannot take an epoch: a place that is not there, other columns, a refused write.
 
@@ -102,6 +110,10 @@ class SinkError(EverwhenError):
     ...
     everwhen.errors.SinkError: the sink function refuse failed on epoch 0: OSError: disk full
     """
+
+
+class SinkLostError(SinkError):
+    """A sink no longer has epochs that it had taken: it was deleted, moved or replaced.  To try again does not help."""
 
 
 class SqlError(QueryError):

@@ -380,7 +380,8 @@ def test_a_run_that_is_stopped_leaves_the_output_as_it_was(desk: Desk, asked: si
             time.sleep(0.2)
             process.send_signal(asked)
             assert process.wait(60) == status
-        assert process.stderr is not None and process.stderr.read() == b""
+        assert process.stderr is not None
+        assert process.stderr.read() == b"everwhen: interrupted; the output is as it was\n"
     assert out.read_text() == "old"
     assert sorted(path.name for path in desk.place.iterdir()) == ["bids.jsonl", "out.jsonl", "pipe", "query.sql"]
 

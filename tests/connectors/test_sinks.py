@@ -8,6 +8,7 @@ import multiprocessing as mp
 import os
 import pickle
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from rich.console import Console
 
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
-from everwhen.errors import EverwhenError, InputError, QueryError, SinkError
+from everwhen.errors import EverwhenError, InputError, QueryError, SinkError, SinkLostError
 from everwhen.formats.parquet import read_elements
 from everwhen.sinks import (
     CallbackSink,
@@ -312,3 +313,29 @@ def test_a_changelog_means_the_history(tmp_path: Path) -> None:
         sink.commit(epoch, batch_of(told_[epoch * 30 : epoch * 30 + 30], SCHEMA))
         epoch += 1
     assert History.of(read_changelog(tmp_path)) == History.of(batch_of(told_, SCHEMA))
+
+
+@pytest.mark.parametrize("gone", ["all of it", "its header", "the last epoch"])
+def test_a_changelog_that_vanishes_while_it_is_written_takes_no_more(sink: ChangelogSink, gone: str) -> None:
+    sink.prepare(SCHEMA)
+    sink.commit(0, batch(0))
+    sink.commit(1, batch(1))
+    place = Path(sink.path)
+    whole = place.with_name("kept")
+    shutil.copytree(place, whole)
+    match gone:
+        case "all of it":
+            shutil.rmtree(place)
+        case "its header":
+            (place / "_changelog.json").unlink()
+        case _:
+            (place / "_epochs" / "1.json").unlink()
+    problem = "header of the changelog, is gone" if gone == "its header" else "epoch 1 of the changelog is gone"
+    for _ in range(2):
+        with pytest.raises(SinkLostError, match=rf"{problem}.*put it back"):
+            sink.commit(2, batch(2))
+    assert not (place / "_epochs" / "2.json").exists()
+    shutil.rmtree(place)
+    whole.rename(place)
+    sink.commit(2, batch(2))
+    assert sorted(int(path.stem) for path in (place / "_epochs").iterdir()) == [0, 1, 2]

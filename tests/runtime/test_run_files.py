@@ -213,14 +213,17 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(StateError, match=r"run\.json cannot be read"):
         run_files(QUERY, {"S": file}, out, checkpoint=str(place))
     (tmp_path / "file").write_text("")
-    with pytest.raises(StateError, match="cannot be used as a checkpoint"):
+    with pytest.raises(StateError, match="cannot use it as a checkpoint: a file stands where"):
         run_files(QUERY, {"S": file}, out, checkpoint=str(tmp_path / "file"))
 
 
 def test_a_checkpoint_is_used_by_one_run_at_a_time(tmp_path: Path) -> None:
     file = write(tmp_path / "s.jsonl", some(1, 50, "x"))
     store = Checkpoint(tmp_path / "c", QUERY.schema)
-    with store.held({"query": "another"}), pytest.raises(StateError, match="in use by another run"):
+    with (
+        store.held({"query": "another"}),
+        pytest.raises(StateError, match=rf"in use by another run: process {os.getpid()} on"),
+    ):
         run_files(QUERY, {"S": file}, str(tmp_path / "out.jsonl"), checkpoint=str(tmp_path / "c"))
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +37,12 @@ def agrees(words):
             os._exit(1)
         if words["do"] == "fail":
             raise RuntimeError("whatever")
+        if words["do"] == "work":
+            until = time.monotonic() + 2
+            while time.monotonic() < until:
+                pass
+        if words["do"] == "sleep":
+            time.sleep(60)
         yield from rows.to_batches()
     return None if words["do"] == "refuse" else answer
 
@@ -95,6 +103,31 @@ def test_a_home_that_dies_does_not_answer(neighbour: Neighbour) -> None:
         assert os.readlink(neighbour.folder / "bucket") == str(os.getpid())
     finally:
         home.close()
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["the system shows it", "the system does not tell"])
+def test_a_home_that_is_stopped_is_not_waited_for(
+    neighbour: Neighbour, monkeypatch: pytest.MonkeyPatch, shown: bool
+) -> None:
+    if not shown:
+        monkeypatch.setattr(homes, "_seen", lambda process: ("?", -1))
+        monkeypatch.setattr(homes, "_SILENCE", 1.0)
+    os.kill(neighbour.process.pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        assert neighbour.asked("answer") is None
+        assert time.monotonic() - began < 8
+    finally:
+        os.kill(neighbour.process.pid, signal.SIGCONT)
+    assert neighbour.asked("answer") is not None, "it is well again"
+
+
+def test_a_home_that_works_is_waited_for_and_one_that_does_not_is_not(
+    neighbour: Neighbour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(homes, "_SILENCE", 1.0)
+    assert neighbour.asked("work") is not None
+    assert neighbour.asked("sleep") is None
 
 
 def test_a_bucket_without_a_home_or_at_home_is_not_sent_away(tmp_path: Path) -> None:

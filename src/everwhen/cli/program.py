@@ -1,8 +1,8 @@
 """The program `everwhen`: files of elements in, answers out.
 
 Exit status: 0 done; 1 the histories differ (`diff`), or something unforeseen; 2 the command or the SQL is wrong; 3 an
-input element is wrong, with its file and line; 130 stopped by Ctrl-C.  Errors are one message on the error output.  On
-2 and 3 an output file is not touched.
+input element is wrong, with its file and line; 130 stopped by Ctrl-C, 143 by SIGTERM.  Errors are one message on the
+error output.  On 2, 3, 130 and 143 an output file is not touched.
 
 A command is a `Command` of one of the modules of this package; `_COMMANDS` lists them, and is all there is to extend.
 """
@@ -19,6 +19,7 @@ from typing import Final
 
 from everwhen.cli import explain, run, shell, streams
 from everwhen.cli.command import DONE, FAILED, INTERRUPTED, WRONG_COMMAND, WRONG_INPUT, Command, fail
+from everwhen.engine.interruption import Abandoned, leave
 from everwhen.errors import EverwhenError, InputError, QueryError
 
 _MISUSE: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
@@ -33,6 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except SystemExit as stop:  # argparse has said what it had to say
         return stop.code if isinstance(stop.code, int) else WRONG_COMMAND
+    except Abandoned as left:
+        leave(left.status)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

@@ -8,15 +8,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from everwhen.cli.command import DONE, TERMINATED, Command, count_option, warn
+from everwhen.cli.command import DONE, INTERRUPTED, TERMINATED, Command, count_option, fail, warn
 from everwhen.cli.progress import watched
 from everwhen.cli.query import Compiled, compiled, declare_query
 from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency, emit_named, length_of
+from everwhen.engine.interruption import interruptible
 
 if TYPE_CHECKING:
-    from everwhen.engine.files.run import Losses
+    from everwhen.engine.files.run import Losses, Progress, Watch
     from everwhen.language.program import AskedConsistency
 
 
@@ -49,18 +51,42 @@ def _run(options: argparse.Namespace) -> int:
         asked = level(options, found.program.consistency)
         _check_bounds(found, options.allow_unbounded)
         with watched(options.out) as watch:
-            _engine(options.engine)(
+            run = partial(
+                _engine(options.engine),
                 found.node,
                 found.inputs,
                 options.out,
                 batch=options.batch,
                 open=options.open,
                 checkpoint=options.checkpoint,
-                progress=watch,
                 consistency=asked,
                 losses=_say_losses,
             )
+            if options.engine == "local":
+                try:
+                    interruptible(lambda check: run(progress=_checked(watch, check)))
+                except (KeyboardInterrupt, SystemExit) as stop:
+                    _say_interrupted(options)
+                    raise stop from None
+            else:  # it keeps signals for as long as Python speaks with Spark
+                run(progress=watch)
     return DONE
+
+
+def _say_interrupted(options: argparse.Namespace) -> None:
+    output = "" if options.out == "-" else "; the output is as it was"
+    onward = "" if options.checkpoint is None else "; the same command goes on from the checkpoint"
+    fail(f"interrupted{output}{onward}", INTERRUPTED)
+
+
+def _checked(watch: Watch, check: Callable[[], None]) -> Watch:
+    """Between two epochs a run that was interrupted ends."""
+
+    def told(progress: Progress) -> None:
+        check()
+        watch(progress)
+
+    return told
 
 
 def _engine(name: str) -> Callable[..., int]:

@@ -41,7 +41,7 @@ def recorded(lo, hi, weight, rows, columns, words, out):
             out[i, VALUES + words + j] = rows[i, columns[j]]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def group_rows(kid, slot):
     """Positions of a batch grouped by key, in batch order: keys, offsets, positions.  `slot` is scratch (-1)."""
     n = len(kid)
@@ -303,7 +303,7 @@ def lengths(keys, place):
     return total, longest
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def pairs(keys, times, place, pool):
     """All (request, record) with the record alive at the request's instant."""
     first = np.empty(len(keys), np.int64)

@@ -12,7 +12,7 @@ from everwhen.core.time import INF
 _INF: Final = np.int64(INF)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def net(keys, offsets, order, lo, hi, weight):
     """The sum of signed segments per key as disjoint segments: key, lo, hi, weight (never zero)."""
     total = 2 * len(order)
@@ -60,7 +60,7 @@ def net(keys, offsets, order, lo, hi, weight):
     return out[:n]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def levels(keys, offsets, records, out_offsets, longest):
     """The level form of signed records `[lo, hi, weight]` per key: maximal intervals, level k where the sum is ≥ k.
 

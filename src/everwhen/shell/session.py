@@ -4,7 +4,9 @@ Statements go to an `SqlSession`; commands, which begin with a backslash, feed i
 only when it is told to (`\\step`, `\\run`), epoch by epoch, so every answer can be looked at while nothing happens.
 
 **Guarantee.**  At a terminal no error ends it and none shows a traceback.  A script stops at its first error, which is
-raised.  Ctrl-C cancels what is being typed; during a run it takes effect between two epochs, never within one.
+raised.  Ctrl-C cancels what is being typed; during a run it takes effect between two epochs, never within one.  An
+epoch that takes long can only be left together with the shell: at a terminal by a second Ctrl-C, in a script after a
+moment.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Final, TextIO
 
 from everwhen.core.time import NEVER, show
 from everwhen.engine.epochs import Epoch
+from everwhen.engine.interruption import Abandoned, apart
 from everwhen.engine.session.sql_session import Outcome, SqlSession
 from everwhen.errors import EverwhenError, InputError, QueryError
 from everwhen.shell.commands import COMMANDS, Order, order_of
@@ -38,6 +41,9 @@ CONTINUED: Final = "      ..> "
 _EXPLAIN: Final = re.compile(r"(\s*)EXPLAIN(?=\s)", re.IGNORECASE)
 _SHOWN_CHANGES: Final = 10
 _SHOWN_ROWS: Final = 40
+_GRACE: Final = 0.75
+"""Seconds in which an epoch may end after Ctrl-C."""
+INTERRUPTED: Final = 130
 
 
 class Shell:
@@ -58,6 +64,9 @@ class Shell:
         self.answers: dict[str, Answer] = {}
         self.latest: str | None = None
         self.is_over = False
+        self._asked: list[float] | None = None
+        """When Ctrl-C was pressed, while something runs that it stops."""
+        self._is_warned = self._is_stepping = False
         self._out = out
         self._failed: set[str] = set()
         self._given_up: dict[str, int] = {}
@@ -135,6 +144,8 @@ class Shell:
         try:
             action()
             return True
+        except Abandoned:
+            raise
         except KeyboardInterrupt:
             self.say("^C")
         except OSError as error:
@@ -201,15 +212,37 @@ class Shell:
             for name in found.closes:
                 self.feeds.ended.add(name)
                 if name in self.session.inputs:
-                    self._take(self.session.close_input(name), said)
+                    self._take(self._stepped(partial(self.session.close_input, name)), said)
             batches = {name: batch for name, batch in found.batches.items() if name in self.session.inputs}
             if batches:
-                self._take(self.session.push(batches), said)
+                self._take(self._stepped(partial(self.session.push, batches)), said)
         except InputError:
             self.feeds.back()
             raise
         self._report_failures()
         return found, said
+
+    def _stepped(self, step: Callable[[], Mapping[str, ElementBatch]]) -> Mapping[str, ElementBatch]:
+        """A step of the session, which Ctrl-C does not have to wait for."""
+        asked = self._asked
+        if asked is None:
+            return step()
+
+        def gives_up() -> int | None:
+            if not asked or self.clock() - asked[0] < _GRACE:
+                return None
+            if len(asked) > 1 or not self.is_live:
+                return INTERRUPTED
+            if not self._is_warned:
+                self._is_warned = True
+                self.say("^C: an epoch is under way, which takes long; Ctrl-C once more leaves the shell")
+            return None
+
+        self._is_warned, self._is_stepping = False, True
+        try:
+            return apart(step, gives_up)
+        finally:
+            self._is_stepping = False
 
     def _take(self, results: Mapping[str, ElementBatch], said: dict[str, list[ElementBatch]]) -> None:
         for name, batch in results.items():
@@ -267,23 +300,25 @@ class Shell:
 
     @contextmanager
     def interruptible(self) -> Iterator[Callable[[], bool]]:
-        """Within it Ctrl-C asks to stop, which the function tells; a second one does not wait.  It stops a display, or
-        else the whole script."""
-        asked = threading.Event()
+        """Within it Ctrl-C asks to stop, which the function tells; a second one does not wait for the epoch under way.
+        It stops a display, or else the whole script."""
+        asked: list[float] = []
         if threading.current_thread() is not threading.main_thread():
-            yield asked.is_set
+            yield lambda: bool(asked)
             return
 
         def ask(_: int, __: object) -> None:
-            if asked.is_set():
+            if asked and not self._is_stepping:
                 raise KeyboardInterrupt
-            asked.set()
+            asked.append(self.clock())
 
         before = signal.signal(signal.SIGINT, ask)
+        self._asked = asked
         try:
-            yield asked.is_set
+            yield lambda: bool(asked)
         finally:
+            self._asked = None
             with contextlib.suppress(ValueError, TypeError):  # a handler that Python did not set cannot be put back
                 signal.signal(signal.SIGINT, before)
-        if asked.is_set() and not self.is_live:
+        if asked and not self.is_live:
             raise KeyboardInterrupt

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from everwhen.core.schema import Schema
 from everwhen.stream.element_batch import ElementBatch
 
 
 class EpochSink(ABC):
-    """Call order: `prepare`, then `committed` and any number of `commit`, then `close`.
+    """Call order: `resume` where epochs were published before, `prepare`, then `committed` and any number of `commit`,
+    then `close`.
 
     A sink holds no connection and no open file before `prepare`, so that it can be pickled until then.
 
@@ -37,6 +39,13 @@ class EpochSink(ABC):
     >>> sink.rows
     2
     """
+
+    lasting: ClassVar[bool] = False
+    """Whether what it has taken outlives the process."""
+
+    def resume(self, published: int) -> None:  # noqa: B027 - most sinks find out in `prepare`
+        """Told before `prepare` that the epochs up to `published` were taken by this sink, in an earlier run.  A sink
+        that finds out that it has lost them raises `SinkLostError`, and leaves its place as it is."""
 
     @abstractmethod
     def prepare(self, schema: Schema) -> None:

@@ -12,6 +12,10 @@ read the directory as a plain partitioned Parquet data set (names with `_` and `
 they then see the parts of the epoch that is being written, too.  A task that is killed may leave a file whose name
 starts with a dot, which nobody reads.
 
+A changelog is whole: its header and all manifests from the first epoch on are there.  One that was deleted, in part or
+as a whole, while a query runs or between two runs, is noticed before the next epoch is published, and is an error:
+what is left must not be taken for the whole.
+
 The path may be a URI of any file system that `pyarrow.fs` knows.
 """
 
@@ -30,7 +34,7 @@ import pyarrow as pa
 
 from everwhen.core.scalars import json_texts
 from everwhen.core.schema import RESERVED, Schema
-from everwhen.errors import InputError, QueryError, SinkError
+from everwhen.errors import InputError, QueryError, SinkError, SinkLostError
 from everwhen.formats.json.lines import DEFAULT_BATCH
 from everwhen.formats.parquet import AT, COUNT, MATCH, read_elements, write_elements
 from everwhen.sinks.base import PartedSink
@@ -42,6 +46,10 @@ _ABOUT: Final = "_changelog.json"
 _MANIFESTS: Final = "_epochs"
 _VERSION: Final = 1
 _LEFTOVER_AGE: Final = 600.0
+_RESTORE: Final = (
+    "put it back (from a backup, or where it was moved to) and start the query again with the same checkpoint, from "
+    "which nothing is lost; or start with a new checkpoint and a new changelog"
+)
 
 
 class ChangelogSink(PartedSink):
@@ -60,6 +68,8 @@ class ChangelogSink(PartedSink):
     insert [0, 5) x=1 cti 3
     """
 
+    lasting = True
+
     def __init__(self, path: str | os.PathLike[str], format: str = "parquet") -> None:
         if format not in FORMATS:
             raise QueryError(f"a changelog has no format {format!r}; there are {', '.join(FORMATS)}")
@@ -69,6 +79,34 @@ class ChangelogSink(PartedSink):
         self.path = text if named else os.path.abspath(os.path.expanduser(text))
         self.format = format
         self._last: int | None = None
+
+    def resume(self, published: int) -> None:
+        """The epochs up to `published` were taken before: they must all be there still."""
+        if published < 0:
+            return
+        with _explained(self.path, "look at the changelog"):
+            folder = self._folder()
+            there = set(_epochs(folder))
+            headed = folder.exists(_ABOUT)
+        if missing := [epoch for epoch in range(published + 1) if epoch not in there]:
+            raise self._lost(missing[0], published)
+        if not headed:
+            raise SinkLostError(f"{folder.place(_ABOUT)}, the header of the changelog, is gone: {_RESTORE}")
+
+    def _require_last(self) -> None:
+        """The epoch published last, and the header, must still be there."""
+        folder, last = self._folder(), self.committed()
+        if last >= 0 and not folder.exists(f"{_MANIFESTS}/{last}.json"):
+            raise self._lost(last, last)
+        if not folder.exists(_ABOUT):
+            raise SinkLostError(f"{folder.place(_ABOUT)}, the header of the changelog, is gone: {_RESTORE}")
+
+    def _lost(self, epoch: int, published: int) -> SinkLostError:
+        return SinkLostError(
+            f"{self.path}: epoch {epoch} of the changelog is gone ({_MANIFESTS}/{epoch}.json), and epochs up to "
+            f"{published} were published: the changelog was deleted, moved or replaced. What is left is not the whole "
+            f"answer, and nothing is added to it: {_RESTORE}"
+        )
 
     def prepare(self, schema: Schema) -> None:
         self._check(schema)
@@ -122,6 +160,7 @@ class ChangelogSink(PartedSink):
         with _explained(self.path, f"look at the parts of epoch {epoch}"):
             found = {f"epoch={epoch}/{entry.name}" for entry in self._folder().within(f"epoch={epoch}").entries()}
         if missing := [name for name in names if name not in found]:
+            self._require_last()
             raise SinkError(
                 f"{self.path}: epoch {epoch} should have the part {missing[0]}, which is not there (do all workers "
                 "write to the same file system?)"
@@ -133,6 +172,7 @@ class ChangelogSink(PartedSink):
     def _publish(self, epoch: int, names: list[str]) -> None:
         text = json.dumps({"version": _VERSION, "epoch": epoch, "parts": names})
         with _explained(self.path, f"publish epoch {epoch}"):
+            self._require_last()
             self._folder().create(f"{_MANIFESTS}/{epoch}.json", [text.encode()])
         self._last = epoch
 

@@ -103,6 +103,8 @@ class PostgresSink(EpochSink):
     ('best_bids', ('item',))
     """
 
+    lasting = True
+
     def __init__(self, conninfo: str, table: str, key: Sequence[str] = (), schema: str = "public") -> None:
         if isinstance(key, str):
             raise QueryError(f"the key of a sink is a list of columns; write key=[{key!r}]")

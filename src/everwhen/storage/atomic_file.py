@@ -1,7 +1,7 @@
 """A file appears whole or not at all: it is written beside its place and moved there when it is complete.
 
 Whoever reads the path sees the old file or the new one, never a part of it; an error while writing leaves the old one
-untouched and nothing behind.
+untouched and nothing behind.  Who ends the process while another thread still writes calls `abandon` first.
 """
 
 from __future__ import annotations
@@ -10,9 +10,52 @@ import errno
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+_GUARD: Final = threading.RLock()
+_UNFINISHED: Final[set[Path]] = set()
+"""Files and directories that are being written, to be removed if their writer is left behind."""
+_ABANDONED: Final = threading.Event()
+
+
+class AbandonedError(Exception):
+    """The process is ending: what this thread writes is no longer wanted."""
+
+
+def abandon() -> None:
+    """Remove what is being written; from now on nothing is published.  The process is about to end."""
+    with _GUARD:
+        _ABANDONED.set()
+        for path in _UNFINISHED:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _unfinished(path: Path) -> Iterator[None]:
+    with _GUARD:
+        if _ABANDONED.is_set():
+            raise AbandonedError
+        _UNFINISHED.add(path)
+    try:
+        yield
+    finally:
+        with _GUARD:
+            _UNFINISHED.discard(path)
+
+
+@contextmanager
+def directory_aside() -> Iterator[Path]:
+    """A temporary directory, gone in the end."""
+    with TemporaryDirectory(prefix="everwhen-", ignore_cleanup_errors=True) as place, _unfinished(Path(place)):
+        yield Path(place)
 
 
 @contextmanager
@@ -29,10 +72,14 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise FileNotFoundError(errno.ENOENT, "the directory to write to does not exist", str(Path(path).parent))
     part = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
     try:
-        yield part
-        if target.exists():
-            shutil.copymode(target, part)
-        os.replace(part, target)
+        with _unfinished(part):
+            yield part
+            with _GUARD:
+                if _ABANDONED.is_set():
+                    raise AbandonedError
+                if target.exists():
+                    shutil.copymode(target, part)
+                os.replace(part, target)
     except OSError as error:
         if error.filename != str(part):
             raise

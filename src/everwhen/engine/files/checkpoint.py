@@ -3,7 +3,7 @@
     <dir>/run.json           what is run: query, inputs, options
     <dir>/state-<n>          after so many epochs: the state, how much of each input it took, which parts belong to it
     <dir>/part-<n>.parquet   what was said since the state before (JSON lines where Parquet has no room for a column)
-    <dir>/lock               held while a run uses the directory
+    <dir>/lock               held while a run uses the directory; says which one
 
 **Guarantee.**  A state is published by one rename, after the part that it refers to.  So whenever a run is killed, the
 newest state and its parts are what an undisturbed run would have had at that epoch; the rest is removed when the run is
@@ -13,7 +13,6 @@ Another query, other inputs or other options are refused, and what changed is to
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -29,7 +28,9 @@ from everwhen.core.schema import RESERVED, Schema
 from everwhen.errors import QueryError, StateError
 from everwhen.formats.parquet import AT, COUNT, MATCH, read_elements, write_elements
 from everwhen.storage.atomic_file import whole_file
+from everwhen.storage.folder import LocalFolder
 from everwhen.storage.framed_file import SNAPSHOT, Damaged, seal, unseal
+from everwhen.storage.lease import take_lease
 from everwhen.stream.element_batch import ElementBatch
 
 _FORMAT: Final = 1
@@ -122,19 +123,11 @@ class Checkpoint:
 @contextmanager
 def locked(place: Path) -> Iterator[None]:
     """A directory, made if it is not there, that no other run can use meanwhile."""
+    lease = take_lease(LocalFolder(os.path.abspath(place)), str(place))
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        lock = open(place / "lock", "ab")  # noqa: SIM115 - closed below
-    except OSError as bad:
-        raise StateError(f"{place} cannot be used as a checkpoint: {bad.strerror}") from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise StateError(
-                f"the checkpoint {place} is in use by another run; wait for it, or take another directory"
-            ) from None
         yield
+    finally:
+        lease.release()
 
 
 def agree(place: Path, identity: Mapping[str, str]) -> None:

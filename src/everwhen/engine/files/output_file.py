@@ -12,12 +12,11 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterable
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Final
 
 from everwhen.core.schema import Schema
 from everwhen.formats.parquet import is_parquet, write_elements
+from everwhen.storage.atomic_file import directory_aside
 from everwhen.stream.element_batch import ElementBatch
 
 STANDARD_OUTPUT: Final = "-"
@@ -42,8 +41,8 @@ def _shown(batch: ElementBatch) -> int:
 
 
 def _spooled(batches: Iterable[ElementBatch], name: str, file: IO[bytes], schema: Schema) -> int:
-    with TemporaryDirectory(prefix="everwhen-") as place:
-        spool = Path(place, name)
+    with directory_aside() as place:
+        spool = place / name
         count = write_elements(batches, spool, schema)
         with open(spool, "rb") as written:
             shutil.copyfileobj(written, file)

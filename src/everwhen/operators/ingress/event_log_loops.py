@@ -316,7 +316,7 @@ def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf, gaps):
     return np.int64(-1), np.int64(0), cti, tau, data, adjusts, others, falls
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def segments(op, vs, ve, vnew):
     """Elements as signed segments: starts, ends and weights; and how many are not empty."""
     n = len(op)

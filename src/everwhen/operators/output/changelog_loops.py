@@ -39,7 +39,7 @@ def _same(rows, i, log, at, first):
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def corrected(weight, rows):
     """Which segments must be netted: those of rows of which this batch takes something back and says more than that.
 
@@ -99,7 +99,7 @@ def corrected(weight, rows):
     return others, offsets[: several + 1], order
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def say(lo, hi, weight, of, rows, heads, log, count, promise):
     """Turn signed segments into inserts and adjusts of the events said before; segment i is of row `of[i]`.
 
@@ -141,7 +141,7 @@ def say(lo, hi, weight, of, rows, heads, log, count, promise):
     return out, n, log, count, np.int64(-1)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _take_back(lo, b, copies, row, rows, heads, log, count, out, n, said):
     """Take [lo, b) of a row back, so many times: shorten, remove or cut events said, the best fitting first.
 
@@ -215,7 +215,7 @@ def _element(out, n, op, vs, ve, vnew, row):
     out[4, n] = row
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def tidy(heads, log, count, cti):
     """Drop the dead entries, in place, and chain the rest anew.  Returns how many are left."""
     mask = np.uint64(len(heads) - 1)

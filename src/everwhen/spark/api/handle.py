@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -11,10 +12,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from everwhen.core.consistency import Consistency, Duration
 from everwhen.core.emit import Emit
-from everwhen.errors import EverwhenError, QueryError
+from everwhen.errors import EverwhenError, QueryError, SparkLostError
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.driver.epoch_runner import EpochReport, EpochRunner
+from everwhen.spark.driver.late_totals import late_words
+from everwhen.spark.internals.jvm_reach import said
 from everwhen.spark.state.state_store import BucketState, inspect
 
 
@@ -46,10 +49,20 @@ class Handle:
         self.stream = stream
         self._runner = runner
         self._plan = plan
+        self._stopped = False
+        if runner.lease is not None:
+            runner.lease.is_used = lambda: self.is_active
 
     @property
     def is_active(self) -> bool:
-        return bool(self.stream.isActive)
+        """Whether the query runs.  One whose Spark is gone does not."""
+        try:
+            active = bool(said(lambda: self.stream.isActive))
+        except SparkLostError:
+            active = False
+        if not active:
+            self._release()
+        return active
 
     @property
     def status(self) -> str:
@@ -59,7 +72,10 @@ class Handle:
         if not self.is_active:
             return "stopped"
         reports = self._runner.reports
-        return f"running: epoch {reports[-1].epoch} done" if reports else f"starting: {self.stream.status['message']}"
+        if not reports:
+            return f"starting: {said(lambda: self.stream.status)['message']}"
+        late = late_words(self._runner.known)
+        return f"running: epoch {reports[-1].epoch} done" + (f"; late so far: {late}" if late else "")
 
     @property
     def progress(self) -> EpochReport | None:
@@ -74,12 +90,17 @@ class Handle:
     @property
     def spark_progress(self) -> Mapping[str, Any] | None:
         """Spark's own word on the last epoch: offsets, durations, rates."""
-        return self.stream.lastProgress
+        return said(lambda: self.stream.lastProgress)
 
     @property
     def last_error(self) -> EverwhenError | None:
         """Why the query stopped; None if it runs or was asked to stop."""
-        failed = None if self.is_active else self.stream.exception()
+        if self.is_active:
+            return None
+        try:
+            failed = said(self.stream.exception)
+        except SparkLostError as lost:
+            return None if self._stopped else self._explained(lost)
         return None if failed is None else self._explained(failed)
 
     def waiting(self) -> str:
@@ -99,6 +120,11 @@ class Handle:
     def state(self) -> list[BucketState]:
         """What each stage and bucket keeps."""
         return inspect(self._runner.journal.state_root)
+
+    @property
+    def late(self) -> Mapping[str, int]:
+        """How many rows of each source came too late since the query was first started, restarts included."""
+        return dict(self._runner.known.late)
 
     def late_rows(self, source: str) -> str:
         """The folder of Parquet files with a source's rows that came too late."""
@@ -147,18 +173,24 @@ class Handle:
         """Wait until the query ends, or for so many seconds; whether it has ended.  If it failed, its error is
         raised."""
         try:
+            ended = timeout is None
             if timeout is None:
-                self.stream.awaitTermination()
-                return True
-            return bool(self.stream.awaitTermination(timeout))  # type: ignore[arg-type]  # parts of a second are fine
-        except StreamingQueryException as failed:
+                said(self.stream.awaitTermination)
+            else:
+                ended = bool(said(lambda: self.stream.awaitTermination(timeout)))  # type: ignore[arg-type]  # 0.5 is fine
+        except (StreamingQueryException, SparkLostError) as failed:
+            self._release()
             raise self._explained(failed) from None
+        if ended:
+            self._release()
+        return ended
 
     def process_available(self) -> None:
         """Wait until everything that is there now has been processed.  If the query failed, its error is raised."""
         try:
-            self.stream.processAllAvailable()
-        except StreamingQueryException as failed:
+            said(self.stream.processAllAvailable)
+        except (StreamingQueryException, SparkLostError) as failed:
+            self._release()
             raise self._explained(failed) from None
 
     def _explained(self, failed: BaseException) -> EverwhenError:
@@ -166,14 +198,24 @@ class Handle:
         error = self._runner.error
         if isinstance(error, EverwhenError):
             return error
+        if isinstance(failed, SparkLostError):
+            return failed
         return EverwhenError(f"the query failed: {_short(str(failed if error is None else error))}")
 
     def stop(self) -> None:
         """Stop now; started again with the same checkpoint, the query goes on, and an epoch under way is run again."""
         self._runner.stopping = True
-        self.stream.stop()
+        with suppress(SparkLostError):  # then it has stopped
+            said(self.stream.stop)
+            self._stopped = True
         for sink in self._runner.sinks.values():
             sink.close()
+        self._release()
+
+    def _release(self) -> None:
+        """The checkpoint may be used by others again."""
+        if self._runner.lease is not None:
+            self._runner.lease.release()
 
 
 def _short(text: str) -> str:

@@ -317,9 +317,14 @@ def _table(batch: ElementBatch, schema: Schema) -> pa.Table:
 class _Answer(EpochSink):
     """A changelog that is written by the driver, so that an epoch of final answers is in order."""
 
+    lasting = True
+
     def __init__(self, path: str) -> None:
         self._path = path
         self._log = ChangelogSink(path)
+
+    def resume(self, published: int) -> None:
+        self._log.resume(published)
 
     def prepare(self, schema: Schema) -> None:
         if any(name in (*RESERVED, MATCH, COUNT, AT) for name in schema.names):  # Parquet has no room for them

@@ -19,7 +19,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import show
 from everwhen.engine.run import chosen
-from everwhen.errors import QueryError, SinkError
+from everwhen.errors import QueryError
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.lower import lower
 from everwhen.plan.stages.model import StagePlan, Trait
@@ -29,16 +29,17 @@ from everwhen.plan.stages.unpunctuated import without_schemes
 from everwhen.sinks.base import EpochSink
 from everwhen.sinks.callback import CallbackSink
 from everwhen.sinks.changelog import ChangelogSink
-from everwhen.sinks.postgres import PostgresSink
 from everwhen.spark.api.handle import Handle
 from everwhen.spark.driver.epoch_log import Identity, Journal
 from everwhen.spark.driver.epoch_runner import EpochRunner
 from everwhen.spark.driver.ingress_stage import IntakeStage
 from everwhen.spark.driver.late_rows import LateRows
+from everwhen.spark.driver.resumption import check_sink
 from everwhen.spark.exchange.single_scan import Narrow
 from everwhen.spark.exchange.source_scan import unioned
 from everwhen.spark.sources.source import ResolvedSource, SparkSource, normalise, resolve
 from everwhen.spark.translate.expressions import spark_type, translate
+from everwhen.storage.lease import take_lease
 
 Query = Stream | Node
 Sink = EpochSink | str | os.PathLike[str] | Any
@@ -118,34 +119,42 @@ def start(
     else:
         fed = unioned(plan, elements, resolved) if intake is None else intake.raw(elements)
     journal = Journal(place)
-    bounds = "" if intake is None else f", block {show(level.block)}, remember {show(level.remember)}"
-    identity = journal.open(Identity(explain_stages(plan), width, f"{level.emit.value}{bounds}"))
-    moved = journal.level()
-    for query_name, node in queries.items():
-        sinks[query_name].prepare(node.schema)
-        _check_sink(query_name, sinks[query_name], journal)
-    runner = EpochRunner(
-        session,
-        plan,
-        resolved,
-        {query_name: node.schema for query_name, node in queries.items()},
-        sinks,
-        journal,
-        identity,
-        level.emit,
-        width,
-        snapshot_every,
-        LateRows(f"{place}/everwhen/late"),
-        level if moved is None else Consistency.from_plain(moved),
-        intake,
-        narrow,
-    )
-    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # the handle tells what went wrong
-    writer = fed.writeStream.foreachBatch(runner)
-    writer = writer.option("checkpointLocation", f"{place}/spark").outputMode("append")
-    if name is not None:
-        writer = writer.queryName(name)
-    return Handle(_triggered(writer, trigger).start(), runner, plan)
+    lease = take_lease(journal.folder, place)
+    try:
+        bounds = "" if intake is None else f", block {show(level.block)}, remember {show(level.remember)}"
+        identity = journal.open(Identity(explain_stages(plan), width, f"{level.emit.value}{bounds}"))
+        moved = journal.level()
+        for query_name, node in queries.items():
+            sinks[query_name].resume(journal.newest() - 1)  # the last epoch that is done may be on its way still
+            sinks[query_name].prepare(node.schema)
+            check_sink(query_name, sinks[query_name], journal)
+        runner = EpochRunner(
+            session,
+            plan,
+            resolved,
+            {query_name: node.schema for query_name, node in queries.items()},
+            sinks,
+            journal,
+            identity,
+            level.emit,
+            width,
+            snapshot_every,
+            LateRows(f"{place}/everwhen/late"),
+            level if moved is None else Consistency.from_plain(moved),
+            intake,
+            narrow,
+            known=journal.known(journal.newest()),
+            lease=lease,
+        )
+        logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # the handle tells what went wrong
+        writer = fed.writeStream.foreachBatch(runner)
+        writer = writer.option("checkpointLocation", f"{place}/spark").outputMode("append")
+        if name is not None:
+            writer = writer.queryName(name)
+        return Handle(_triggered(writer, trigger).start(), runner, plan)
+    except BaseException:
+        lease.release()
+        raise
 
 
 def named(query: Query | Mapping[str, Query]) -> dict[str, Node]:
@@ -249,21 +258,6 @@ def _sinks(sink: Sink | Mapping[str, Sink], queries: Mapping[str, Node]) -> dict
     if not isinstance(sink, Mapping) and len(queries) > 1:
         raise QueryError(f"several queries cannot share one sink; give one each: {{{', '.join(map(repr, queries))}}}")
     return {name: _sink(one) for name, one in given.items()}
-
-
-def _check_sink(name: str, sink: EpochSink, journal: Journal) -> None:
-    """A sink and a checkpoint belong together: the sink has the epochs that are done, all but perhaps the last.
-
-    Else it would take an epoch for one that it has, or lack the events that later ones adjust."""
-    done, taken = journal.newest(), sink.committed()
-    forgets = not isinstance(sink, ChangelogSink | PostgresSink) and taken == -1  # what a process holds goes with it
-    if taken not in (done - 1, done) and not forgets:
-        has = f"epochs up to {taken}" if taken >= 0 else "no epochs"
-        raise SinkError(
-            f"the sink of {name!r} has {has}, and the checkpoint {journal.place} has "
-            f"{f'epochs up to {done}' if done >= 0 else 'none'}: they do not belong together; use the sink that was "
-            "written with this checkpoint, or a new checkpoint and a new sink"
-        )
 
 
 def _sink(sink: Sink) -> EpochSink:

@@ -1,16 +1,24 @@
 """What the driver has decided and learnt, epoch by epoch, so that an epoch that is run again is the same epoch.
 
     <checkpoint>/everwhen/query.json           what is run: the id of its state, its plan, its buckets
-    <checkpoint>/everwhen/epochs/<n>.begun     what was decided before epoch n: the time, idle sources, the level
-    <checkpoint>/everwhen/epochs/<n>.done      what was known after it: promises of sources and queries, last rows seen
+    <checkpoint>/everwhen/epochs/<n>.begun     what was decided before epoch n: the time, idle sources, the level, and a
+                                               digest of the offsets that Spark has planned for it
+    <checkpoint>/everwhen/epochs/<n>.done      what was known after it: promises of sources and queries, last rows seen,
+                                               how many rows each source had so far, and how many of them late
+    <checkpoint>/spark/offsets/<n>             Spark's own plan of epoch n; here it is only read
 
 `begun` is published once, `done` before any sink takes the epoch.  So an epoch that has begun and is not done has left
 no trace outside, and is taken back when it is run again: its input may have been repaired meanwhile.
+
+An epoch that is done stays as it is.  If Spark comes with other offsets for it, then Spark's part of the checkpoint is
+older than this one (a backup, say): Spark has planned the epoch anew, with other rows, and to take the epoch for done
+would lose them.  This is refused.
 """
 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,12 +39,15 @@ class Known:
     """What is known after an epoch: what each source and each query has promised, when each source last had rows.
 
     `said` is what single buckets have promised about the data of an answer, by query: bucket, pattern, time.
+    `rows` and `late` count the rows of each source since the query was first started, and those that came too late.
     """
 
     sources: Mapping[str, int] = field(default_factory=dict)
     queries: Mapping[str, int] = field(default_factory=dict)
     seen: Mapping[str, float] = field(default_factory=dict)
     said: Mapping[str, Sequence[tuple[int, Mapping[str, Any], int]]] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,10 +73,14 @@ class Journal:
 
     def __init__(self, checkpoint: str) -> None:
         try:
-            self._folder: Folder = open_folder(checkpoint).within("everwhen")
+            whole = open_folder(checkpoint)
+            self._folder: Folder = whole.within("everwhen")
+            self._offsets: Folder = whole.within("spark").within("offsets")
             self._folder.make()
         except OSError as bad:
             raise StateError(blame(bad, checkpoint, "use it as a checkpoint")) from None
+        self.checkpoint = checkpoint
+        self.folder = self._folder
         self.place = self._folder.place()
         self.state_root = self._folder.place("state")
 
@@ -90,15 +105,42 @@ class Journal:
         return str(found["id"])
 
     def begun(self, epoch: int, decided: Decided) -> Decided:
-        """What holds for an epoch: as decided now, or when it was first run."""
+        """What holds for an epoch: as decided now, or when it was first run.  An epoch that is done and for which Spark
+        has planned other offsets since is refused."""
         name = f"epochs/{epoch:012d}.begun"
-        text = {"idle": sorted(decided.idle), "now": decided.now, "level": decided.level}
+        offsets = self._planned(epoch)
+        text = {"idle": sorted(decided.idle), "now": decided.now, "level": decided.level, "offsets": offsets}
         with self._explained(name, "write what was decided for the epoch"):
-            first = self._folder.create(name, [json.dumps(text).encode()])
-            if not first and not self.has(epoch):
+            if self._folder.create(name, [json.dumps(text).encode()]):
+                return decided
+        found = self._read(name, "idle", "now", "level", offsets=None)
+        if not self.has(epoch):
+            with self._explained(name, "write what was decided for the epoch"):
                 self._withdraw(epoch)
-        found = self._read(name, "idle", "now", "level")
+                if found["offsets"] != offsets:  # it left no trace, so what Spark plans now is the epoch
+                    self._folder.replace(name, [json.dumps(found | {"offsets": offsets}).encode()])
         return Decided(frozenset(found["idle"]), found["now"], found["level"])
+
+    def check_plan(self, epoch: int) -> None:
+        """Refuse an epoch that is done and that Spark has planned anew since."""
+        name = f"epochs/{epoch:012d}.begun"
+        if not self.has(epoch) or not self._folder.exists(name):
+            return
+        before, now = self._read(name, offsets=None)["offsets"], self._planned(epoch)
+        if before is not None and now is not None and before != now:
+            raise StateError(
+                f"the checkpoint {self.checkpoint}: epoch {epoch} is done already, and Spark has planned it anew with "
+                f"other offsets ({self._offsets.place(str(epoch))}): Spark's part of the checkpoint is an older copy "
+                "than the rest, and the rows that the epoch has now would be lost. Nothing was written. Restore the "
+                "whole checkpoint, and the sinks with it, from one backup; or start with a new checkpoint and new sinks"
+            )
+
+    def _planned(self, epoch: int) -> str | None:
+        """A digest of what Spark has planned for an epoch; None if that cannot be read."""
+        try:
+            return hashlib.blake2b(self._offsets.read(str(epoch)), digest_size=16).hexdigest()
+        except OSError:
+            return None
 
     def level(self) -> Mapping[str, Any] | None:
         """The level that was decided for the newest epoch that has begun; None if none has."""
@@ -129,8 +171,8 @@ class Journal:
         """What was known after an epoch."""
         if epoch < 0:
             return Known()
-        found = self._read(f"epochs/{epoch:012d}.done", "sources", "queries", "seen", "said")
-        return Known(found["sources"], found["queries"], found["seen"], found["said"])
+        found = self._read(f"epochs/{epoch:012d}.done", "sources", "queries", "seen", "said", rows={}, late={})
+        return Known(**found)
 
     def has(self, epoch: int) -> bool:
         return self._folder.exists(f"epochs/{epoch:012d}.done")
@@ -141,13 +183,14 @@ class Journal:
             names = [entry.name for entry in self._folder.within("epochs").entries()]
         return max((int(name.removesuffix(".done")) for name in names if name.endswith(".done")), default=-1)
 
-    def _read(self, name: str, *keys: str) -> dict[str, Any]:
+    def _read(self, name: str, *keys: str, **others: Any) -> dict[str, Any]:
+        """What stands in a file: of `keys` all, of `others` those that an older version has not written as given."""
         with self._explained(name, "read what is known of the epoch"):
             text = self._folder.read(name)
         try:
             found = json.loads(text)
-            return {key: found[key] for key in keys}
-        except (ValueError, KeyError, TypeError) as bad:
+            return {key: found[key] for key in keys} | {key: found.get(key, none) for key, none in others.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as bad:
             what = f"there is no {bad}" if isinstance(bad, KeyError) else str(bad)
             raise StateError(
                 f"{self._folder.place(name)} is damaged: {what}; restore the file, or start with a new checkpoint"

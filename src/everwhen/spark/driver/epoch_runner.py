@@ -21,13 +21,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from everwhen import errors
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Promise
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.errors import EverwhenError, InputError, SinkError, StateError
+from everwhen.errors import InputError, SinkError, SinkLostError
 from everwhen.plan.stages.model import Stage, StagePlan
 from everwhen.sinks.base import EpochSink, PartedSink
 from everwhen.spark.driver.epoch_context import Told
@@ -35,16 +34,20 @@ from everwhen.spark.driver.epoch_job import Job
 from everwhen.spark.driver.epoch_log import Decided, Journal, Known
 from everwhen.spark.driver.ingress_stage import Admitted, IntakeStage
 from everwhen.spark.driver.late_rows import LateRows
+from everwhen.spark.driver.late_totals import LateWarnings, counted
 from everwhen.spark.driver.output_punctuation import last_words, newly_promised
+from everwhen.spark.driver.resumption import check_first_epoch
 from everwhen.spark.exchange.codec import taken, whole
+from everwhen.spark.exchange.faults import RowsBehind, WrongRows, fault_of
 from everwhen.spark.exchange.punctuation_rows import Address, Heard, heard
 from everwhen.spark.exchange.schema import ERROR, NOTE, Layout, slots
 from everwhen.spark.exchange.single_scan import Narrow
 from everwhen.spark.exchange.source_scan import Cutoff, with_promised
-from everwhen.spark.exchange.watermarks import BEHIND, WRONG, explanation, late_rows
+from everwhen.spark.exchange.watermarks import explanation, late_rows
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.spark.worker.ingress_task import IntakeTask
 from everwhen.spark.worker.stage_task import StageTask
+from everwhen.storage.lease import Lease
 from everwhen.stream.element_batch import ADJUST, ElementBatch, empty_elements, joined
 
 _Notes = list[dict[str, Any]]
@@ -91,6 +94,10 @@ class EpochReport:
     given_up: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """How many elements were dropped at this level since the start, by source and reason."""
     buckets: Sequence[Mapping[str, Any]] = field(repr=False, default=())
+    late_total: Mapping[str, int] = field(default_factory=dict)
+    """How many rows of each source came too late since the query was first started; `late` is of this epoch."""
+    rows_total: Mapping[str, int] = field(default_factory=dict)
+    """How many rows each source had since the query was first started."""
 
     @property
     def rows_per_second(self) -> float:
@@ -122,6 +129,10 @@ class EpochRunner:
     stopping: bool = False
     listener: Callable[[EpochReport], None] | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    known: Known = field(default_factory=Known)
+    """What is known after the last epoch that is done."""
+    lease: Lease | None = None
+    """That the checkpoint is this run's alone."""
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         try:
@@ -135,7 +146,8 @@ class EpochRunner:
 
     def _run(self, frame: DataFrame, epoch: int) -> None:
         if not self.reports:
-            self._check_order(epoch)
+            check_first_epoch(epoch, self.journal, self.sinks)
+        self.journal.check_plan(epoch)
         if self.journal.has(epoch) and all(sink.committed() >= epoch for sink in self.sinks.values()):
             return  # only Spark's own commit was missing
         started = time.perf_counter()
@@ -164,23 +176,27 @@ class EpochRunner:
                 admitted.held.unpersist()
         try:
             notes, results, words = self._read(table, level.emit)
-        except InputError as error:
-            if WRONG in str(error):
-                raise InputError(explanation(feeds(), self.plan) or str(error)) from None
-            if BEHIND in str(error):
-                strict = [name for name, source in self.behind.items() if source.source.late == "error"]
-                raise late_rows(with_promised(feeds(), cutoff), self.plan, strict) or error from None
-            raise
+        except WrongRows as error:
+            raise InputError(explanation(feeds(), self.plan) or str(error)) from None
+        except RowsBehind as error:
+            strict = [name for name, source in self.behind.items() if source.source.late == "error"]
+            found = late_rows(with_promised(feeds(), cutoff), self.plan, strict)
+            raise found or InputError(error.problem, source=error.source) from None
         after = self._after(known, notes, now)
         promised, after = newly_promised(known, after, words, notes, self.schemas, self.buckets)
         late = self.late.keep(feeds, self.plan, self.behind, cutoff, epoch, notes)
         for name, rows in _left_out(self.plan, notes).items():
             late[name] = late.get(name, 0) + rows
+        lost = {} if admitted is None else admitted.note["given_up"]
+        after = counted(known, after, _fed(notes), late, lost)
+        if self.lease is not None:
+            self.lease.check()
         self.journal.done(epoch, after)
+        self.known = after
+        self._warnings.look(after)
         rows_out = sum(note["rows_out"] for note in notes if note["stage"] == len(self.plan.stages))
         for name, sink in self.sinks.items():
             self._commit(name, sink, epoch, results[name], _parts(notes, name), promised.get(name, []), known, after)
-        lost = {} if admitted is None else admitted.note["given_up"]
         self._report(epoch, time.perf_counter() - started, notes, rows_out, after, idle, late, lost)
 
     def _admitted(self, frame: DataFrame, epoch: int, decided: Decided, level: Consistency) -> Admitted | None:
@@ -195,7 +211,7 @@ class EpochRunner:
         )  # fmt: skip
         found = stage.admitted(frame, task)
         if "error" in found.note:
-            raise _error(found.note["error"])
+            raise fault_of(found.note["error"])
         return found
 
     @cached_property
@@ -203,15 +219,10 @@ class EpochRunner:
         """The sources as the feeds read them."""
         return self.sources if self.intake is None else self.intake.behind
 
-    def _check_order(self, epoch: int) -> None:
-        """The first epoch of a run is the last one that was done, or the one after."""
-        newest = self.journal.newest()
-        if epoch < newest:
-            raise StateError(
-                f"{self.journal.place}: Spark begins with epoch {epoch}, and epoch {newest} is done already: Spark's "
-                "part of the checkpoint was deleted or is an older copy; restore it, or start with a new checkpoint "
-                "and new sinks"
-            )
+    @cached_property
+    def _warnings(self) -> LateWarnings:
+        kept = self.late.place if self.intake is None else self.intake.place
+        return LateWarnings(self.sources, kept)
 
     @cached_property
     def _job(self) -> Job:
@@ -245,7 +256,7 @@ class EpochRunner:
         texts = table.filter(pa.array((tags == NOTE) | (tags == ERROR))).select(["tag", "note"]).to_pylist()
         for text in texts:
             if text["tag"] == ERROR:
-                raise _error(json.loads(text["note"]))
+                raise fault_of(json.loads(text["note"]))
         notes = [json.loads(text["note"]) for text in texts]
         for problem in sorted({problem for note in notes for problem in note["damaged"]}):
             _log.warning("a snapshot was skipped, and the state rebuilt from what came before it: %s", problem)
@@ -314,6 +325,8 @@ class EpochRunner:
                 else:
                     sink.commit(epoch, joined(batch, tail))
                 return
+            except SinkLostError:
+                raise
             except Exception as bad:
                 if pause is None:
                     raise SinkError(
@@ -334,16 +347,12 @@ class EpochRunner:
         late: Mapping[str, int],
         given_up: Mapping[str, Mapping[str, int]],
     ) -> None:
-        fed: dict[str, int] = {}
-        for note in notes:
-            for name, rows in note["fed"].items():
-                fed[name] = max(fed.get(name, 0), rows)
         low = min(after.sources.values(), default=INF)
         holding = tuple(name for name, cti in after.sources.items() if cti == low) if low < INF else ()
         report = EpochReport(
             epoch,
             seconds,
-            sum(fed.values()),
+            sum(_fed(notes).values()),
             rows_out,
             sum(note["state_rows"] for note in notes),
             sum(note["state_bytes"] for note in notes),
@@ -355,11 +364,22 @@ class EpochRunner:
             late,
             given_up,
             notes,
+            dict(after.late),
+            dict(after.rows),
         )
         self.reports.append(report)
         del self.reports[:-1000]
         if self.listener is not None:
             self.listener(report)
+
+
+def _fed(notes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many rows each source had in an epoch; several buckets tell of the same rows."""
+    fed: dict[str, int] = {}
+    for note in notes:
+        for name, rows in note["fed"].items():
+            fed[name] = max(fed.get(name, 0), rows)
+    return fed
 
 
 def _parts(notes: Sequence[Mapping[str, Any]], name: str) -> list[str]:
@@ -379,10 +399,3 @@ def _left_out(plan: StagePlan, notes: Sequence[Mapping[str, Any]]) -> dict[str, 
         if rows and feed is not None:  # several streams of a source tell of the same rows
             found[feed.source.name] = max(found.get(feed.source.name, 0), rows)
     return found
-
-
-def _error(told: Mapping[str, Any]) -> EverwhenError:
-    kind = getattr(errors, told["kind"], EverwhenError)
-    error = EverwhenError.__new__(kind)
-    Exception.__init__(error, told["message"])
-    return error

@@ -35,6 +35,7 @@ from everwhen.errors import EverwhenError, InputError
 from everwhen.punctuation.pattern_json import read_match, write_match
 from everwhen.punctuation.value_order import Kind, order_of
 from everwhen.punctuation.value_sets import run_of
+from everwhen.spark.exchange.faults import fault_text
 from everwhen.spark.exchange.schema import ERROR, PROMISE, Layout, control, slots
 
 WHOLE: Final = 0
@@ -237,7 +238,7 @@ def match_of(text: str, schema: Schema, source: str) -> dict[str, AttributePatte
 
 def failure(layout: Layout, buckets: int, error: EverwhenError, stage: int) -> pa.RecordBatch:
     """Why a task gave up, told to every bucket of the next stage."""
-    text = json.dumps({"kind": type(error).__name__, "message": str(error), "stage": stage})
+    text = fault_text(error, stage)
     return layout.controls([control(ERROR, to, note=text) for to in range(buckets)])
 
 

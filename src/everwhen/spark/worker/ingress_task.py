@@ -35,6 +35,7 @@ from everwhen.operators.output.changelog import with_punctuation
 from everwhen.punctuation.pattern_json import write_match
 from everwhen.rows.codec import RowCodec
 from everwhen.spark.exchange.codec import taken, typed, whole
+from everwhen.spark.exchange.faults import fault_text
 from everwhen.spark.exchange.punctuation_rows import match_of
 from everwhen.spark.exchange.schema import ERROR, NOTE, Layout, control, slots
 from everwhen.spark.worker.owner_rpc import Words
@@ -245,8 +246,7 @@ class IntakeTask(Resident[IntakeKernel, dict[str, ElementBatch]]):
             yield self.layout.controls([control(NOTE, 0, note=json.dumps(note))])
             self.stays(bucket, done.live)
         except EverwhenError as error:
-            text = json.dumps({"kind": type(error).__name__, "message": str(error), "stage": STAGE})
-            yield self.layout.controls([control(ERROR, 0, note=text)])
+            yield self.layout.controls([control(ERROR, 0, note=fault_text(error, STAGE))])
 
     def step(self, kernel: IntakeKernel, rows: pa.Table, meta: Mapping[str, Any]) -> dict[str, ElementBatch]:
         tags = rows.column("tag").to_numpy()

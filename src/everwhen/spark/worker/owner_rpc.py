@@ -10,6 +10,10 @@ answer on.
 This is a short cut and nothing else.  A home that is dead, has the state no more, or is too busy hangs up.  Then the
 worker that got the task does it, from the files, and is the home from then on; so does one on another machine.  What is
 sent is JSON and Arrow, and only the user's own processes can reach the sockets.
+
+A home that is stopped, or stuck, does not hang up.  So nobody waits for ever: one that is silent for a while, and does
+not work meanwhile, counts as one that has hung up (`_Patience`).  If it wakes up later, it finds the epoch's input
+published, and does no harm.
 """
 
 from __future__ import annotations
@@ -21,8 +25,10 @@ import stat
 import struct
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -37,6 +43,12 @@ Words: TypeAlias = Mapping[str, Any]
 Answer: TypeAlias = Callable[[pa.Table], Iterator[pa.RecordBatch]]
 
 _LENGTH: Final = struct.Struct("!Q")
+_LOOK: Final = 0.25
+"""Seconds between two looks at a process that is silent."""
+_STOPPED: Final = 1.0
+"""Seconds after which a process that the system shows as stopped is given up."""
+_SILENCE: Final = 10.0
+"""Seconds after which a process is given up that is silent and does not work."""
 _END: Final = b""
 """The frame after the last one.  A connection that ends without it has failed."""
 
@@ -84,29 +96,33 @@ class Home:
 
     def _receive(self, caller: socket.socket) -> None:
         with caller, suppress(Exception):  # hung up: the caller does it itself, and meets what is wrong
-            answer = self._agrees(json.loads(bytes(_read(caller))))
+            line = _Line(caller, _Patience(None))
+            answer = self._agrees(json.loads(bytes(line.read())))
             if answer is None:
                 return
-            _send(caller, [_END])
-            for batch in answer(table_of(_read(caller))):
-                _send(caller, stream_of(pa.Table.from_batches([batch])))
-            _send(caller, [_END])
+            line.send([_END])
+            for batch in answer(table_of(line.read())):
+                line.send(stream_of(pa.Table.from_batches([batch])))
+            line.send([_END])
 
 
 def ask(bucket: str, words: Words, rows: pa.Table, folder: Path | None = None) -> list[pa.RecordBatch] | None:
-    """What the home of a bucket answers; None if it has none, or it does not answer, or this process is the home."""
+    """What the home of a bucket answers; None if it has none, or it does not answer, or this process is the home.
+
+    It does not wait for a home that neither says anything nor works."""
     try:
         folder = folder or _folder()
         home = os.readlink(folder / bucket)
         if home == str(os.getpid()):
             return None
         with socket.socket(socket.AF_UNIX) as to:
+            line = _Line(to, _Patience(int(home)))
             to.connect(str(folder / home))
-            _send(to, [json.dumps(words).encode()])
-            _read(to)
-            _send(to, stream_of(rows))
+            line.send([json.dumps(words).encode()])
+            line.read()
+            line.send(stream_of(rows))
             found: list[pa.RecordBatch] = []
-            while len(frame := _read(to)):
+            while len(frame := line.read()):
                 found += table_of(frame).to_batches()
             return found
     except OSError:
@@ -145,24 +161,78 @@ def _alive(process: int) -> bool:
     return True
 
 
-def _send(to: socket.socket, chunks: list[Chunk]) -> None:
-    views = [memoryview(chunk).cast("B") for chunk in chunks if memoryview(chunk).nbytes]
-    to.sendall(_LENGTH.pack(sum(view.nbytes for view in views)))
-    for view in views:
-        to.sendall(view)
+class _Patience:
+    """How long the other side may be silent.  `process` is its number, where that is known: what is silent because it
+    works is waited for."""
+
+    def __init__(self, process: int | None) -> None:
+        self._process = process
+        self._since = time.monotonic()
+        self._work = -1
+
+    def heard(self) -> None:
+        self._since = time.monotonic()
+
+    def look(self) -> None:
+        """Called while it is silent; raises `TimeoutError` when that has lasted too long."""
+        state, work = ("?", -1) if self._process is None else _seen(self._process)
+        if work != self._work:
+            self._work, self._since = work, time.monotonic()
+        if time.monotonic() - self._since >= (_STOPPED if state in "TtZX" else _SILENCE):
+            raise TimeoutError(f"process {self._process} does not answer")
 
 
-def _read(sender: socket.socket) -> memoryview:
-    """The next frame, in Arrow's memory, which is used again sooner than the system's."""
-    (length,) = _LENGTH.unpack(_filled(sender, memoryview(bytearray(_LENGTH.size))))
-    return _filled(sender, memoryview(pa.allocate_buffer(length)))
+def _seen(process: int) -> tuple[str, int]:
+    """The state of a process, and how much it has worked, where the system tells."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return fields[0], int(fields[11]) + int(fields[12])
+    except (OSError, IndexError, ValueError):
+        return "?", -1
 
 
-def _filled(sender: socket.socket, into: memoryview) -> memoryview:
-    at = 0
-    while at < len(into):
-        got = sender.recv_into(into[at:])
-        if not got:
-            raise ConnectionResetError("the other side has hung up")
-        at += got
-    return into
+@dataclass(frozen=True)
+class _Line:
+    """One side of a connection, over which frames go."""
+
+    peer: socket.socket
+    patience: _Patience
+
+    def __post_init__(self) -> None:
+        self.peer.settimeout(_LOOK)
+
+    def send(self, chunks: list[Chunk]) -> None:
+        views = [memoryview(chunk).cast("B") for chunk in chunks if memoryview(chunk).nbytes]
+        self._sent(memoryview(_LENGTH.pack(sum(view.nbytes for view in views))))
+        for view in views:
+            self._sent(view)
+
+    def read(self) -> memoryview:
+        """The next frame, in Arrow's memory, which is used again sooner than the system's."""
+        (length,) = _LENGTH.unpack(self._filled(memoryview(bytearray(_LENGTH.size))))
+        return self._filled(memoryview(pa.allocate_buffer(length)))
+
+    def _sent(self, view: memoryview) -> None:
+        self.patience.heard()
+        at = 0
+        while at < len(view):
+            try:
+                at += self.peer.send(view[at:])
+                self.patience.heard()
+            except TimeoutError:
+                self.patience.look()
+
+    def _filled(self, into: memoryview) -> memoryview:
+        self.patience.heard()
+        at = 0
+        while at < len(into):
+            try:
+                got = self.peer.recv_into(into[at:])
+            except TimeoutError:
+                self.patience.look()
+                continue
+            if not got:
+                raise ConnectionResetError("the other side has hung up")
+            self.patience.heard()
+            at += got
+        return into

@@ -18,10 +18,11 @@ from pyspark import TaskContext
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Promise
 from everwhen.core.time import NEVER
-from everwhen.errors import EverwhenError, InputError
+from everwhen.errors import EverwhenError
 from everwhen.plan.stages.model import Stage
 from everwhen.sinks.base import PartedSink
 from everwhen.spark.exchange.codec import handed_rows, result_rows, stream_rows, typed, without_promises
+from everwhen.spark.exchange.faults import RowsBehind, WrongRows
 from everwhen.spark.exchange.punctuation_rows import Address, Heard, failure, heard, promise_rows
 from everwhen.spark.exchange.schema import ERROR, HANDED, LATE, NOTE, PROMISE, SOURCE, Layout, control
 from everwhen.spark.exchange.watermarks import BEHIND
@@ -157,7 +158,7 @@ class StageTask(Resident[StageKernel, _Done]):
                 case tag if tag == SOURCE:
                     source = self.sources[mark["w"]]
                     if mark["note"]:
-                        raise InputError(mark["note"], source=source)
+                        raise WrongRows(mark["note"], source=source)
                     sources[source] = (mark["a"], mark["b"])
                     fed[source] = mark["c"]
                 case tag if tag == HANDED:
@@ -170,7 +171,7 @@ class StageTask(Resident[StageKernel, _Done]):
                     if source in self.lenient:
                         late[source] = int(mark["a"])
                     elif mark["b"] < promised.get(source, NEVER):
-                        raise InputError(BEHIND, source=source)
+                        raise RowsBehind(BEHIND, source=source)
         rows = stream_rows(table, tags, self.stage)
         silent = frozenset(name for name in meta.get("idle", ()) if not fed.get(name))
         promises = heard(table, {s.tag: s.schema for s in self.stage.inputs}) if (tags == PROMISE).any() else {}

@@ -77,7 +77,7 @@ def _add(lanes, r, to, rows, i, first, words, weight, how, at):
     return lost
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def evaluate(ids, times, heads, log, touched, words, how, at):
     """The lanes of groups at instants, from the rows that are alive then.
 
@@ -144,14 +144,14 @@ def evaluate(ids, times, heads, log, touched, words, how, at):
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _deeper(stack):
     more = np.empty((stack.shape[0], 2 * stack.shape[1]), np.int64)
     more[:, : stack.shape[1]] = stack
     return more
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def revise(mine, entry, weight, rows, words, reads, mark, how, at, touched, old, count, lost):
     """Let changes count in the reads that they meet.
 

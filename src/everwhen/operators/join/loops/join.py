@@ -50,7 +50,7 @@ _UNCOVERED: Final = 3
 _TOO_DEEP: Final = np.int64(-2)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def probe(ids, lo, hi, first, heads, log, cti, cap, touched):
     """Pairs (change, entry) of one key whose lifetimes overlap, for the changes from `first` on.
 
@@ -143,7 +143,7 @@ def _newest_first(entries, first, stop):
         gap >>= 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def probe_band(lo, hi, low, high, first, entries, values, log, cap):
     """Pairs whose lifetimes overlap and whose entry's value (ascending in `values`) lies in `[low, high]`."""
     left = np.empty(1024, np.int64)
@@ -176,7 +176,7 @@ def probe_band(lo, hi, low, high, first, entries, values, log, cap):
     return left[:n], right[:n], i
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def keep(ids, lo, hi, weight, rows, heads, log, count, cti, touched):
     """Add what the other side may still meet, then cut out what is taken back.
 
@@ -323,7 +323,7 @@ def _piece(heads, log, count, at, lo, hi, weight, path, touched):
     return count + 1
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def expire(ids, until, heads, log, cti):
     """Entries of keys that end by the time promised for their key are dead.  Returns the largest end among them, or
     `_GONE` if there was none."""
@@ -353,7 +353,7 @@ def expire(ids, until, heads, log, cti):
     return last
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def occupied(ids, before, heads, log, cti):
     """Whether keys (-1: unknown) have an entry that lives before a time."""
     found = np.zeros(len(ids), np.bool_)
@@ -382,7 +382,7 @@ def occupied(ids, before, heads, log, cti):
     return found
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def tidy(heads, log, count, cti, touched):
     """Drop the dead entries, in place, and build the trees of the rest anew.  Returns how many are left."""
     path = np.empty(DEPTH, np.int64)

@@ -7,7 +7,7 @@ from numba import njit
 from everwhen.operators.join.loops.lifetimes import HI, LO, WEIGHT
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def overlap(mine, entry, lo, hi, weight, log, times, first):
     """When both of each pair are alive, and how many of them: lo, hi and weight are the rows of `times`."""
     for p in range(len(mine)):
@@ -18,7 +18,7 @@ def overlap(mine, entry, lo, hi, weight, log, times, first):
         times[2, first + p] = weight[i] * log[at, WEIGHT]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def beside(a, a_at, a_column, a_width, b, b_at, b_column, b_width, out, first):
     """Rows of `a` beside rows of `b`, where one null mask word is enough.  A row begins at its matrix's `…_column` with
     the null mask and has `…_width` values."""

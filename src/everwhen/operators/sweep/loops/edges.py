@@ -57,7 +57,7 @@ def summed(rows, words, weight, columns, out, bounds):
     return nulls == 0, most
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def group_keys(kid, slot):
     """Number the keys: the number of each segment's, and the keys.
 
@@ -124,7 +124,7 @@ def _number_by_id(kid, words, slot, keys, group):
     return ng
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def lifetimes(lo, hi, most):
     """The different lifetimes, and which of them each segment has; none if there are more than `most`."""
     n = len(lo)
@@ -161,7 +161,7 @@ def _add(to, to_f, i, values, values_f, j, sign, ni):
         to_f[i, c], to_f[i, c + 1] = added(to_f[i, c], to_f[i, c + 1], sign * values_f[j, c], sign * values_f[j, c + 1])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def edges_on_grid(group, keys, which, starts, ends, values, values_f, ni):
     """Edges where there are few lifetimes: one sum per key and lifetime, no sorting."""
     na = values.shape[1]
@@ -238,7 +238,7 @@ def _edges_of_cells(ng, np_, times, of, there, cells, cells_f, offsets, et, ed, 
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def edges_in_order(group, keys, lo, hi, values, values_f, ni):
     """Edges in general: each key's starts and ends are sorted, and merged."""
     na = values.shape[1]
@@ -358,7 +358,7 @@ def insertion_sort(time, ref, a, b):
         ref[y + 1] = r
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sort(time, ref, a, b):
     """Sort a run by time, however long."""
     if b - a <= _SHORT:
@@ -369,7 +369,7 @@ def _sort(time, ref, a, b):
         ref[a:b] = ref[a:b][order]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def grouped(kid, lo, hi, values, ints, slot, grid):
     """Segments as consolidated edge deltas, grouped by key and sorted by time: the keys, the offsets of their edges,
     per edge its time, its lane deltas and the change in the number of open segments, per key the first and last time.

@@ -15,7 +15,7 @@ from everwhen.operators.sweep.loops.extremes import plain_code
 _INF = np.int64(INF)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def standing(ids, place, pool, mode, tau_1, m_1, floor, ni, lanes):
     """What has been said of keys from the promise `m` on: records of a key's position, lo, hi and the lanes."""
     most = 0
@@ -47,7 +47,7 @@ def standing(ids, place, pool, mode, tau_1, m_1, floor, ni, lanes):
     return out[:count]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def pending(keys, since, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
     """The pieces to be said now whose evaluated lanes are not known: records key, edge, instant.
 
@@ -80,7 +80,7 @@ def pending(keys, since, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
     return out[:count]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def aggregate_rows(visited, taken, said, keys, key_words, words, key_columns, value_lane, valid_lane, kinds):
     """What is taken back, then what is said, with coded rows, for aggregates that are a lane each (null where the valid
     lane is zero): an extreme is an order code of a kind, others have the kind 0.  Returns keys, starts, ends, weights
@@ -126,7 +126,7 @@ def _fill_rows(visited, source, weight, first, keys, key_words, words, key_colum
                 rows[i, column // 63] |= np.int64(1) << np.int64(column % 63)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def weighted(visited, taken, before, said, after):
     """Pieces with the change of a multiplicity, from what it was and what it is: records key, lo, hi, weight (never
     zero)."""

@@ -366,7 +366,7 @@ def pass_by(
     return nt, ns
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def endless(ids, place, pool, ni):
     """Which ids are alive after their last edge."""
     found = np.zeros(len(ids), np.bool_)
@@ -376,7 +376,7 @@ def endless(ids, place, pool, ni):
     return found
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def settle_all(ids, place, pool, cti, floor, ni):
     """Drop all settled edges of ids.  Returns how many are left, and how many ids have something in force."""
     edges = 0

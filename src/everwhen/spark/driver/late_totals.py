@@ -1,0 +1,78 @@
+"""How many rows of each source came too late, since the query was first started; and a word when they are many.
+
+The totals stand in the journal, so a restart goes on counting.  A warning comes once per run and source when late rows
+are more than a share of all, and again whenever their number has doubled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from everwhen.operators.ingress.finalize import Reason
+from everwhen.spark.driver.epoch_log import Known
+from everwhen.spark.sources.source import ResolvedSource
+
+_log = logging.getLogger(__name__)
+_SHARE: Final = 0.01
+"""Late rows are many if they are more than this share of all rows of their source,"""
+_LEAST: Final = 100
+"""and at least so many."""
+
+
+def counted(
+    before: Known, after: Known, fed: Mapping[str, int], late: Mapping[str, int], lost: Mapping[str, Mapping[str, int]]
+) -> Known:
+    """What is known after an epoch, with the totals.  `lost` is what a level has given up so far, by source and reason:
+    rows that came too late for it are never fed."""
+    rows, behind = dict(before.rows), dict(before.late)
+    for name, count in fed.items():
+        rows[name] = rows.get(name, 0) + count
+    for name, count in late.items():
+        behind[name] = behind.get(name, 0) + count
+    for name, reasons in lost.items():
+        new = reasons.get(Reason.LATE.value, 0) - behind.get(name, 0)
+        if new > 0:
+            rows[name] = rows.get(name, 0) + new
+            behind[name] = behind.get(name, 0) + new
+    return replace(after, rows=rows, late=behind)
+
+
+def late_words(known: Known) -> str:
+    """The totals in a few words; "" if nothing was late."""
+    return ", ".join(f"{name} {_of(known, name)}" for name, count in sorted(known.late.items()) if count)
+
+
+def _of(known: Known, name: str) -> str:
+    rows, late = max(known.rows.get(name, 0), known.late[name]), known.late[name]
+    return f"{late:,} of {rows:,} rows ({100 * late / rows:.3g} %)"
+
+
+@dataclass
+class LateWarnings:
+    """Says when late rows are many.  `place` is where those of a source are kept."""
+
+    sources: Mapping[str, ResolvedSource]
+    place: Callable[[str], str]
+    _told: dict[str, int] = field(default_factory=dict)
+
+    def look(self, known: Known) -> None:
+        for name, late in known.late.items():
+            many = late >= _LEAST and late > _SHARE * known.rows.get(name, 0)
+            if many and late >= 2 * self._told.get(name, 0):
+                self._told[name] = late
+                self._warn(name, _of(known, name))
+
+    def _warn(self, name: str, words: str) -> None:
+        source = self.sources[name].source
+        done = "moved, or dropped where that was not possible" if source.late == "adjust" else "dropped"
+        bound = "" if source.disorder is None else f", {source.disorder} ticks now"
+        other = "" if source.late == "adjust" else ", or choose late='adjust'"
+        _log.warning(
+            "source %r: %s so far came behind what the source had promised, and were %s; those that were dropped are "
+            "in %s. Widen the bound of its disorder (SparkSource(progress=Disorder(…))%s), let its files be read in "
+            "the order of their times%s",
+            name, words, done, self.place(name), bound, other,
+        )  # fmt: skip

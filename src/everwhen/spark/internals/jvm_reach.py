@@ -1,0 +1,62 @@
+"""Asking Spark's JVM: what it says, or an error with a type if it is not there to say anything.
+
+A JVM that is killed takes all its queries along.  py4j then raises one of several errors, depending on what it was
+doing: a refused connection, an empty answer, an error without a cause.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+
+from everwhen.errors import SparkLostError
+
+T = TypeVar("T")
+
+
+def said(ask: Callable[[], T]) -> T:
+    """What the JVM answers; `SparkLostError` if it is gone."""
+    try:
+        return ask()
+    except Py4JJavaError:
+        raise  # it is there, and has answered
+    except (Py4JError, ConnectionError) as bad:
+        if not isinstance(bad, ConnectionError) and _answers():
+            raise
+        raise lost() from None
+
+
+def lost() -> SparkLostError:
+    """That the JVM is gone, and how as far as that is known."""
+    return SparkLostError(
+        f"Spark's JVM {_end()}, and the query has stopped with it. Nothing is lost: start the program again with the "
+        "same checkpoint, and the query goes on where it was"
+    )
+
+
+def _answers() -> bool:
+    """Whether the JVM can be asked anything at all."""
+    jvm = SparkContext._jvm
+    if jvm is None:
+        return False
+    try:
+        jvm.java.lang.System.nanoTime()
+    except (Py4JError, ConnectionError):
+        return False
+    return True
+
+
+def _end() -> str:
+    process = getattr(SparkContext._gateway, "proc", None)  # where PySpark has started it
+    status = None if process is None else process.poll()
+    if status is None:
+        return "cannot be reached"
+    if status < 0:
+        with suppress(ValueError):
+            return f"was ended by {signal.Signals(-status).name}"
+    return f"has ended with status {status}"

@@ -1,0 +1,47 @@
+"""An error of a task arrives at the driver as the same error: its kind, its message, its place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from everwhen.errors import (
+    EvaluationError,
+    EverwhenError,
+    InputError,
+    QueryError,
+    SinkError,
+    SinkLostError,
+    StateError,
+    TimeRangeError,
+)
+from everwhen.spark.exchange.faults import RowsBehind, WrongRows, fault_of, fault_text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        QueryError("no"), StateError("gone"), SinkError("full"), TimeRangeError("far"), EvaluationError("1/0"),
+        EverwhenError("plain"), InputError("wrong"), InputError("wrong", source="S"),
+        InputError("wrong", source="S", line=7, remedy="mend it"), WrongRows("2 rows", source="S"),
+        RowsBehind("late", source="S"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_error_arrives_as_it_was(error: EverwhenError) -> None:
+    found = fault_of(json.loads(fault_text(error, 3)))
+    assert type(found) is type(error) and str(found) == str(error)
+    if isinstance(error, InputError) and isinstance(found, InputError):
+        assert (found.problem, found.source, found.line, found.remedy) == (
+            error.problem,
+            error.source,
+            error.line,
+            error.remedy,
+        )
+
+
+def test_a_kind_that_is_not_known_is_the_next_one_above() -> None:
+    assert type(fault_of(json.loads(fault_text(SinkLostError("gone"), 1)))) is SinkError
+    assert type(fault_of({"kind": "SystemExit", "message": "made up", "stage": 1})) is EverwhenError
+    assert str(fault_of({"kind": "InputError", "message": "S: wrong", "stage": 1})) == "S: wrong"
