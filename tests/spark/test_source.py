@@ -27,17 +27,8 @@ from pyspark.sql.types import (
 
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.errors import QueryError
-from everwhen.spark.sources.source import (
-    CtiRows,
-    Disorder,
-    NoProgress,
-    SparkSource,
-    _time,
-    describe,
-    normalise,
-    problems,
-    resolve,
-)
+from everwhen.spark.sources.normalise import _time, normalise, problems
+from everwhen.spark.sources.source import CtiRows, Disorder, NoProgress, SparkSource, describe, resolve
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT
 
 EPOCH = datetime(1970, 1, 1)

@@ -28,7 +28,8 @@ from everwhen.spark.exchange.schema import Layout, slots
 from everwhen.spark.exchange.source_scan import bucketed, unioned
 from everwhen.spark.exchange.stage_input import StageFeed
 from everwhen.spark.sources.constraints import wrong_with
-from everwhen.spark.sources.source import ResolvedSource, SparkSource, normalise
+from everwhen.spark.sources.normalise import normalise
+from everwhen.spark.sources.source import ResolvedSource, SparkSource
 from everwhen.spark.worker.partition import EpochInput, EpochOutput, StageKernel
 from everwhen.stream.element_batch import ADJUST, CTI, OPS
 

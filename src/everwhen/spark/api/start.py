@@ -37,7 +37,8 @@ from everwhen.spark.driver.late_rows import LateRows
 from everwhen.spark.driver.resumption import check_sink
 from everwhen.spark.exchange.single_scan import Narrow
 from everwhen.spark.exchange.source_scan import unioned
-from everwhen.spark.sources.source import ResolvedSource, SparkSource, normalise, resolve
+from everwhen.spark.sources.normalise import normalise
+from everwhen.spark.sources.source import ResolvedSource, SparkSource, resolve
 from everwhen.spark.translate.expressions import spark_type, translate
 from everwhen.storage.lease import take_lease
 

@@ -20,7 +20,8 @@ from everwhen.spark.exchange.source_scan import numbers, placed, promise_matters
 from everwhen.spark.exchange.stage_input import merged_columns
 from everwhen.spark.exchange.watermarks import STATISTICS, combined, source_marks, statistics, sync
 from everwhen.spark.internals.jvm_columns import Prepared
-from everwhen.spark.sources.source import ResolvedSource, elements, numbered
+from everwhen.spark.sources.normalise import elements, numbered
+from everwhen.spark.sources.source import ResolvedSource
 from everwhen.stream.element_batch import CTI
 
 

@@ -12,7 +12,8 @@ from pyspark.sql.types import StringType
 
 from everwhen.core.time import INF
 from everwhen.operators.ingress.guard import NOT_ONE_TICK, ONE_TICK
-from everwhen.spark.sources.source import ResolvedSource, problems
+from everwhen.spark.sources.normalise import problems
+from everwhen.spark.sources.source import ResolvedSource
 from everwhen.stream.element_batch import ADJUST, CTI
 
 
