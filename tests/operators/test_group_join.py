@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from everwhen.plan.lower import lower
 from everwhen.runtime.local import LocalRuntime
 from everwhen.testing_strategies import histories
 from operators.differential import COLUMNS, EMITS, SCHEMA, Plan, Trial, col, epochs, plan, sources, streams_of
+from state_files import through_file
 
 S = ew.source("S", COLUMNS)
 T = ew.source("T", COLUMNS, keys="k")
@@ -93,7 +93,7 @@ def test_any_stream_gives_the_oracle_s_snapshots(plan: Plan, emit: str, data: st
         trial.push(epoch)
         match rng.randrange(8):
             case 0:
-                trial.restart(lambda state: pickle.loads(pickle.dumps(state)))
+                trial.restart(through_file)
             case 1:
                 trial.collect()
     trial.close()

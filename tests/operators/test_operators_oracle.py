@@ -5,7 +5,6 @@ What is checked after every epoch and at the end stands in `differential.Trial`.
 
 from __future__ import annotations
 
-import pickle
 import random
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from everwhen.model.history import History
 from everwhen.testing_strategies import histories
 from operators.differential import EMITS, PLANS, SCHEMA, Plan, Trial, epochs, sources, streams_of
+from state_files import through_file
 
 FEW = settings(max_examples=settings().max_examples // 5)
 
@@ -38,7 +38,7 @@ def test_any_stream_gives_the_oracle_s_snapshots(plan: Plan, emit: str, data: st
             case 0:
                 trial.restart()
             case 1:
-                trial.restart(lambda state: pickle.loads(pickle.dumps(state)))
+                trial.restart(through_file)
             case 2:
                 trial.collect()
     trial.close()

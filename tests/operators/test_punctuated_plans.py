@@ -5,7 +5,6 @@ What is checked after every epoch stands in `punctuated.PunctuatedTrial`.  `-k "
 
 from __future__ import annotations
 
-import pickle
 import random
 
 import pytest
@@ -27,6 +26,7 @@ from everwhen.testing_strategies import histories
 from operators.differential import EMITS, FIRST, LAST, PLANS, SCHEMA, Plan, S, T, epochs, sources, streams_of
 from operators.punctuated import HORIZON, Inputs, PunctuatedOutput, PunctuatedTrial, punctuated
 from operators.random_plans import Grown, plans
+from state_files import through_file
 
 FEW = settings(max_examples=max(2, settings().max_examples // 20), suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=settings().max_examples // 2, suppress_health_check=list(HealthCheck))
@@ -39,7 +39,7 @@ def tried(trial: PunctuatedTrial, seed: int, infinite: bool) -> None:
     for epoch in epochs(streams, rng):
         trial.push(epoch)
         if rng.random() < 0.15:
-            trial.restart(lambda state: pickle.loads(pickle.dumps(state)))
+            trial.restart(through_file)
     trial.close()
 
 

@@ -19,6 +19,7 @@ from everwhen.operators.base import Emit
 from everwhen.plan.narrow import narrow
 from everwhen.plan.stages import StagePlan, StreamIn, cut
 from everwhen.runtime.spark.kernel import EpochInput, Rows, StageKernel
+from state_files import through_file
 
 
 class Buckets:
@@ -77,7 +78,7 @@ class Buckets:
         for at, stage in enumerate(self.plan.stages):
             for bucket, kernel in enumerate(self.kernels[at]):
                 again = StageKernel(stage, self.emit)
-                again.restore(kernel.snapshot())
+                again.restore(through_file(kernel.snapshot()))
                 self.kernels[at][bucket] = again
 
     def _spread(self, stream: StreamIn, rows: Rows, into: list[dict[str, list[Rows]]]) -> None:

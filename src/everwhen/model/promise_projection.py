@@ -27,6 +27,7 @@ from everwhen.model.domain_cover import Box, Steps, covered_by
 from everwhen.model.pattern_algebra import simplified, subsumes
 from everwhen.model.promise_intake import read_promises
 from everwhen.model.promise_set import PromiseSet
+from everwhen.model.promise_state import pattern_of, pattern_state
 from everwhen.model.promises import Promises, joined
 from everwhen.model.punctuation import AttributePattern, Nothing, OneOf, Promise
 from everwhen.model.schema import Field, Schema
@@ -129,7 +130,7 @@ class Projection:
         return {
             "open": [
                 (
-                    list(kept),
+                    [(name, pattern_state(pattern)) for name, pattern in kept],
                     {name: steps.state() for name, steps in held.steps.items()},
                     [({name: _state(spans) for name, spans in box.items()}, t) for box, t in held.boxes],
                     held.said,
@@ -143,7 +144,7 @@ class Projection:
         """Holds what a snapshot held, and nothing else."""
         self._open, self._broad = {}, {}
         for patterns, steps, boxes, said in state["open"]:
-            kept = tuple((name, pattern) for name, pattern in patterns)
+            kept = tuple((name, pattern_of(pattern)) for name, pattern in patterns)
             self._remember(kept)
             held = self._open[kept]
             held.steps = {name: Steps.of(saved) for name, saved in steps.items()}

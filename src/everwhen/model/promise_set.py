@@ -27,6 +27,7 @@ from everwhen.model.interval_set import NO_PIECES
 from everwhen.model.pattern_algebra import combine, subsumes
 from everwhen.model.promise_intake import read_promises, wide_promise
 from everwhen.model.promise_parts import Listed, Ranged, WidePromise
+from everwhen.model.promise_state import promises_of, promises_state
 from everwhen.model.promises import Promises
 from everwhen.model.punctuation import Promise
 from everwhen.model.schema import Schema
@@ -259,7 +260,7 @@ class PromiseSet:
             "tables": [
                 (shape.constants, shape.ranges, state_of(table.entries())) for shape, table in self._tables.items()
             ],
-            "wide": [(dict(wide.promise.match), wide.promise.t) for wide in self._wide],
+            "wide": promises_state(wide.promise for wide in self._wide),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -272,8 +273,7 @@ class PromiseSet:
             column.restore(saved)
         for constants, ranges, saved in state["tables"]:
             self._join_entries(Shape(tuple(constants), tuple(ranges)), Entries(**saved))
-        for match, t in state["wide"]:
-            self._wide.append(wide_promise(Promise(match, t), self.schema))
+        self._wide = [wide_promise(promise, self.schema) for promise in promises_of(state["wide"])]
 
     def _stores(self) -> list[ColumnPromises | BoxTable]:
         return [*self._columns.values(), *self._tables.values()]

@@ -16,6 +16,7 @@ import numpy as np
 
 from everwhen.model.changes import Changes
 from everwhen.model.elements import ADJUST, ElementBatch
+from everwhen.model.promise_state import promises_of, promises_state
 from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
@@ -195,7 +196,7 @@ class Intake:
             "align": None if self.align is None else self.align.snapshot(),
             "latest": self.latest,
             "tau": self._tau,
-            "unsaid": list(self._unsaid),
+            "unsaid": promises_state(self._unsaid),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -209,4 +210,4 @@ class Intake:
             self.block()
             assert self.align is not None
             self.align.restore(state["align"])
-        self.latest, self._tau, self._unsaid = state["latest"], state["tau"], list(state["unsaid"])
+        self.latest, self._tau, self._unsaid = state["latest"], state["tau"], promises_of(state["unsaid"])

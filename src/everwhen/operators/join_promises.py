@@ -27,6 +27,7 @@ from everwhen.model.promise_intake import read_promises
 from everwhen.model.promise_parts import Listed, listed_of
 from everwhen.model.promise_projection import Projection
 from everwhen.model.promise_set import PromiseSet
+from everwhen.model.promise_state import promises_of, promises_state
 from everwhen.model.promises import Promises, joined
 from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
@@ -314,7 +315,7 @@ class JoinPromises:
                 (self._key_codec.decode(self._keys.codes[ids]), each[ids])
                 for ids, each in zip(waiting, self._waiting, strict=True)
             ],
-            "others": [list(each) for each in self._others],
+            "others": [promises_state(each) for each in self._others],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -328,7 +329,7 @@ class JoinPromises:
                 ids = self._keys.intern(self._key_codec.encode(columns, len(times)))
                 self._waiting[side] = np.full(self._keys.capacity, NEVER, np.int64)
                 self._waiting[side][ids] = times
-            self._others[side] = read_promises(state["others"][side], self._sides[side].schema)
+            self._others[side] = read_promises(promises_of(state["others"][side]), self._sides[side].schema)
 
 
 def _kept(names: Sequence[str]) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from everwhen.model.pattern_algebra import patterns_of
+from everwhen.model.promise_state import promises_of, promises_state
 from everwhen.model.punctuation import AttributePattern, OneOf, Promise
 from everwhen.model.schema import Schema
 from everwhen.model.value_order import Kind, order_of
@@ -77,10 +78,10 @@ class SortPrefix:
     def snapshot(self) -> dict[str, Any]:
         name = self._by[0][0]
         alone = [Promise({name: pattern}) for pattern in patterns_of(self._alone, self._type)]
-        return {"promises": [(dict(p.match), p.t) for p in (*alone, *self._several)], "everything": self.everything}
+        return {"promises": promises_state((*alone, *self._several)), "everything": self.everything}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.take([Promise(match, t) for match, t in state["promises"]])
+        self.take(promises_of(state["promises"]))
         if state["everything"]:
             self.take([Promise()])
 

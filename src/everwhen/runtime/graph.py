@@ -146,8 +146,8 @@ class Graph:
         return {
             "tau": self.tau,
             "operators": [placed.operator.snapshot() for placed in self.plan.operators],
-            "frontiers": [list(frontiers) for frontiers in self.frontiers],
-            "promises": [Frontier(output.frontier.time) for output in self.outputs],
+            "frontiers": [[frontier.time for frontier in frontiers] for frontiers in self.frontiers],
+            "promises": [output.frontier.time for output in self.outputs],
             "chains": {flow.name: flow.chain.snapshot() for flow in self.outflows},
             "moved": [emit.value for emit in self.moved],
             "gates": {flow.name: (flow.nets, flow.gate.snapshot()) for flow in self.outflows if flow.gate},
@@ -159,10 +159,10 @@ class Graph:
         self.tau = state["tau"]
         for placed, part in zip(self.plan.operators, state["operators"], strict=True):
             placed.operator.restore(part)
-        self.frontiers = [list(frontiers) for frontiers in state["frontiers"]]
+        self.frontiers = [[Frontier(time) for time in times] for times in state["frontiers"]]
         self.outputs = [
-            Output(no_changes(placed.operator.codec), frontier)
-            for placed, frontier in zip(self.plan.operators, state["promises"], strict=True)
+            Output(no_changes(placed.operator.codec), Frontier(time))
+            for placed, time in zip(self.plan.operators, state["promises"], strict=True)
         ]
         for flow in self.outflows:
             flow.chain.restore(state["chains"][flow.name])

@@ -11,7 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from everwhen.errors import EverwhenError, QueryError
+from everwhen.model.batch_state import batch_of_state, batch_state
 from everwhen.model.changes import no_changes
+from everwhen.model.promise_state import frontier_of, frontier_state
+from everwhen.model.punctuation import Frontier
 from everwhen.operators.base import Emit, Output
 from everwhen.runtime import moving
 from everwhen.runtime.catalogue import Entry
@@ -48,8 +51,8 @@ def snapshot(network: Network, entries: Iterable[Entry]) -> dict[str, Any]:
                 seen.add(id(running))
                 operators[entry.name, position] = {
                     "state": running.placed.operator.snapshot(),
-                    "frontiers": list(running.frontiers),
-                    "promise": running.output.frontier,
+                    "frontiers": [frontier.time for frontier in running.frontiers],
+                    "promise": frontier_state(running.output.frontier),
                     "place": [getattr(running, name) for name in _PLACE],
                 }
     return {
@@ -71,7 +74,8 @@ def _query(network: Network, entry: Entry) -> dict[str, Any]:
         "level": (level.name, level.block, level.remember, level.emit.value, level.repair, level.within),
         "built": (None if entry.exit is None else entry.exit[1].value, over and over.value, entry.own),
         "state": entry.state, "since": entry.since, "valid_from": entry.valid_from, "error": entry.info().error,
-        "depends_on": entry.depends_on, "next_commit": entry.next_commit, "pending": entry.pending,
+        "depends_on": entry.depends_on, "next_commit": entry.next_commit,
+        "pending": None if entry.pending is None else batch_state(entry.pending),
         "counts": None if tail is None else (tail.rows_in, tail.rows_out),
     }  # fmt: skip
 
@@ -107,7 +111,7 @@ def restore(network: Network, entries: Mapping[str, Entry], state: Mapping[str, 
             continue
         entry.subscription.since, entry.pending, entry.next_commit = (
             entry.valid_from,
-            query["pending"],
+            None if query["pending"] is None else batch_of_state(query["pending"]),
             query["next_commit"],
         )
         entry.subscription.rows_in, entry.subscription.rows_out = query["counts"]
@@ -129,8 +133,8 @@ def restore(network: Network, entries: Mapping[str, Entry], state: Mapping[str, 
 
 def _fill(running: Running, part: Mapping[str, Any]) -> None:
     running.placed.operator.restore(part["state"])
-    running.frontiers = list(part["frontiers"])
-    running.output = Output(no_changes(running.codec), part["promise"])
+    running.frontiers = [Frontier(time) for time in part["frontiers"]]
+    running.output = Output(no_changes(running.codec), frontier_of(part["promise"]))
     for name, value in zip(_PLACE, part["place"], strict=True):
         setattr(running, name, value)
 
