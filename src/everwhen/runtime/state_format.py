@@ -418,7 +418,8 @@ def _is_compressed(message: Any) -> bool:
         return False
     if message.type == "dictionary":
         header = _field(data, header, 1)
-        assert header is not None, "a dictionary has values"
+        if header is None:
+            raise ValueError("a dictionary without values")
     return message.type != "schema" and _field(data, header, 3) is not None
 
 

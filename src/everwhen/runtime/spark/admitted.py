@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from everwhen.algebra.nodes import Source
+from everwhen.connectors.folder import path_name
 from everwhen.model.elements import OPS
 from everwhen.plan.stages import StagePlan
 from everwhen.runtime.consistency import Consistency
@@ -135,7 +136,7 @@ class IntakeStage:
 
     def place(self, source: str) -> str:
         """The folder of what was given up of a source: a Parquet data set with a column `epoch`."""
-        return f"{self.root}/{source}"
+        return f"{self.root}/{path_name(source)}"
 
     def keep(self, held: DataFrame, epoch: int) -> None:
         """Write what an epoch gave up, if it gave up anything."""

@@ -1,6 +1,6 @@
 """The side output of rows that came too late: counted, and kept where they can be read.
 
-    <checkpoint>/everwhen/late/<source>/epoch=<n>/*.parquet
+    <checkpoint>/everwhen/late/<source, by path_name>/epoch=<n>/*.parquet
 
 A source with `late="drop"` leaves out a row that changes something before what the source had promised; a source with
 `late="adjust"` moves what it can and leaves out the rest.  Those left out stand here, with their times and the columns
@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from everwhen.connectors.folder import path_name
 from everwhen.model.elements import CTI
 from everwhen.plan.stages import StagePlan
 from everwhen.runtime.spark.feeds import Cutoff, too_late, with_promised
@@ -31,7 +32,7 @@ class LateRows:
 
     def place(self, source: str) -> str:
         """The folder of a source's late rows: a Parquet data set with a column `epoch`."""
-        return f"{self.root}/{source}"
+        return f"{self.root}/{path_name(source)}"
 
     def keep(
         self,
