@@ -21,7 +21,7 @@ from everwhen.model.promise_projection import Projection
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import BITS, RowCodec, decode_column, encode_column
 from everwhen.model.time import INF
-from everwhen.operators import holistic
+from everwhen.operators import holistic, restored
 from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.kernels import live as live_kernel
 from everwhen.operators.kernels.edges import summed
@@ -256,9 +256,9 @@ class AggregateOperator(Operator):
             codes = encode_column(state[f"results{lane}"], type_, self.codec.pool)
             sweep["edges"][:, 1 + self._plan.added + lane] = codes
         self._most = int(sweep["edges"][:, 1].max(initial=0))
-        ids = self._sweep.restore(self._keys.encode(state["keys"], len(sweep["ids"])), sweep)
+        ids = self._sweep.restore(restored.rows(self._keys, state["keys"], len(sweep["ids"])), sweep)
         if self._live is not None:
             live = state["live"]
-            values = self._arguments.encode(state["arguments"], len(live["records"]))
+            values = restored.rows(self._arguments, state["arguments"], restored.records(live["records"], VALUES))
             self._live.grow(self._sweep.keys.capacity)
             self._live.restore(ids, live, np.concatenate([live["records"], values], axis=1))

@@ -22,6 +22,7 @@ from everwhen.model.punctuation import Promise
 from everwhen.model.punctuations import Behind
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.base import StateSize
 from everwhen.operators.kernels import chain as kernel
 from everwhen.operators.kernels.events import net
@@ -158,7 +159,8 @@ class Chain:
     def restore(self, state: dict[str, Any]) -> None:
         self.cti = state["cti"]
         n = len(state["vs"])
-        rows = self.codec.encode(state["rows"], n)
+        restored.ints(n, state["vs"], state["ve"])
+        rows = restored.rows(self.codec, state["rows"], n)
         said = Changes(self.codec, state["vs"], state["ve"], np.ones(n, np.int64), rows)
         self._elements(said, self.cti)
 

@@ -16,6 +16,7 @@ from everwhen.model.changes import Changes, concat
 from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.schema import Schema
+from everwhen.operators import restored
 from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize, lowest
 from everwhen.operators.kernels.pieces import weighted
 from everwhen.operators.net import netted
@@ -104,6 +105,6 @@ class CountsOperator(Operator):
     def restore(self, state: dict[str, Any]) -> None:
         columns = state["rows"]
         n = len(state["sweep"]["ids"])
-        self._sweep.restore(self.codec.encode(columns, n), state["sweep"])
+        self._sweep.restore(restored.rows(self.codec, columns, n), state["sweep"])
         if "promises" in state:
             self._meeting.restore(state["promises"])

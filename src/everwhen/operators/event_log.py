@@ -14,6 +14,7 @@ from everwhen.model.promise_set import PromiseSet
 from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.base import StateSize
 from everwhen.operators.kernels import log as kernel
 from everwhen.operators.promised import promised
@@ -172,4 +173,5 @@ class EventLog:
     def restore(self, state: dict[str, Any]) -> None:
         self._cti = state["cti"]
         vs, ve = state["vs"], state["ve"]
-        self.apply(np.zeros(len(vs), np.uint8), vs, ve, ve, self.codec.encode(state["rows"], len(vs)), 0)
+        restored.ints(len(vs), vs, ve)
+        self.apply(np.zeros(len(vs), np.uint8), vs, ve, ve, restored.rows(self.codec, state["rows"], len(vs)), 0)

@@ -27,6 +27,7 @@ import pyarrow as pa
 from everwhen.model.changes import Changes, concat, no_changes
 from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
+from everwhen.operators import restored
 from everwhen.operators.base import Emit, StateSize
 from everwhen.operators.net import netted
 from everwhen.operators.promised import promised
@@ -85,7 +86,8 @@ class Gate:
         return {"lo": waiting.lo, "hi": waiting.hi, "weight": waiting.weight, "rows": rows}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        rows = self.codec.encode(state["rows"], len(state["lo"]))
+        restored.ints(len(state["lo"]), state["lo"], state["hi"], state["weight"])
+        rows = restored.rows(self.codec, state["rows"], len(state["lo"]))
         self._waiting = Changes(self.codec, state["lo"], state["hi"], state["weight"], rows)
 
 

@@ -18,6 +18,7 @@ from everwhen.model.elements import ElementBatch
 from everwhen.model.punctuation import Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.base import StateSize
 from everwhen.operators.chain import said
 from everwhen.operators.kernels import said as kernel
@@ -168,6 +169,7 @@ class GroupChain:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.cti = state["cti"]
+        restored.runs(state["groups"], state["offsets"], state["said"], self._said.pool.shape[1])
         self._said.put(state["groups"], state["offsets"], state["said"])
 
 

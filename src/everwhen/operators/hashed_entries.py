@@ -17,6 +17,7 @@ from everwhen.model.arrays import grown
 from everwhen.model.promise_set import PromiseSet
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.kernels import hashed as kernel
 from everwhen.operators.promised import promised
 
@@ -131,4 +132,6 @@ class HashedEntries:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.least = state["least"]
-        self.append(state["fields"], self.codec.encode(state["rows"], len(state["fields"])))
+        fields = state["fields"]
+        n = restored.records(fields, self.fields.shape[1])
+        self.append(fields, restored.rows(self.codec, state["rows"], n))

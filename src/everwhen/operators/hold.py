@@ -17,6 +17,7 @@ from everwhen.model.changes import Changes, concat, no_changes
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.kernels.live import HI, LO, WEIGHT
 from everwhen.operators.kernels.tables import KeyTable
@@ -108,7 +109,7 @@ class HoldOperator(Operator):
 
     def restore(self, state: dict[str, Any]) -> None:
         self._promise = state["promise"]
-        ids = self._keys.intern(self.codec.encode(state["rows"], state["n"]))
+        ids = self._keys.intern(restored.rows(self.codec, state["rows"], state["n"]))
         self._live.grow(self._keys.capacity)
         self._live.restore(ids, state["live"], state["live"]["records"])
         self._floors.restore(ids, state["floors"], self._keys.capacity)
@@ -200,6 +201,9 @@ class InOrderOperator(Operator):
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        rows = self.codec.encode(state["rows"], len(state["lo"]))
+        restored.ints(len(state["lo"]), state["lo"], state["hi"], state["weight"])
+        restored.ints(len(state["until"]), state["until"])
+        rows = restored.rows(self.codec, state["rows"], len(state["lo"]))
         self._waiting = Changes(self.codec, state["lo"], state["hi"], state["weight"], rows)
-        self._corrected, self._until = self.codec.encode(state["corrected"], len(state["until"])), state["until"]
+        self._corrected = restored.rows(self.codec, state["corrected"], len(state["until"]))
+        self._until = state["until"]

@@ -34,6 +34,7 @@ from everwhen.model.rows import RowCodec
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
 from everwhen.model.value_order import Kind, order_of
+from everwhen.operators import restored
 from everwhen.operators.kernels.tables import KeyTable
 from everwhen.operators.promised import Meeting, keys_listed, promised
 
@@ -326,7 +327,8 @@ class JoinPromises:
             self._about_keys[side].restore(state["about_keys"][side])
             columns, times = state["waiting"][side]
             if len(times):
-                ids = self._keys.intern(self._key_codec.encode(columns, len(times)))
+                restored.ints(len(times), times)
+                ids = self._keys.intern(restored.rows(self._key_codec, columns, len(times)))
                 self._waiting[side] = np.full(self._keys.capacity, NEVER, np.int64)
                 self._waiting[side][ids] = times
             self._others[side] = read_promises(promises_of(state["others"][side]), self._sides[side].schema)

@@ -27,6 +27,7 @@ from everwhen.model.changes import Changes, no_changes
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, MAX_TIME, NEVER
+from everwhen.operators import restored
 from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.kernels import events as kernel
 from everwhen.operators.kernels.calendar import Calendar
@@ -243,7 +244,8 @@ class CoalesceOperator(Operator):
 
     def restore(self, state: dict[str, Any]) -> None:
         self._promise, self._bound = state["promise"], state["bound"]
-        ids = self._keys.intern(self.codec.encode(state["rows"], state["n"]))
+        ids = self._keys.intern(restored.rows(self.codec, state["rows"], state["n"]))
+        restored.runs(ids, state["offsets"], state["records"], self._kept.width)
         self._kept.grow(self._keys.capacity)
         self._ends.grow(self._keys.capacity)
         self._late = grown(self._late, self._keys.capacity, False)

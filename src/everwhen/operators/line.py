@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.guard import Guarded
 from everwhen.operators.kernels.by_time import by_time, pick
 
@@ -161,6 +162,7 @@ class Line:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         fields = state["fields"]
+        restored.records(fields, 4)
         vs, ve = fields[:, 0].copy(), fields[:, 1].copy()
-        piece = Piece(vs, ve, self.codec.encode(state["rows"], len(vs)), len(vs))
+        piece = Piece(vs, ve, restored.rows(self.codec, state["rows"], len(vs)), len(vs))
         self._pieces = deque([piece.sorted()] if len(vs) else [])

@@ -15,6 +15,7 @@ from everwhen.errors import EverwhenError
 from everwhen.model.arrays import grown
 from everwhen.model.pool import Pool
 from everwhen.model.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.kernels import live as kernel
 from everwhen.operators.kernels.calendar import Calendar
 from everwhen.operators.kernels.runs import LENGTH, Runs
@@ -114,6 +115,7 @@ class LiveRows:
 
     def restore(self, ids: np.ndarray, state: dict[str, Any], records: np.ndarray) -> None:
         self.cti = state["cti"]
+        restored.runs(ids, state["offsets"], records, self.runs.pool.shape[1])
         self.runs.put(ids, state["offsets"], records)
         self.rows = len(records)
         self.longest = max(self.longest, int(np.diff(state["offsets"]).max(initial=0)))

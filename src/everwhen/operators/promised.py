@@ -24,6 +24,7 @@ from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.schema import Schema
 from everwhen.model.time import NEVER
+from everwhen.operators import restored
 from everwhen.operators.kernels.arrivals import FEW, once, raise_floors, settle_floors
 from everwhen.operators.kernels.tables import KeyTable
 
@@ -234,6 +235,7 @@ class Floors:
 
     def restore(self, ids: np.ndarray, floors: np.ndarray | None, capacity: int) -> None:
         if floors is not None:
+            restored.ints(len(ids), floors)
             self.raise_to(ids, floors, capacity)
             self.settle(_NO_INTS)
 

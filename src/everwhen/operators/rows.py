@@ -29,6 +29,7 @@ from everwhen.model.promise_projection import Projection
 from everwhen.model.punctuation import Frontier
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.base import EVERYTHING, Emit, Operator, Output, Policy, StateSize
 from everwhen.operators.holistic import order_ranks
 from everwhen.operators.kernels.calendar import Calendar
@@ -332,7 +333,7 @@ class RowsOperator(Operator):
         self._promise = state["promise"]
         n = len(state["offsets"]) - 1
         ids = self._keys.intern(
-            self._key_codec.encode(state["keys"], n)
+            restored.rows(self._key_codec, state["keys"], n)
             if self._partition_at
             else np.zeros((n, self._key_codec.width), np.int64)
         )
@@ -340,10 +341,14 @@ class RowsOperator(Operator):
         self._kept.grow(capacity)
         self._ends.grow(capacity)
         self._dropped = grown(self._dropped, capacity, 0)
-        rows = self.codec.encode(state["rows"], len(state["time"]))
+        restored.ints(len(state["time"]), state["time"], state["until"])
+        rows = restored.rows(self.codec, state["rows"], len(state["time"]))
         times = np.stack([state["time"], state["until"]], axis=1)
-        self._kept.put(ids, state["offsets"], np.concatenate([times, rows], axis=1))
+        kept = np.concatenate([times, rows], axis=1)
+        restored.runs(ids, state["offsets"], kept, self._kept.width)
+        self._kept.put(ids, state["offsets"], kept)
         self._dropped[ids] = state["dropped"]
+        restored.due(len(ids), state["due"], self._ends.due)
         self._ends.schedule(ids, state["due"])
         self._floors.restore(ids, state["floors"], capacity)
         self._promises.restore(state["promises"])

@@ -17,6 +17,7 @@ from everwhen.model.arrays import grown
 from everwhen.model.changes import Changes
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.kernels import join as kernel
 from everwhen.operators.kernels.lifetimes import END, HI, LO, MOST, NO_ENTRY, ROW, WEIGHT
 
@@ -142,8 +143,9 @@ class JoinSide:
         """Take the promise from a snapshot; returns its rows, to be added with their ids."""
         self.cti = state["cti"]
         segments = state["segments"]
+        n = restored.records(segments, 3)
         lo, hi, weight = (np.ascontiguousarray(column) for column in segments.T)
-        return Changes(self.codec, lo, hi, weight, self.codec.encode(state["rows"], len(segments)))
+        return Changes(self.codec, lo, hi, weight, restored.rows(self.codec, state["rows"], n))
 
 
 def _check_room(what: str, size: int) -> None:

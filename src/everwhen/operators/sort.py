@@ -24,6 +24,7 @@ from everwhen.model.promise_set import PromiseSet
 from everwhen.model.punctuation import Frontier, Promise
 from everwhen.model.rows import RowCodec
 from everwhen.model.time import INF
+from everwhen.operators import restored
 from everwhen.operators.base import Operator, Output, StateSize
 from everwhen.operators.chain import EventChain, said
 from everwhen.operators.column_order import numbered
@@ -129,7 +130,8 @@ class SortOperator(Operator):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        rows = self.codec.encode(state["rows"], len(state["lo"]))
+        restored.ints(len(state["lo"]), state["lo"], state["hi"], state["weight"])
+        rows = restored.rows(self.codec, state["rows"], len(state["lo"]))
         waiting = Changes(self.codec, state["lo"], state["hi"], state["weight"], rows)
         self._waiting = [waiting] if len(waiting) else []
         self._prefix.restore(state["prefix"])

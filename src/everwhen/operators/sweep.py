@@ -20,6 +20,7 @@ import pyarrow as pa
 from everwhen.model.arrays import grown
 from everwhen.model.pool import Pool
 from everwhen.model.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.base import Emit, Policy, StateSize
 from everwhen.operators.kernels import sweep as kernel
 from everwhen.operators.kernels.arrivals import untouched
@@ -298,6 +299,8 @@ class Sweep:
         """Take a snapshot over; `rows` are the key rows in its order.  Returns their ids, which are as they were: the
         chain may know them."""
         ids: np.ndarray = state["ids"]
+        restored.runs(ids, state["offsets"], state["edges"], self._runs.pool.shape[1])
+        restored.due(len(ids), state["due"], self._calendar.due)
         self.keys.put(ids, rows)
         self._grow()
         self.cti, self.tau = state["cti"], state["tau"]

@@ -34,6 +34,7 @@ import struct
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from types import NoneType
 from typing import Any, Final
@@ -45,11 +46,10 @@ from everwhen.connectors.folder import Chunk
 from everwhen.errors import StateError
 from everwhen.runtime.spark.arrow_stream import stream_of
 from everwhen.runtime.spark.sealed import Damaged, OtherVersion
+from everwhen.runtime.state_arrow import read_batch, storable
 
 FORMAT: Final = 1
 MAX_DEPTH: Final = 100
-_MAX_ROWS: Final = 1 << 31
-"""Arrow arrays of some types need no memory; a longer one is no state of ours."""
 _LONG_LIST: Final = 256
 _LONG_BYTES: Final = 4096
 _DTYPES: Final = {
@@ -58,7 +58,6 @@ _DTYPES: Final = {
 _COLUMNS: Final = {int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
 _SMALL: Final = 1 << 63
 _DOUBLE: Final = struct.Struct("<d")
-_U16, _U32, _I32 = struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<i")
 _HEX: Final = re.compile(r"-?[0-9a-f]+")
 _FAILURES: Final = (
     LookupError, TypeError, ValueError, OverflowError, InvalidOperation, RecursionError, OSError, StopIteration,
@@ -68,6 +67,7 @@ _FAILURES: Final = (
 _PROGRAM: Final = re.compile(r"[\w.+ -]{1,60}")
 
 
+@cache
 def software() -> str:
     """The name and version of this program, as it stands in what it writes."""
     try:
@@ -82,7 +82,7 @@ def encode(state: object) -> list[list[Chunk]]:
     try:
         tree = writer.value(state, 0)
     except _NotPlainError as bad:
-        path = "".join(reversed(bad.path)) or "the state itself"
+        path = "".join(reversed(bad.path)).lstrip(".") or "the state itself"
         raise StateError(
             f"this state cannot be written: {path} is {bad}, which is no plain data (this is a defect of Everwhen: "
             "please report it)"
@@ -123,7 +123,7 @@ class _Writer:
             tuple: lambda value, depth: {"t": self._items(value, depth)}, dict: self._dict, bytes: self._bytes,
             Decimal: lambda value, _: {"z": str(value)}, date: lambda value, _: {"y": value.isoformat()},
             time: _time, datetime: _datetime, timedelta: _timedelta, np.ndarray: self._array,
-            pa.Table: lambda value, _: {"p": self._frame(stream_of(_one_batch(value)))},
+            pa.Table: lambda value, _: {"p": self._frame(self._table(value))},
         }  # fmt: skip
 
     def value(self, value: Any, depth: int) -> Any:
@@ -196,8 +196,13 @@ class _Writer:
         whole = np.ascontiguousarray(value)
         return {"x": [kind, list(value.shape), self._frame([whole.reshape(-1).view(np.uint8).data])]}
 
+    def _table(self, value: pa.Table) -> list[Chunk]:
+        if not all(map(storable, value.schema.types)):
+            raise _NotPlainError(f"an Arrow table of {value.schema}")
+        return stream_of(value.combine_chunks())
+
     def _arrow(self, value: pa.Array) -> dict[str, list[int]]:
-        if not _storable(value.type):
+        if not storable(value.type):
             raise _NotPlainError(f"an Arrow array of type {value.type}")
         group, arrays = self._groups.setdefault(len(value), (len(self._groups), []))
         arrays.append(value)
@@ -243,22 +248,6 @@ def _column(values: Sequence[Any]) -> pa.Array | None:
     return found if isinstance(found, pa.Array) else None
 
 
-def _one_batch(table: pa.Table) -> pa.Table:
-    batches = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
-    if len(batches) > 1 or not all(map(_storable, table.schema.types)):
-        raise _NotPlainError(f"an Arrow table of {table.schema}")
-    return pa.Table.from_batches(batches)
-
-
-def _storable(type_: pa.DataType) -> bool:
-    """Whether a type means the same to every reader: no extension type in it."""
-    if isinstance(type_, pa.BaseExtensionType):
-        return False
-    if pa.types.is_dictionary(type_):
-        return _storable(type_.value_type)
-    return all(_storable(type_.field(i).type) for i in range(type_.num_fields))
-
-
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -273,7 +262,7 @@ class _Reader:
             "o": lambda value, _: bytes(self._frame(value)), "n": _read_number, "x": self._array,
             "z": lambda value, _: Decimal(_text(value)), "y": lambda value, _: date.fromisoformat(value),
             "c": lambda value, _: time.fromisoformat(value), "u": _read_timedelta, "s": _read_datetime,
-            "a": lambda value, _: self._arrow(value), "p": lambda value, _: pa.Table.from_batches([self._batch(value)]),
+            "a": lambda value, _: self._arrow(value), "p": self._table,
             "l": lambda value, _: self._listed(value), "r": self._records,
         }  # fmt: skip
 
@@ -290,7 +279,7 @@ class _Reader:
             )
         if head["frames"] != len(self._frames):
             raise Damaged(f"it holds no state: {len(self._frames)} frames, not {head['frames']}")
-        self._groups = [self._batch(at) for at in _list(head["groups"])]
+        self._groups = [read_batch(self._frame(at)) for at in _list(head["groups"])]
         return self.value(head["state"], 0)
 
     def value(self, value: Any, depth: int) -> Any:
@@ -331,21 +320,8 @@ class _Reader:
         flat = np.frombuffer(frame, dtype) if frame.nbytes else np.empty(0, dtype)
         return flat.reshape(shape)
 
-    def _batch(self, at: Any) -> pa.RecordBatch:
-        data = pa.py_buffer(self._frame(at))
-        if any(_is_compressed(message) for message in pa.ipc.MessageReader.open_stream(data)):
-            raise ValueError("compressed columns")  # which may be any number of times as long
-        with pa.ipc.open_stream(data) as reader:
-            if not all(map(_storable, reader.schema.types)):
-                raise ValueError("a column of an extension type")
-            rows = reader.read_all()  # of no rows there is no batch
-            batch, *more = rows.to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
-            if more:
-                raise ValueError("more than one batch")
-            if batch.num_rows > _MAX_ROWS:
-                raise ValueError(f"{batch.num_rows} rows")
-            batch.validate(full=True)  # offsets that lead out of the memory would be followed
-            return batch
+    def _table(self, value: Any, _: int) -> pa.Table:
+        return pa.Table.from_batches([read_batch(self._frame(value))])
 
     def _arrow(self, value: Any) -> pa.Array:
         group, column = _list(value)
@@ -407,27 +383,3 @@ def _read_timedelta(value: Any, _: int) -> timedelta:
 def _read_datetime(value: Any, _: int) -> datetime:
     found = datetime.fromisoformat(value)
     return found if found.tzinfo is None else found.astimezone(UTC)
-
-
-def _is_compressed(message: Any) -> bool:
-    """Whether the buffers of an Arrow message are compressed: a matter of its metadata, a FlatBuffers table, whose
-    fields are found by `_field`.  Arrow has checked that all offsets lie within it."""
-    data = bytes(message.metadata)
-    header = _field(data, _U32.unpack_from(data)[0], 2)
-    if header is None:
-        return False
-    if message.type == "dictionary":
-        header = _field(data, header, 1)
-        if header is None:
-            raise ValueError("a dictionary without values")
-    return message.type != "schema" and _field(data, header, 3) is not None
-
-
-def _field(data: bytes, table: int, number: int) -> int | None:
-    """Where the table lies that is a field of another one; None if it is not there."""
-    fields = table - _I32.unpack_from(data, table)[0]
-    if _U16.unpack_from(data, fields)[0] <= 4 + 2 * number:
-        return None
-    offset = _U16.unpack_from(data, fields + 4 + 2 * number)[0]
-    at = table + offset
-    return at + _U32.unpack_from(data, at)[0] if offset else None
