@@ -27,6 +27,7 @@ from everwhen.runtime.consistency import MIDDLE, Consistency
 from everwhen.runtime.inputs import STANDARD_INPUT, InputFile, read_input
 from everwhen.runtime.local import LocalRuntime, Query
 from everwhen.runtime.run import SMALL_PIECE, answers
+from everwhen.runtime.state_format import restore
 
 _PATIENCE: Final = 2.0
 """Seconds between two checkpoints, at the least."""
@@ -85,7 +86,7 @@ def run_files(
     with store.held(identity(query, given, level.emit, batch, open, "local", level)) as saved:
         if not saved.done:
             if saved.state is not None:
-                runtime.restore(saved.state)
+                restore(runtime, saved.state, str(store.place))
             saved = _Work(runtime, given, batch, open, watch).saved(store, saved, every)
             if losses is not None:
                 losses(runtime.given_up)

@@ -37,7 +37,7 @@ from decimal import Decimal, InvalidOperation
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -64,6 +64,10 @@ _FAILURES: Final = (
     struct.error, pa.ArrowException,
 )  # fmt: skip
 """What reading raises where values are not what they should be."""
+_MISFITS: Final = (
+    LookupError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError, MemoryError, pa.ArrowException
+)  # fmt: skip
+"""What restoring raises where a state is of another form than it was."""
 _PROGRAM: Final = re.compile(r"[\w.+ -]{1,60}")
 
 
@@ -97,6 +101,21 @@ def decode(frames: Sequence[memoryview]) -> Any:
         return reader.state()
     except _FAILURES as bad:
         raise Damaged(f"it holds no state: {_said(bad)}") from None
+
+
+class Restorable(Protocol):
+    """What goes on from a snapshot."""
+
+    def restore(self, state: Any) -> None: ...
+
+
+def restore(into: Restorable, state: Any, place: str) -> None:
+    """Go on from a state that was read at a place; one that is of something else is a `StateError`."""
+    try:
+        into.restore(state)
+    except (StateError, *_MISFITS) as bad:
+        what = str(bad) if isinstance(bad, StateError) else f"the state does not fit the query: {_said(bad)}"
+        raise StateError(f"{place}: {what} (restore the file from a copy, or start with a new checkpoint)") from bad
 
 
 def _said(bad: BaseException) -> str:

@@ -69,6 +69,11 @@ class BucketStore:
         with _explained(os.fspath(root), "open it for the state"):
             self._folder = open_folder(root).within(f"stage={stage}").within(f"bucket={bucket}")
 
+    @property
+    def place(self) -> str:
+        """The folder of the bucket, for messages."""
+        return self._folder.place()
+
     # --- logs ---------------------------------------------------------------------------------------------------
 
     def log(self, epoch: int) -> tuple[pa.Table, dict[str, Any]] | None:
