@@ -105,6 +105,7 @@ class CountsOperator(Operator):
     def restore(self, state: dict[str, Any]) -> None:
         columns = state["rows"]
         n = len(state["sweep"]["ids"])
+        restored.counts(state["sweep"]["edges"][:, 1:])
         self._sweep.restore(restored.rows(self.codec, columns, n), state["sweep"])
         if "promises" in state:
             self._meeting.restore(state["promises"])

@@ -87,6 +87,7 @@ class Gate:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         restored.ints(len(state["lo"]), state["lo"], state["hi"], state["weight"])
+        restored.counts(state["weight"])
         rows = restored.rows(self.codec, state["rows"], len(state["lo"]))
         self._waiting = Changes(self.codec, state["lo"], state["hi"], state["weight"], rows)
 

@@ -202,6 +202,7 @@ class InOrderOperator(Operator):
 
     def restore(self, state: dict[str, Any]) -> None:
         restored.ints(len(state["lo"]), state["lo"], state["hi"], state["weight"])
+        restored.counts(state["weight"])
         restored.ints(len(state["until"]), state["until"])
         rows = restored.rows(self.codec, state["rows"], len(state["lo"]))
         self._waiting = Changes(self.codec, state["lo"], state["hi"], state["weight"], rows)

@@ -116,6 +116,7 @@ class LiveRows:
     def restore(self, ids: np.ndarray, state: dict[str, Any], records: np.ndarray) -> None:
         self.cti = state["cti"]
         restored.runs(ids, state["offsets"], records, self.runs.pool.shape[1])
+        restored.counts(records[:, kernel.WEIGHT])
         self.runs.put(ids, state["offsets"], records)
         self.rows = len(records)
         self.longest = max(self.longest, int(np.diff(state["offsets"]).max(initial=0)))

@@ -44,6 +44,12 @@ def due(n: int, times: Any, kept: np.ndarray) -> None:
         raise misfit(f"{n} times at which something is due are something else")
 
 
+def counts(array: np.ndarray) -> None:
+    """How often rows are there: so often that sums of it overflow they never are."""
+    if array.size and (int(array.min()) <= -_MAX_IDS or int(array.max()) >= _MAX_IDS):
+        raise misfit("a row is there more often than it can be")
+
+
 def rows(codec: RowCodec, columns: Sequence[pa.Array], n: int) -> np.ndarray:
     """Columns as coded rows, if there are so many and they are of the codec's types."""
     types = codec.schema.types

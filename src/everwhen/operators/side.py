@@ -144,6 +144,7 @@ class JoinSide:
         self.cti = state["cti"]
         segments = state["segments"]
         n = restored.records(segments, 3)
+        restored.counts(segments[:, 2])
         lo, hi, weight = (np.ascontiguousarray(column) for column in segments.T)
         return Changes(self.codec, lo, hi, weight, restored.rows(self.codec, state["rows"], n))
 

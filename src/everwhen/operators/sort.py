@@ -131,6 +131,7 @@ class SortOperator(Operator):
 
     def restore(self, state: dict[str, Any]) -> None:
         restored.ints(len(state["lo"]), state["lo"], state["hi"], state["weight"])
+        restored.counts(state["weight"])
         rows = restored.rows(self.codec, state["rows"], len(state["lo"]))
         waiting = Changes(self.codec, state["lo"], state["hi"], state["weight"], rows)
         self._waiting = [waiting] if len(waiting) else []

@@ -296,11 +296,11 @@ class Sweep:
         return int(edges), int(based)
 
     def restore(self, rows: np.ndarray, state: dict[str, Any]) -> np.ndarray:
-        """Take a snapshot over; `rows` are the key rows in its order.  Returns their ids, which are as they were: the
-        chain may know them."""
+        """Take a snapshot over; `rows` are the key rows in its order.  Returns their ids, which chains may know."""
         ids: np.ndarray = state["ids"]
         restored.runs(ids, state["offsets"], state["edges"], self._runs.pool.shape[1])
         restored.due(len(ids), state["due"], self._calendar.due)
+        restored.counts(state["edges"][:, 1])
         self.keys.put(ids, rows)
         self._grow()
         self.cti, self.tau = state["cti"], state["tau"]
