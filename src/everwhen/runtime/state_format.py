@@ -37,7 +37,7 @@ from decimal import Decimal, InvalidOperation
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from types import NoneType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -103,14 +103,8 @@ def decode(frames: Sequence[memoryview]) -> Any:
         raise Damaged(f"it holds no state: {_said(bad)}") from None
 
 
-class Restorable(Protocol):
-    """What goes on from a snapshot."""
-
-    def restore(self, state: Any) -> None: ...
-
-
-def restore(into: Restorable, state: Any, place: str) -> None:
-    """Go on from a state that was read at a place; one that is of something else is a `StateError`."""
+def restore(into: Any, state: Any, place: str) -> None:
+    """Let a runtime or kernel go on from a state that was read at a place; one of another form is a `StateError`."""
     try:
         into.restore(state)
     except (StateError, *_MISFITS) as bad:
