@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from itertools import product
 from typing import Any
 
@@ -17,6 +16,7 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
 from everwhen.punctuation.projection import Projection
+from state_files import through_file
 
 # Domains small enough to try every payload; a nullable boolean has three values, and a `uint8` is cut by few bounds.
 ABC = Schema.of([("a", pa.bool_()), ("b", pa.bool_()), ("c", pa.uint8())])
@@ -70,7 +70,7 @@ def test_projection_is_sound_and_for_one_column_complete(
     while len(taken) < len(given_):
         batch = given_[len(taken) : len(taken) + data.draw(st.integers(1, 4))]
         if data.draw(st.booleans()):
-            state = pickle.loads(pickle.dumps(projection.snapshot()))
+            state = through_file(projection.snapshot())
             projection = Projection(ABC, KEPT, never_null)
             projection.restore(state)
         said += projection.take(batch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import date
 from typing import Any
 
@@ -20,6 +19,7 @@ from everwhen.errors import QueryError
 from everwhen.punctuation.pattern_algebra import combine, subsumes
 from everwhen.punctuation.read import WIDE
 from everwhen.punctuation.store import PromiseSet
+from state_files import through_file
 
 ITEM = Schema.of([("item", pa.int64())])
 PAIR = Schema.of([("item", pa.int64()), ("hour", pa.int64()), ("name", pa.string())])
@@ -74,7 +74,7 @@ def test_add_forget_snapshot_and_restore_in_any_order(case: tuple[Schema, list[P
                 c = max(c, data.draw(st.integers(0, 3)))
                 kept.forget(c)
             case "save":
-                state = pickle.loads(pickle.dumps(kept.snapshot()))
+                state = through_file(kept.snapshot())
                 kept = PromiseSet(schema)
                 kept.restore(state)
             case "restore into a used one":

@@ -22,6 +22,7 @@ from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, batches, reorder
 from everwhen.testing.strategies import histories
 from operators.test_finalize import SCHEMA, A, B, as_elements
+from state_files import through_file
 
 
 class Desk:
@@ -67,7 +68,7 @@ def test_it_is_the_definition(history: History, rng: random.Random, block: int) 
     for epoch, expected in zip(epochs, aligned(epochs, block), strict=True):
         if rng.random() < 0.2:
             fresh = Desk(block, only)
-            fresh.intake.restore(desk.intake.snapshot())
+            fresh.intake.restore(through_file(desk.intake.snapshot()))
             desk = fresh
         if rng.random() < 0.2:
             desk.intake.codec.pool.collect(force=True)
@@ -121,7 +122,7 @@ def test_many_that_wait_are_the_definition(late: int, seed: int) -> None:
         assert list(map(str, restored.take(epoch))) == list(map(str, found))
         if rng.random() < 0.3:
             restored = Desk(block, insert_only=True)
-            restored.intake.restore(desk.intake.snapshot())
+            restored.intake.restore(through_file(desk.intake.snapshot()))
             desk.intake.codec.pool.collect(force=True)
 
 

@@ -5,7 +5,6 @@ Which way is taken follows from how many lifetimes a step has; here each is forc
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections import defaultdict
 
@@ -25,6 +24,7 @@ from everwhen.stream.history import History
 from everwhen.testing.strategies import histories
 from example_counts import examples_per_case
 from operators.differential import EMITS, SCHEMA, Plan, S, Trial, epochs, plan, sources, streams_of
+from state_files import through_file
 
 SOME = settings(max_examples=60)
 FEW = settings(max_examples=examples_per_case(5))
@@ -139,7 +139,7 @@ def test_both_ways_give_the_oracle_s_snapshots(
         for epoch in epochs(streams_of(given_, rng, query.infinite), rng):
             trial.push(epoch)
             if rng.randrange(6) == 0:
-                trial.restart(lambda state: pickle.loads(pickle.dumps(state)))
+                trial.restart(through_file)
         trial.close()
     finally:
         sweep.GRID = before
@@ -170,7 +170,7 @@ def test_values_are_counted_apart_once_a_null_has_come(query: Plan, emit: str, r
     trial = Trial(query.build(), emit, {"S": History.of(elements, SCHEMA)})
     for at in range(0, len(elements), 10):
         if (restart, at) in (("before", 20), ("after", 30)):
-            trial.restart(lambda state: pickle.loads(pickle.dumps(state)))
+            trial.restart(through_file)
         trial.push({"S": batch_of(elements[at : at + 10], SCHEMA)})
     trial.push({"S": batch_of([Cti(12)], SCHEMA)})
     trial.close()

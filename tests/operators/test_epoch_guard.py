@@ -14,6 +14,7 @@ from everwhen.operators.ingress.guard import Guarded
 from everwhen.operators.ingress.unordered_guard import EpochGuard
 from everwhen.rows.codec import RowCodec
 from everwhen.rows.interner import Pool
+from state_files import through_file
 
 SCHEMA = Schema.of([("x", pa.int64())])
 Element = tuple[int, int, int, int, int]
@@ -100,7 +101,7 @@ def test_state_is_bounded_by_the_promise() -> None:
         push(guarding, [(0, start, start + 3, 0, start)], cti=start)
     assert guarding.state_size().rows == 4  # an event that ends at the CTI may still grow
     again = guard()
-    again.restore(guarding.snapshot())
+    again.restore(through_file(guarding.snapshot()))
     push(again, [(1, 99, 102, 99, 99)], cti=99)
     assert again.state_size().rows == 3
 

@@ -18,6 +18,7 @@ from everwhen.operators.punctuate.punctuator import Punctuator
 from everwhen.rows.codec import RowCodec
 from everwhen.rows.interner import Pool
 from everwhen.stream.element_batch import ADJUST, INSERT
+from state_files import through_file
 
 SCHEMA = Schema.of([("item", pa.int64()), ("kind", pa.string())])
 Row = tuple[int, int, int, int, int | None, str]
@@ -43,7 +44,7 @@ def test_a_promise_holds_from_the_next_epoch_on_and_in_a_snapshot() -> None:
     step(one, [at(1, 7), at(1, 8)], Promise.constants({"item": 7}), Promise({"item": Range(ge=20)}, 10))
     assert one.frontier.promises == (Promise({"item": OneOf((7,))}), Promise({"item": Range(ge=20)}, 10))
     other = guard()
-    other.restore(one.snapshot())
+    other.restore(through_file(one.snapshot()))
     for each in (one, other):
         step(each, [at(2, 8), at(10, 25), at(3, None)])
         assert each.frontier.promises == ()
@@ -80,7 +81,7 @@ def test_schemes_are_watched_between_epochs_not_within_one() -> None:
     step(one, [at(1, 9), at(1, 4)])
     assert one.frontier.promises == (Promise({"item": Range(le=8)}),)
     other = guard(ew.punctuation.sorted_by("item"))
-    other.restore(one.snapshot())
+    other.restore(through_file(one.snapshot()))
     for each in (one, other):
         with pytest.raises(InputError, match=r"S: .*item.*; row {'item': 8, "):
             step(each, [at(2, 10), at(2, 8)])

@@ -26,6 +26,7 @@ from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, batches, reorder
 from everwhen.testing.strategies import histories
+from state_files import through_file
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
@@ -90,7 +91,7 @@ def test_it_is_the_definition_in_any_batching(history: History, rng: random.Rand
     for batch in batches(elements, SCHEMA, rng):
         if rng.random() < 0.2:  # restored, it goes on as if nothing had happened
             fresh = Desk(remember)
-            fresh.intake.restore(desk.intake.snapshot())
+            fresh.intake.restore(through_file(desk.intake.snapshot()))
             desk.intake = fresh.intake
         if rng.random() < 0.2:
             desk.intake.codec.pool.collect(force=True)
@@ -265,7 +266,7 @@ def test_events_that_are_promised_are_not_remembered() -> None:
         "adjust [7, 20 -> 16) k='b' x=2", "adjust [1, ∞ -> 30) k='b' x=1",
     ]  # fmt: skip
     again = Desk(INF)
-    again.intake.restore(desk.intake.snapshot())
+    again.intake.restore(through_file(desk.intake.snapshot()))
     assert again.intake.state_size().rows == 501 and not desk.given_up
 
 

@@ -5,7 +5,6 @@ What is checked after every epoch and at the end stands in `differential.Trial`.
 
 from __future__ import annotations
 
-import pickle
 import random
 
 import pytest
@@ -16,6 +15,7 @@ from everwhen.stream.history import History
 from everwhen.testing.strategies import histories
 from example_counts import examples_per_case
 from operators.differential import EMITS, PLANS, SCHEMA, Plan, Trial, epochs, sources, streams_of
+from state_files import through_file
 
 FEW = settings(max_examples=examples_per_case(5))
 
@@ -39,7 +39,7 @@ def test_any_stream_gives_the_oracle_s_snapshots(plan: Plan, emit: str, data: st
             case 0:
                 trial.restart()
             case 1:
-                trial.restart(lambda state: pickle.loads(pickle.dumps(state)))
+                trial.restart(through_file)
             case 2:
                 trial.collect()
     trial.close()

@@ -23,6 +23,7 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
+from state_files import through_file
 
 UTC = dt.UTC
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -101,7 +102,7 @@ def check(query: ew.Stream, inputs: dict[str, History], seed: int, tolerance: fl
             streams = {name: stream[4:] for name, stream in streams.items()}
             out.append(runtime.push(epoch)["out"])
             runtime._plan.pool.collect(force=True)
-            state = runtime.snapshot()
+            state = through_file(runtime.snapshot())
             runtime = LocalRuntime(query, emit=emit)
             runtime.restore(state)
         out.append(runtime.close()["out"])

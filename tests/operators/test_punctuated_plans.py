@@ -5,7 +5,6 @@ What is checked after every epoch stands in `punctuated.PunctuatedTrial`.  `-k "
 
 from __future__ import annotations
 
-import pickle
 import random
 
 import pytest
@@ -28,6 +27,7 @@ from example_counts import examples_per_case
 from operators.differential import EMITS, FIRST, LAST, PLANS, SCHEMA, Plan, S, T, epochs, sources, streams_of
 from operators.punctuated import HORIZON, Inputs, PunctuatedOutput, PunctuatedTrial, punctuated
 from operators.random_plans import Grown, plans
+from state_files import through_file
 
 FEW = settings(max_examples=examples_per_case(20, 2), suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=examples_per_case(2), suppress_health_check=list(HealthCheck))
@@ -40,7 +40,7 @@ def tried(trial: PunctuatedTrial, seed: int, infinite: bool) -> None:
     for epoch in epochs(streams, rng):
         trial.push(epoch)
         if rng.random() < 0.15:
-            trial.restart(lambda state: pickle.loads(pickle.dumps(state)))
+            trial.restart(through_file)
     trial.close()
 
 

@@ -30,6 +30,7 @@ from everwhen.punctuation.schemes import (
     Unique,
     bound,
 )
+from state_files import through_file
 
 SCHEMA = Schema.of([("hour", pa.int64()), ("day", pa.date32()), ("sid", pa.string()), ("temp", pa.float64())])
 NEW_YEAR = datetime(2024, 1, 1)
@@ -134,7 +135,7 @@ def test_the_definition_whatever_the_batches(scheme: Scheme, stream: list[Row], 
         promises += seen.promises
         taken += len(batch)
         again = Punctuator([scheme], SCHEMA)
-        again.restore(machine.snapshot())
+        again.restore(through_file(machine.snapshot()))
         machine = again
     assert found == expected
     past = stream[:taken]

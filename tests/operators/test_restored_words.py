@@ -20,6 +20,7 @@ from everwhen.testing.strategies import histories
 from example_counts import examples_per_case
 from operators.differential import PLANS, SCHEMA, Plan, S, T, epochs, sources, streams_of
 from operators.random_plans import Grown, plans
+from state_files import through_file
 
 FEW = settings(max_examples=examples_per_case(6, 2), suppress_health_check=list(HealthCheck))
 EMISSIONS = ("final", "ended", "current", "all")
@@ -36,7 +37,7 @@ def assert_goes_on(query: ew.Stream, infinite: bool, data: st.DataObject, rng: r
         said, again = whole.push(push)["out"], parts.push(push)["out"]
         assert sorted(map(str, again.elements())) == sorted(map(str, said.elements()))
         if rng.random() < 0.5:
-            state, parts = parts.snapshot(), LocalRuntime(query, emit=emit)
+            state, parts = through_file(parts.snapshot()), LocalRuntime(query, emit=emit)
             parts.restore(state)
     assert sorted(map(str, parts.close()["out"].elements())) == sorted(map(str, whole.close()["out"].elements()))
 

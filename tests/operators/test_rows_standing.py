@@ -23,6 +23,7 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from operators.differential import FIRST, LAST, SCHEMA, S, Said, epochs, in_turn
 from operators.test_emission_all import outputs
+from state_files import through_file
 
 MANY = settings(max_examples=8 * settings().max_examples)
 Pushes = Sequence[Mapping[str, ElementBatch]]
@@ -192,7 +193,7 @@ def test_it_survives_a_restart(case: str) -> None:
     for push in in_turn(parsed(elements), 1):
         said, again = (list(runtime.push(push)["out"].elements()) for runtime in (whole, parts))
         assert again == said
-        state, parts = parts.snapshot(), LocalRuntime(S.rows(rows), emit="ended")
+        state, parts = through_file(parts.snapshot()), LocalRuntime(S.rows(rows), emit="ended")
         parts.restore(state)
     assert list(parts.close()["out"].elements()) == list(whole.close()["out"].elements())
 

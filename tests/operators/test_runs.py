@@ -17,6 +17,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.operators.ingress.event_log import EventLog
 from everwhen.rows.codec import RowCodec
 from everwhen.rows.interner import Pool
+from state_files import through_file
 
 SOME = settings(max_examples=40)
 
@@ -146,7 +147,7 @@ def test_the_log_is_a_multiset_of_what_an_adjust_may_name(seed: int, lasting: bo
         known = Counter({event: n for event, n in known.items() if n and event[1] >= cti})
         assert log.state_size().rows == sum(known.values())
         if rng.randrange(5) == 0:
-            state = log.snapshot()
+            state = through_file(log.snapshot())
             log = EventLog(codec)
             log.restore(state)
         if rng.randrange(5) == 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 
 import numpy as np
@@ -16,6 +15,7 @@ from everwhen.errors import EvaluationError
 from everwhen.operators.sweep.loops.edges import group_keys
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
+from state_files import loaded, stored
 
 S = ew.source("S", {"k": "string", "x": "int64", "y": "int64"})
 
@@ -96,9 +96,9 @@ def test_a_sum_that_may_not_fit_is_refused_whatever_came_before(restart: bool) -
     rows = [Insert(t, 100, {"k": "a", "x": 2**61, "y": 0}) for t in range(1, 5)]
     runtime.push({"S": batch_of(rows[:3], S.schema)})
     if restart:
-        state = pickle.dumps(runtime.snapshot())
+        state = stored(runtime.snapshot())
         runtime = LocalRuntime(query)
-        runtime.restore(pickle.loads(state))
+        runtime.restore(loaded(state))
     with pytest.raises(EvaluationError, match="may not fit 64 bits"):
         runtime.push({"S": batch_of(rows[3:], S.schema)})
 

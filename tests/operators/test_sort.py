@@ -22,6 +22,7 @@ from everwhen.operators.sort.sort_prefix import SortPrefix
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 from everwhen.rows.interner import Pool
+from state_files import through_file
 
 REPORTS = Schema.of([("sid", pa.string()), ("hour", pa.uint8()), ("temp", pa.float64())])
 
@@ -52,7 +53,7 @@ class Sorting:
 
     def resume(self) -> None:
         """Go on from a snapshot."""
-        state = self.operator.snapshot()
+        state = through_file(self.operator.snapshot())
         self.operator = SortOperator(self.by, self.codec)
         self.operator.restore(state)
 
@@ -161,7 +162,7 @@ def test_the_prefix_is_what_is_promised_from_the_beginning_on(
         assert found == expected
     assert any(grown) == bool(found)
     again = SortPrefix((("a", falling[0]), ("b", falling[1])), PAIRS)
-    again.restore(prefix.snapshot())
+    again.restore(through_file(prefix.snapshot()))
     assert {row for row in DOMAIN if any(p.matches({"a": row[0], "b": row[1]}) for p in again.covered)} == found
 
 

@@ -22,6 +22,7 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
 from operators.differential import EMITS, SCHEMA, UNARY, Plan, S, in_turn, run_all
+from state_files import through_file
 
 # --- times ------------------------------------------------------------------------------------------------------------
 
@@ -232,7 +233,7 @@ def test_user_defined_aggregates(grouped: bool, emit: str, seed: int) -> None:
     for element in reorder(history, rng, infinite=False):
         out += runtime.push({"S": step([element])})["out"].elements()
         if rng.random() < 0.3:
-            state = runtime.snapshot()
+            state = through_file(runtime.snapshot())
             runtime = LocalRuntime(query, emit=emit)
             runtime.restore(state)
     out += runtime.close()["out"].elements()

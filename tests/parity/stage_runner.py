@@ -21,6 +21,7 @@ from everwhen.spark.exchange.stream_rows import Rows
 from everwhen.spark.worker.partition import EpochInput, StageKernel
 from everwhen.stream.element import Cti, Element
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch
+from state_files import through_file
 
 
 class Buckets:
@@ -79,7 +80,7 @@ class Buckets:
         for at, stage in enumerate(self.plan.stages):
             for bucket, kernel in enumerate(self.kernels[at]):
                 again = StageKernel(stage, self.emit)
-                again.restore(kernel.snapshot())
+                again.restore(through_file(kernel.snapshot()))
                 self.kernels[at][bucket] = again
 
     def _spread(self, stream: StreamIn, rows: Rows, into: list[dict[str, list[Rows]]]) -> None:

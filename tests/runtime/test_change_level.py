@@ -20,6 +20,7 @@ from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
 from everwhen.testing.strategies import histories
 from operators.differential import PLANS, SCHEMA, Plan, Said, Trial, epochs, sources, streams_of
+from state_files import through_file
 
 S = ew.source("S", SCHEMA)
 EMITS = [emit.value for emit in Emit]
@@ -33,7 +34,7 @@ class Moved(Trial):
     def change(self, emit: str, restart: bool) -> list[Element]:
         new = self._take(self.runtime.change(emit=emit)["out"])
         if restart:
-            state = self.runtime.snapshot()
+            state = through_file(self.runtime.snapshot())
             self.runtime = LocalRuntime(self.query, emit=self.emit)
             self.runtime.restore(state)
         return new
@@ -132,7 +133,7 @@ def test_ten_changes_of_everything(history: History, rng: random.Random) -> None
             assert emit is None or runtime.consistency.emit.value == emit
             if rng.random() < 0.3:
                 fresh = LocalRuntime(query, consistency=level)
-                fresh.restore(runtime.snapshot())
+                fresh.restore(through_file(runtime.snapshot()))
                 assert fresh.consistency.emit is runtime.consistency.emit
                 runtime = fresh
         out += runtime.push({"S": batch_of([element], SCHEMA)})["out"].elements()

@@ -24,6 +24,7 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, batches, reorder
 from everwhen.testing.strategies import histories
+from state_files import through_file
 
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
 
@@ -259,7 +260,7 @@ def test_a_restored_runtime_goes_on(history: History, rng: random.Random, at: tu
     for batch in cut:
         out += runtime.push({"S": batch})["out"].elements()
         fresh = LocalRuntime(query, consistency=rng.choice([level, ew.consistency(0, 3, emit=level.emit)]))
-        fresh.restore(runtime.snapshot())
+        fresh.restore(through_file(runtime.snapshot()))
         assert (fresh.given_up, fresh.progress) == (runtime.given_up, runtime.progress)
         runtime = fresh
     out += runtime.close()["out"].elements()

@@ -19,6 +19,7 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
+from state_files import through_file
 
 
 def intakes(runtime: LocalRuntime) -> dict[str, Intake]:
@@ -184,11 +185,11 @@ def test_idle_in_sql_and_through_a_snapshot(now: list[float]) -> None:
     first.register("q", query)
     said(first, S=[Cti(9)], T=[Cti(1)])
     second = Session(clock=lambda: now[0], consistency=ew.STRONG, idle=10.0)
-    second.restore(first.snapshot(), {"q": query})
+    second.restore(through_file(first.snapshot()), {"q": query})
     now[0] += 11
     assert said(second, S=[Cti(10)])["q"] == ["cti 10"]
     with pytest.raises(QueryError, match="idle="):
-        Session(consistency=ew.STRONG).restore(first.snapshot(), {"q": query})
+        Session(consistency=ew.STRONG).restore(through_file(first.snapshot()), {"q": query})
 
 
 def test_a_moved_query_keeps_its_rest(now: list[float]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 
 import pytest
@@ -22,6 +21,7 @@ from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
 from everwhen.testing.strategies import histories
 from operators.differential import COMPOSED, EMITS, SCHEMA, Plan, S, T, Trial, col, epochs, in_turn, sources, streams_of
+from state_files import loaded, stored, through_file
 
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
 
@@ -191,10 +191,10 @@ def test_a_restart_after_every_epoch_is_invisible(plan: Plan, emit: str, data: s
     trial = Trial(query, emit, given_)
     for epoch in pushes:
         expected = [*plain.push(epoch)["out"].elements()]
-        state = trial.runtime.snapshot()
-        frozen = pickle.dumps(state)
+        state = through_file(trial.runtime.snapshot())
+        frozen = stored(state)
         trial.restart(lambda _, state=state: state)
-        trial.restart(lambda _, frozen=frozen: pickle.loads(frozen))
+        trial.restart(lambda _, frozen=frozen: loaded(frozen))
         assert as_multiset(trial.push(epoch)) == as_multiset(expected)
         trial.collect()
     trial.close()
@@ -209,15 +209,15 @@ def test_a_snapshot_is_not_changed_by_going_on() -> None:
     query = S.group_by("k").agg(t=ew.top_k("k", 2), m=ew.max("k"))
     runtime = LocalRuntime(query, emit="current")
     runtime.push({"S": batch_of([Insert(0, 9, A), Insert(1, 9, B)], SCHEMA)})
-    state = runtime.snapshot()
-    before = pickle.dumps(state)
+    state = through_file(runtime.snapshot())
+    before = stored(state)
     runtime.push({"S": batch_of([Insert(3, 5, A), Cti(4)], SCHEMA)})
     again = LocalRuntime(query, emit="current")
     again.restore(state)
     again.push({"S": batch_of([Insert(3, 5, B), Cti(4)], SCHEMA)})
     third = LocalRuntime(query, emit="current")
     third.restore(state)
-    assert pickle.dumps(third.snapshot()) == before or third.snapshot()["tau"] == pickle.loads(before)["tau"]
+    assert stored(third.snapshot()) == before or third.snapshot()["tau"] == loaded(before)["tau"]
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

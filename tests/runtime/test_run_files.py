@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -23,8 +24,10 @@ from everwhen.engine.files.run import Progress, run_files
 from everwhen.errors import EvaluationError, InputError, QueryError, StateError
 from everwhen.formats.input_file import InputFile
 from everwhen.formats.parquet import read_elements
+from everwhen.storage.framed_file import PICKLED, SNAPSHOT, seal
 from everwhen.stream.history import History
 from everwhen.stream.validity import check
+from state_files import loaded, stored
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -215,6 +218,66 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="cannot use it as a checkpoint: a file stands where"):
         run_files(QUERY, {"S": file}, out, checkpoint=str(tmp_path / "file"))
+
+
+class Bomb:
+    """What runs code when it is unpickled."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.place,)
+
+
+def test_a_checkpoint_of_an_older_version_is_refused_by_name(tmp_path: Path) -> None:
+    file = write(tmp_path / "s.jsonl", some(1, 50, "x"))
+    out, place = str(tmp_path / "out.jsonl"), tmp_path / "c"
+    run_files(QUERY, {"S": file}, out, checkpoint=str(place))
+    about, (state,) = place / "run.json", place.glob("state-*")
+    now = about.read_text()
+    about.write_text(json.dumps(json.loads(now) | {"format": 1, "version": "0.4.0"}))
+    with pytest.raises(
+        StateError, match=r"written by Everwhen 0\.4\.0, in format 1; this is Everwhen .* Finish the run"
+    ):
+        run_files(QUERY, {"S": file}, out, checkpoint=str(place))
+    about.write_text(now)
+    bomb = pickle.dumps(Bomb(tmp_path / "it ran"), protocol=5)
+    state.write_bytes(b"".join(seal(PICKLED, [[bomb]])))
+    with pytest.raises(
+        StateError, match=r"state-\d+ cannot be read: Everwhen 0\.4 or an older version .*; go on with the"
+    ):
+        run_files(QUERY, {"S": file}, out, checkpoint=str(place))
+    state.write_bytes(b"".join(seal(SNAPSHOT, [[bomb]])))
+    with pytest.raises(StateError, match=r"state-\d+ cannot be read: it holds no state"):
+        run_files(QUERY, {"S": file}, out, checkpoint=str(place))
+    assert not (tmp_path / "it ran").exists()
+
+
+def test_a_state_that_somebody_has_written_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "s.jsonl", some(1, 50, "x"))
+    out, place = str(tmp_path / "out.jsonl"), tmp_path / "c"
+    (tmp_path / "part-000000001.jsonl").write_text("a secret")
+    run_files(QUERY, {"S": file}, out, checkpoint=str(place))
+    (state,) = place.glob("state-*")
+    good = loaded(state.read_bytes())
+    for wrong in (
+        1,
+        {},
+        good | {"more": 1},
+        good | {"epoch": "1"},
+        good | {"taken": {"S": "all"}},
+        good | {"parts": ("../part-000000001.jsonl",)},
+        good | {"parts": (str(tmp_path / "part-000000001.jsonl"),)},
+        good | {"parts": (7,)},
+    ):
+        state.write_bytes(stored(wrong))
+        with pytest.raises(StateError, match=r"state-\d+ cannot be read: it "):
+            run_files(QUERY, {"S": file}, out, checkpoint=str(place))
+    for wrong in ({}, 5, {"bounds": (0, 0, "final"), "intakes": {}, "graph": {}}):
+        state.write_bytes(stored(good | {"done": False, "state": wrong}))
+        with pytest.raises(StateError, match="the state does not fit the query"):
+            run_files(QUERY, {"S": file}, out, checkpoint=str(place))
 
 
 def test_a_checkpoint_is_used_by_one_run_at_a_time(tmp_path: Path) -> None:

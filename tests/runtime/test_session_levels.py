@@ -23,6 +23,7 @@ from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, batches, reorder
 from everwhen.testing.strategies import histories
+from state_files import through_file
 
 S, T = ew.source("S", {"k": "string", "x": "int64"}), ew.source("T", {"k": "string", "x": "int64"})
 SCHEMA = S.schema
@@ -166,7 +167,7 @@ def test_moved_beside_others(history: History, rng: random.Random) -> None:
             handle.change(block, changes[at], emit=rng.choice([None, "final", "ended", "current", "all"]))
             if rng.random() < 0.3:
                 fresh = Session(consistency=level)
-                fresh.restore(session.snapshot(), {"still": query, "moved": query})
+                fresh.restore(through_file(session.snapshot()), {"still": query, "moved": query})
                 session, handle = fresh, type(handle)("moved", fresh)
         batch = {"S": batch_of([element], SCHEMA)}
         found = session.push(batch)

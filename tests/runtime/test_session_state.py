@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 
 import pytest
@@ -18,6 +17,7 @@ from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing.strategies import histories
 from operators.differential import EMITS, SCHEMA, S, T, col, epochs, streams_of
+from state_files import loaded, stored, through_file
 
 
 def sums() -> ew.Stream:
@@ -65,9 +65,9 @@ def test_a_restart_is_invisible(emit: str, s: History, t: History, seed: int) ->
             name = rng.choice(going)
             for each in (plain, session):
                 each.stop(name) if each.query(name).state == "running" else each.start(name)
-        state = pickle.dumps(session.snapshot())
+        state = stored(session.snapshot())
         session = Session(emit=emit)
-        session.restore(pickle.loads(state), {name: QUERIES[name] for name in joined})
+        session.restore(loaded(state), {name: QUERIES[name] for name in joined})
         assert session.queries() == plain.queries()
         assert texts(session.push(epoch)) == texts(plain.push(epoch))
     assert texts(session.close()) == texts(plain.close())
@@ -77,7 +77,7 @@ def test_a_sink_goes_on() -> None:
     session, sink = Session(), MemorySink()
     session.register("s", S, sink=sink)
     session.push({"S": batch_of([Insert(0, 1, {"k": "a", "x": 1})], SCHEMA)})
-    state = session.snapshot()
+    state = through_file(session.snapshot())
     batch = {"S": batch_of([Insert(2, 3, {"k": "a", "x": 1}), Cti(3)], SCHEMA)}
     session.push(batch)
     again = Session()
@@ -93,14 +93,14 @@ def test_a_failed_query_keeps_its_error() -> None:
         session.register(name, query)
     session.push({"S": batch_of([Insert(0, 1, {"k": "a", "x": 1})], SCHEMA)})
     again = Session()
-    again.restore(session.snapshot(), queries)
+    again.restore(through_file(session.snapshot()), queries)
     assert again.queries() == session.queries() and again.query("bad").state == "failed"
 
 
 def test_other_queries_are_refused() -> None:
     session = Session()
     session.register("s", S.distinct())
-    state = session.snapshot()
+    state = through_file(session.snapshot())
     with pytest.raises(QueryError, match="other queries: s, t is here or there only"):
         Session().restore(state, {"t": S})
     with pytest.raises(QueryError, match="other operators"):

@@ -245,6 +245,28 @@ def test_late_rows_dropped_are_counted_and_kept(spark: SparkSession, tmp_path: P
     same(sink, {"a": [(10, ew.INF, 1)], "b": [(8, 9, 7), (9, 10, 1)]})
 
 
+def test_late_rows_of_a_stream_with_any_name_stay_in_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    """The name once led out of the checkpoint, and what stood there was overwritten."""
+    name, place = "../../../outside", tmp_path / "job"
+    write(place / "S", 0, [(10, "a", 1), (9, "b", 1)], PLAIN)
+    write(place / "S", 1, [(11, "a", 1), (3, "a", 5)], PLAIN)
+    mine = tmp_path / "outside" / "epoch=1" / "mine"
+    (place / "outside" / "epoch=1").mkdir(parents=True)
+    mine.parent.mkdir(parents=True)
+    kept = [mine, place / "outside" / "epoch=1" / "mine"]
+    for file in kept:
+        file.write_text("mine")
+    query = ew.source(name, {"k": "string", "x": "int64"}).group_by("k").agg(total=ew.sum("x"))
+    frame = read(spark, place / "S", "t bigint, k string, x bigint")
+    sources = {name: SparkSource("t", progress=Disorder(2), late="drop")}
+    handle = finish(begin(spark, place, MemorySink(), query, inputs={name: frame}, sources=sources))
+    assert [dict(report.late) for report in handle.recent] == [{}, {name: 1}]
+    where = Path(handle.late_rows(name))
+    assert where.resolve().parent == (place / "checkpoint" / "everwhen" / "late").resolve()
+    assert spark.read.parquet(str(where)).count() == 1
+    assert [file.read_text() for file in kept] == ["mine", "mine"]
+
+
 def test_late_rows_moved_are_counted(spark: SparkSession, tmp_path: Path) -> None:
     handle, sink = late_run(spark, tmp_path, "adjust")
     finish(handle)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
+import json
 import multiprocessing as mp
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -25,6 +27,7 @@ from everwhen.errors import StateError
 from everwhen.spark.state import state_store as module
 from everwhen.spark.state.state_store import BucketState, BucketStore, inspect
 from everwhen.storage.folder import LocalFolder, RemoteFolder, open_folder
+from everwhen.storage.framed_file import LOG, PICKLED, SNAPSHOT, seal, unseal
 
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 PAYLOADS = pa.table(
@@ -204,24 +207,52 @@ def test_a_changed_byte_is_noticed_or_does_not_matter(tmp_path: Path, kind: str)
     assert noticed > len(whole) / 2
 
 
-def test_a_state_of_an_older_program_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = BucketStore(tmp_path, 0, 0)
-    store.publish_snapshot(0, "old")
-    store.publish_snapshot(1, Restless())
-    monkeypatch.setattr(Restless, "__setstate__", Restless.complain)
-    assert store.newest_snapshot(1) == (0, "old")
-    assert "ValueError: what is this" in store.damaged[0]
+def test_a_state_of_another_version_is_refused_by_name(store: BucketStore) -> None:
+    """It is whole, so nothing older may be taken in its place without a word."""
+    store.publish_snapshot(0, "fine")
+    newest = path_of(store, "snapshot-000000000001")
+    newest.write_bytes(b"".join(seal(PICKLED, [[pickle.dumps("old")]])))
+    with pytest.raises(
+        StateError, match=r"snapshot-000000000001 cannot be read: Everwhen 0\.4 or an older.*pickle.*; go on"
+    ):
+        store.newest_snapshot(1)
+    head = json.dumps({"format": 2, "software": "everwhen 9.1"}).encode()
+    newest.write_bytes(b"".join(seal(SNAPSHOT, [[head]])))
+    with pytest.raises(StateError, match=r"everwhen 9\.1 has written it, in format 2, .*; go on with the version that"):
+        store.newest_snapshot(1)
+    assert store.newest_snapshot(0) == (0, "fine") and not store.damaged
 
 
-class Restless:
-    def __init__(self) -> None:
-        self.x = 1
+def test_a_pickle_in_the_place_of_a_state_runs_nothing(store: BucketStore, tmp_path: Path) -> None:
+    store.publish_snapshot(0, "fine")
+    bomb = pickle.dumps(Bomb(tmp_path / "it ran"))
+    path_of(store, "snapshot-000000000001").write_bytes(b"".join(seal(SNAPSHOT, [[bomb]])))
+    assert store.newest_snapshot(1) == (0, "fine") and "it holds no state" in store.damaged[0]
+    assert not (tmp_path / "it ran").exists()
 
-    def __setstate__(self, state: object) -> None:
-        pass
 
-    def complain(self, state: object) -> None:
-        raise ValueError("what is this")
+class Bomb:
+    """What runs code when it is unpickled."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.place,)
+
+
+def test_a_log_that_somebody_has_written_is_damaged_and_nothing_else(store: BucketStore) -> None:
+    store.publish_log(0, pa.table({"x": ["x" * 77]}), {})
+    file = path_of(store, "log-000000000000")
+    with open(file, "rb") as opened:
+        meta, rows = map(bytes, unseal(opened, LOG))
+    before, found, after = rows.rpartition(np.array([0, 77], np.int32).tobytes())
+    wild = before + np.array([0, 2_000_000_000], np.int32).tobytes() + after
+    assert found
+    for frames in ([b"[" * 100_000, rows], [b"no JSON", rows], [meta, b"no rows"], [meta, wild], [meta], []):
+        file.write_bytes(b"".join(seal(LOG, [[frame] for frame in frames])))
+        with pytest.raises(StateError, match=r"the log of epoch 0 .* is damaged"):
+            store.log(0)
 
 
 def test_missing_logs_are_named(store: BucketStore) -> None:
@@ -403,7 +434,7 @@ def test_wrong_use(tmp_path: Path) -> None:
     store = BucketStore(tmp_path, 0, 0)
     with pytest.raises(StateError, match="must be JSON"):
         store.publish_log(0, table(1), {"x": object()})
-    with pytest.raises(StateError, match="cannot be pickled"):
+    with pytest.raises(StateError, match=r"the state itself is a builtins\.function, which is no plain data"):
         store.publish_snapshot(0, lambda: None)
     assert store._folder.entries() == []
 

@@ -17,6 +17,7 @@ from everwhen.containers.calendar import Calendar
 from everwhen.containers.run_pool import LENGTH, Runs
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
+from everwhen.operators import restored
 from everwhen.rows.interner import Pool
 
 _NO_INTS = np.empty(0, np.int64)
@@ -114,6 +115,8 @@ class LiveRows:
 
     def restore(self, ids: np.ndarray, state: dict[str, Any], records: np.ndarray) -> None:
         self.cti = state["cti"]
+        restored.runs(ids, state["offsets"], records, self.runs.pool.shape[1])
+        restored.counts(records[:, kernel.WEIGHT])
         self.runs.put(ids, state["offsets"], records)
         self.rows = len(records)
         self.longest = max(self.longest, int(np.diff(state["offsets"]).max(initial=0)))

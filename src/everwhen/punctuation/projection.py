@@ -28,6 +28,7 @@ from everwhen.core.schema import Field, Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.punctuation.domain_cover import Box, Steps, covered_by
 from everwhen.punctuation.pattern_algebra import simplified, subsumes
+from everwhen.punctuation.plain import pattern_of, pattern_state
 from everwhen.punctuation.read import read_promises
 from everwhen.punctuation.store import PromiseSet
 from everwhen.punctuation.table import Promises, joined
@@ -129,7 +130,7 @@ class Projection:
         return {
             "open": [
                 (
-                    list(kept),
+                    [(name, pattern_state(pattern)) for name, pattern in kept],
                     {name: steps.state() for name, steps in held.steps.items()},
                     [({name: _state(spans) for name, spans in box.items()}, t) for box, t in held.boxes],
                     held.said,
@@ -143,7 +144,7 @@ class Projection:
         """Holds what a snapshot held, and nothing else."""
         self._open, self._broad = {}, {}
         for patterns, steps, boxes, said in state["open"]:
-            kept = tuple((name, pattern) for name, pattern in patterns)
+            kept = tuple((name, pattern_of(pattern)) for name, pattern in patterns)
             self._remember(kept)
             held = self._open[kept]
             held.steps = {name: Steps.of(saved) for name, saved in steps.items()}

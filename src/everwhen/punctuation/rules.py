@@ -21,6 +21,7 @@ from everwhen.containers.key_table import KeyTable
 from everwhen.core.promise import Frontier, Promise
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
+from everwhen.operators import restored
 from everwhen.punctuation.first_violation import FEW, once, raise_floors, settle_floors
 from everwhen.punctuation.read import read_promises
 from everwhen.punctuation.store import PromiseSet
@@ -234,6 +235,7 @@ class Floors:
 
     def restore(self, ids: np.ndarray, floors: np.ndarray | None, capacity: int) -> None:
         if floors is not None:
+            restored.ints(len(ids), floors)
             self.raise_to(ids, floors, capacity)
             self.settle(_NO_INTS)
 

@@ -28,6 +28,7 @@ from everwhen.punctuation.columns.boxes import BoxTable, Entries, Shape, state_o
 from everwhen.punctuation.columns.column import ColumnPromises
 from everwhen.punctuation.columns.intervals import NO_PIECES
 from everwhen.punctuation.pattern_algebra import combine, subsumes
+from everwhen.punctuation.plain import promises_of, promises_state
 from everwhen.punctuation.read import read_promises, wide_promise
 from everwhen.punctuation.table import Promises
 from everwhen.punctuation.table_parts import Listed, Ranged, WidePromise
@@ -259,7 +260,7 @@ class PromiseSet:
             "tables": [
                 (shape.constants, shape.ranges, state_of(table.entries())) for shape, table in self._tables.items()
             ],
-            "wide": [(dict(wide.promise.match), wide.promise.t) for wide in self._wide],
+            "wide": promises_state(wide.promise for wide in self._wide),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -272,8 +273,7 @@ class PromiseSet:
             column.restore(saved)
         for constants, ranges, saved in state["tables"]:
             self._join_entries(Shape(tuple(constants), tuple(ranges)), Entries(**saved))
-        for match, t in state["wide"]:
-            self._wide.append(wide_promise(Promise(match, t), self.schema))
+        self._wide = [wide_promise(promise, self.schema) for promise in promises_of(state["wide"])]
 
     def _stores(self) -> list[ColumnPromises | BoxTable]:
         return [*self._columns.values(), *self._tables.values()]

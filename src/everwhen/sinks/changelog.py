@@ -24,6 +24,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,7 @@ FORMATS: Final = ("parquet", "jsonl")
 _ABOUT: Final = "_changelog.json"
 _MANIFESTS: Final = "_epochs"
 _VERSION: Final = 1
+_PART: Final = re.compile(r"epoch=\d+/(part-\d+|tail)\.(parquet|jsonl)")
 _LEFTOVER_AGE: Final = 600.0
 _RESTORE: Final = (
     "put it back (from a backup, or where it was moved to) and start the query again with the same checkpoint, from "
@@ -243,7 +245,11 @@ def _epochs(folder: Folder) -> list[int]:
 
 
 def _parts(folder: Folder, epoch: int) -> list[str]:
-    return _json(folder, f"{_MANIFESTS}/{epoch}.json")["parts"]
+    name = f"{_MANIFESTS}/{epoch}.json"
+    parts = _json(folder, name).get("parts")
+    if not isinstance(parts, list) or not all(isinstance(part, str) and _PART.fullmatch(part) for part in parts):
+        raise _unknown(folder, name, ValueError("its parts are no files of a changelog"))
+    return parts
 
 
 def _about(format_: str, schema: Schema) -> bytes:

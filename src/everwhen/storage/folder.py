@@ -15,6 +15,7 @@ Everything raises `OSError`; what that means to a user is said by the caller (`b
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import time
@@ -31,6 +32,8 @@ from pyarrow import fs
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _PART: Final = re.compile(r"\.(.+)\.(\d+)\.([0-9a-f]{8})\.part")
+_PLAIN_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_SHOWN_NAME: Final = 40
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 Chunk: TypeAlias = Any
@@ -121,6 +124,23 @@ def open_folder(place: str | os.PathLike[str]) -> Folder:
     except (pa.ArrowException, ImportError) as bad:
         raise OSError(errno.EINVAL, _first_line(bad), text) from None
     return RemoteFolder(system, path.rstrip("/"), text.rstrip("/"))
+
+
+def path_name(name: str) -> str:
+    """The one name by which anything that a user has named goes into a path: a stream, a query, a sink.
+
+    A short name of lower-case letters, digits and underscores stands for itself.  Of any other one the letters and
+    digits are kept for people, with a digest of the whole name.  So no name leads out of its folder, none is too long
+    for a file system, and two names never meet, also where a file system takes upper and lower case for one.
+
+    >>> path_name("bid_2"), path_name("Bid"), path_name("../bid")
+    ('bid_2', 'Bid-bcd9a15b358ae77c', 'bid-8d1eee0a8a8ed1a2')
+    """
+    if _PLAIN_NAME.fullmatch(name):
+        return name
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    shown = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:_SHOWN_NAME]
+    return f"{shown or 'name'}-{digest}"
 
 
 def blame(bad: OSError, place: str, wanted: str) -> str:

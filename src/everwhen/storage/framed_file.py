@@ -12,6 +12,7 @@ which may be written to and is freed by itself.
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
@@ -24,7 +25,9 @@ from everwhen.storage.folder import Chunk
 MAGIC: Final = b"EVERWHEN"
 VERSION: Final = 1
 LOG: Final = 1
-SNAPSHOT: Final = 2
+PICKLED: Final = 2
+"""Snapshots and checkpoints up to Everwhen 0.4: pickles, which are never read again."""
+SNAPSHOT: Final = 3
 
 _HEAD: Final = struct.Struct("<8sHHI")
 _FRAME: Final = struct.Struct("<QI")
@@ -36,6 +39,10 @@ _MOST_FRAMES: Final = 10_000_000
 
 class Damaged(Exception):
     """The file is not what was written; the text says in which way."""
+
+
+class OtherVersion(Damaged):
+    """The file is whole, but another version of the program has written it; the text says which."""
 
 
 def seal(kind: int, frames: Iterable[Sequence[Chunk]]) -> list[Chunk]:
@@ -67,6 +74,8 @@ def unseal(file: IO[bytes], kind: int, most: int | None = None) -> list[memoryvi
     table = _table(file, kind)
     found: list[memoryview] = []
     for number, (length, crc) in enumerate(table if most is None else table[:most]):
+        if length > _left(file):  # before so much memory is asked for
+            raise Damaged(f"it ends within frame {number}")
         frame = np.empty(length, np.uint8).data
         _fill(file, frame, f"frame {number}")
         if zlib.crc32(frame) != crc:
@@ -102,14 +111,29 @@ def _table(file: IO[bytes], kind: int) -> list[tuple[int, int]]:
         raise Damaged(f"it has format version {version}; this is a program for version {VERSION}")
     if count > _MOST_FRAMES:
         raise Damaged(f"the header speaks of {count} frames")
+    if count * _FRAME.size > _left(file):
+        raise Damaged("it ends within the header")
     table = _exactly(file, count * _FRAME.size, "the header")
     (crc,) = _CRC.unpack(_exactly(file, _CRC.size, "the header"))
     if crc != zlib.crc32(table, zlib.crc32(head)):
         raise Damaged("the checksum of the header does not fit")
+    if found == PICKLED and kind == SNAPSHOT:
+        raise OtherVersion(
+            "Everwhen 0.4 or an older version has written it, as a pickle, which this version does not read, since "
+            "reading it could run code"
+        )
     if found != kind:
         raise Damaged(f"it is a file of kind {found}, not {kind}")
     _exactly(file, _head_size(count) - _HEAD.size - len(table) - _CRC.size, "the header")
     return [_FRAME.unpack_from(table, i * _FRAME.size) for i in range(count)]
+
+
+def _left(file: IO[bytes]) -> int:
+    """How many bytes of a file are still to be read."""
+    here = file.tell()
+    end = file.seek(0, os.SEEK_END)
+    file.seek(here)
+    return end - here
 
 
 def _exactly(file: IO[bytes], length: int, what: str) -> bytes:

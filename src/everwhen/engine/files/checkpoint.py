@@ -16,10 +16,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -29,11 +29,14 @@ from everwhen.errors import QueryError, StateError
 from everwhen.formats.parquet import AT, COUNT, MATCH, read_elements, write_elements
 from everwhen.storage.atomic_file import whole_file
 from everwhen.storage.folder import LocalFolder
-from everwhen.storage.framed_file import SNAPSHOT, Damaged, seal, unseal
+from everwhen.storage.framed_file import SNAPSHOT, Damaged, OtherVersion, seal, unseal
 from everwhen.storage.lease import take_lease
+from everwhen.storage.state_format import decode, encode
 from everwhen.stream.element_batch import ElementBatch
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+"""1: up to Everwhen 0.4, where states were pickles."""
+_PART: Final = re.compile(r"part-\d{9,}\.(parquet|jsonl)")
 _SHOWN: Final = 65_536
 """So many bytes at either end of a file, and its length, tell whether it is the same file."""
 
@@ -76,11 +79,9 @@ class Checkpoint:
             parts += (name,)
         said = before.said + sum(map(len, news))
         saved = Saved(epoch, dict(taken), parts, said, state, done=state is None)
-        buffers: list[pickle.PickleBuffer] = []
-        text = pickle.dumps(saved, protocol=5, buffer_callback=buffers.append)
+        chunks = seal(SNAPSHOT, encode({each.name: getattr(saved, each.name) for each in fields(Saved)}))
         with whole_file(self.place / _state_name(epoch)) as path, open(path, "wb") as file:
-            for chunk in seal(SNAPSHOT, [[text], *([buffer.raw()] for buffer in buffers)]):
-                file.write(chunk)
+            file.writelines(chunks)
             file.flush()
             os.fsync(file.fileno())
         for old in self._states():
@@ -112,12 +113,27 @@ class Checkpoint:
         path = self.place / _state_name(epoch)
         try:
             with open(path, "rb") as file:
-                text, *buffers = unseal(file, SNAPSHOT)
-            found = pickle.loads(text, buffers=buffers)
-        except (OSError, Damaged, pickle.UnpicklingError, AttributeError, ImportError) as bad:
+                return _saved(decode(unseal(file, SNAPSHOT)))
+        except OtherVersion as bad:
+            raise StateError(
+                f"{path} cannot be read: {bad}; go on with the version that wrote it, or take a new directory"
+            ) from None
+        except (OSError, Damaged) as bad:
             raise StateError(f"{path} cannot be read: {bad}; remove the directory to start anew") from None
-        assert isinstance(found, Saved)
-        return found
+
+
+def _saved(found: Any) -> Saved:
+    """What a run had reached, as it was written."""
+    wanted = {"epoch": int, "taken": dict, "parts": tuple, "said": int, "state": object, "done": bool}
+    if not isinstance(found, dict) or found.keys() != wanted.keys():
+        raise Damaged("it holds no state of a run")
+    if not all(isinstance(found[name], kind) for name, kind in wanted.items()):
+        raise Damaged("it holds no state of a run")
+    if not all(isinstance(count, int) for count in found["taken"].values()):
+        raise Damaged("it does not tell how much of each input was taken")
+    if not all(isinstance(part, str) and _PART.fullmatch(part) for part in found["parts"]):
+        raise Damaged("it names a part that is no file of the checkpoint")
+    return Saved(**found)
 
 
 @contextmanager
@@ -146,8 +162,14 @@ def agree(place: Path, identity: Mapping[str, str]) -> None:
         before = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(before, dict):
             raise ValueError("it holds no object")
-    except (OSError, ValueError) as bad:
+    except (OSError, ValueError, RecursionError) as bad:
         raise StateError(f"{path} cannot be read: {bad}; remove the directory to start anew") from None
+    if before.get("format") != _FORMAT:
+        raise StateError(
+            f"the checkpoint {place} was written by Everwhen {_word(before.get('version'))}, in format "
+            f"{_word(before.get('format'))}; this is Everwhen {_version()}, which reads format {_FORMAT} only. Finish "
+            "the run with the version that began it, or take a new directory."
+        )
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if changed:
         told = "\n".join(f"  {name}: {_told(before.get(name), now.get(name))}" for name in changed)
@@ -174,6 +196,10 @@ def _version() -> str:
         return version("everwhen")
     except PackageNotFoundError:
         return "not installed"
+
+
+def _word(value: object) -> str:
+    return str(value)[:40] if isinstance(value, str | int) else "(it does not say)"
 
 
 def _told(before: Any, now: Any) -> str:

@@ -26,6 +26,7 @@ from everwhen.errors import QueryError
 from everwhen.formats.input_file import STANDARD_INPUT, InputFile, read_input
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.storage.atomic_file import is_regular
+from everwhen.storage.state_format import restore
 from everwhen.stream.element_batch import ElementBatch
 
 _PATIENCE: Final = 2.0
@@ -85,7 +86,7 @@ def run_files(
     with store.held(identity(query, given, level.emit, batch, open, "local", level)) as saved:
         if not saved.done:
             if saved.state is not None:
-                runtime.restore(saved.state)
+                restore(runtime, saved.state, str(store.place))
             saved = _Work(runtime, given, batch, open, watch).saved(store, saved, every)
             if losses is not None:
                 losses(runtime.given_up)

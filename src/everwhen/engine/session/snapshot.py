@@ -18,6 +18,7 @@ from everwhen.engine.session.output_port import Outlet
 from everwhen.engine.session.query_registry import Entry
 from everwhen.errors import EverwhenError, QueryError
 from everwhen.plan.physical import Port
+from everwhen.stream.batch_state import batch_of_state, batch_state
 
 
 def snapshot(network: Network, entries: Iterable[Entry]) -> dict[str, Any]:
@@ -53,7 +54,8 @@ def _query(network: Network, entry: Entry) -> dict[str, Any]:
         "level": level.to_plain(),
         "built": (None if entry.exit is None else entry.exit[1].value, over and over.value, entry.own),
         "state": entry.state, "since": entry.since, "valid_from": entry.valid_from, "error": entry.info().error,
-        "depends_on": entry.depends_on, "next_commit": entry.next_commit, "pending": entry.pending,
+        "depends_on": entry.depends_on, "next_commit": entry.next_commit,
+        "pending": None if entry.pending is None else batch_state(entry.pending),
         "counts": None if tail is None else (tail.rows_in, tail.rows_out),
     }  # fmt: skip
 
@@ -77,7 +79,7 @@ def restore(network: Network, entries: Mapping[str, Entry], state: Mapping[str, 
             continue
         entry.subscription.since, entry.pending, entry.next_commit = (
             entry.valid_from,
-            query["pending"],
+            None if query["pending"] is None else batch_of_state(query["pending"]),
             query["next_commit"],
         )
         entry.subscription.rows_in, entry.subscription.rows_out = query["counts"]

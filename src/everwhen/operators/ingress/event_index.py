@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from everwhen.containers.arrays import grown
 from everwhen.core.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.ingress import event_index_loops as kernel
 from everwhen.punctuation.rules import promised
 from everwhen.punctuation.store import PromiseSet
@@ -137,4 +138,6 @@ class HashedEntries:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.least = state["least"]
-        self.append(state["fields"], self.codec.encode(state["rows"], len(state["fields"])))
+        fields = state["fields"]
+        n = restored.records(fields, self.fields.shape[1])
+        self.append(fields, restored.rows(self.codec, state["rows"], n))

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from everwhen.core.promise import Promise
 from everwhen.core.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress import event_log_loops as kernel
 from everwhen.punctuation.rules import promised
@@ -182,4 +183,5 @@ class EventLog:
     def restore(self, state: dict[str, Any]) -> None:
         self._cti, self._forgotten = state["cti"], state["forgotten"]
         vs, ve = state["vs"], state["ve"]
-        self.apply(np.zeros(len(vs), np.uint8), vs, ve, ve, self.codec.encode(state["rows"], len(vs)), 0)
+        restored.ints(len(vs), vs, ve)
+        self.apply(np.zeros(len(vs), np.uint8), vs, ve, ve, restored.rows(self.codec, state["rows"], len(vs)), 0)

@@ -21,6 +21,7 @@ from everwhen.operators.ingress.align import Align
 from everwhen.operators.ingress.finalize import Finalize, GivenUp
 from everwhen.operators.ingress.guard import Guard, Guarded
 from everwhen.operators.net import cancelled
+from everwhen.punctuation.plain import promises_of, promises_state
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element_batch import ADJUST, ElementBatch
@@ -201,7 +202,7 @@ class Intake:
             "align": None if self.align is None else self.align.snapshot(),
             "latest": self.latest,
             "tau": self._tau,
-            "unsaid": list(self._unsaid),
+            "unsaid": promises_state(self._unsaid),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -215,4 +216,4 @@ class Intake:
             self.block()
             assert self.align is not None
             self.align.restore(state["align"])
-        self.latest, self._tau, self._unsaid = state["latest"], state["tau"], list(state["unsaid"])
+        self.latest, self._tau, self._unsaid = state["latest"], state["tau"], promises_of(state["unsaid"])

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.core.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.ingress.guard import Guarded
 from everwhen.operators.ingress.sort_by_time import by_time, pick
 from everwhen.rows.codec import RowCodec
@@ -161,6 +162,7 @@ class Line:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         fields = state["fields"]
+        restored.records(fields, 4)
         vs, ve = fields[:, 0].copy(), fields[:, 1].copy()
-        piece = Piece(vs, ve, self.codec.encode(state["rows"], len(vs)), len(vs))
+        piece = Piece(vs, ve, restored.rows(self.codec, state["rows"], len(vs)), len(vs))
         self._pieces = deque([piece.sorted()] if len(vs) else [])

@@ -25,8 +25,10 @@ from everwhen.containers.key_table import KeyTable
 from everwhen.core.promise import Frontier, Promise
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
+from everwhen.operators import restored
 from everwhen.punctuation.columns.boxes import Entries, Shape
 from everwhen.punctuation.pattern_algebra import combine
+from everwhen.punctuation.plain import promises_of, promises_state
 from everwhen.punctuation.projection import Projection
 from everwhen.punctuation.read import read_promises
 from everwhen.punctuation.rules import Meeting, keys_listed, promised
@@ -314,7 +316,7 @@ class JoinPromises:
                 (self._key_codec.decode(self._keys.codes[ids]), each[ids])
                 for ids, each in zip(waiting, self._waiting, strict=True)
             ],
-            "others": [list(each) for each in self._others],
+            "others": [promises_state(each) for each in self._others],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -325,10 +327,11 @@ class JoinPromises:
             self._about_keys[side].restore(state["about_keys"][side])
             columns, times = state["waiting"][side]
             if len(times):
-                ids = self._keys.intern(self._key_codec.encode(columns, len(times)))
+                restored.ints(len(times), times)
+                ids = self._keys.intern(restored.rows(self._key_codec, columns, len(times)))
                 self._waiting[side] = np.full(self._keys.capacity, NEVER, np.int64)
                 self._waiting[side][ids] = times
-            self._others[side] = read_promises(state["others"][side], self._sides[side].schema)
+            self._others[side] = read_promises(promises_of(state["others"][side]), self._sides[side].schema)
 
 
 def _kept(names: Sequence[str]) -> dict[str, list[str]]:

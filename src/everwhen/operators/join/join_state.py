@@ -15,6 +15,7 @@ import pyarrow as pa
 from everwhen.containers.arrays import grown
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
+from everwhen.operators import restored
 from everwhen.operators.join.loops import join as kernel
 from everwhen.operators.join.loops.lifetimes import END, HI, LO, MOST, NO_ENTRY, ROW, WEIGHT
 from everwhen.rows.changes import Changes
@@ -142,8 +143,10 @@ class JoinSide:
         """Take the promise from a snapshot; returns its rows, to be added with their ids."""
         self.cti = state["cti"]
         segments = state["segments"]
+        n = restored.records(segments, 3)
+        restored.counts(segments[:, 2])
         lo, hi, weight = (np.ascontiguousarray(column) for column in segments.T)
-        return Changes(self.codec, lo, hi, weight, self.codec.encode(state["rows"], len(segments)))
+        return Changes(self.codec, lo, hi, weight, restored.rows(self.codec, state["rows"], n))
 
 
 def _check_room(what: str, size: int) -> None:

@@ -18,6 +18,7 @@ from everwhen.containers.key_table import KeyTable
 from everwhen.core.promise import Promise
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
+from everwhen.operators import restored
 from everwhen.operators.contract import StateSize
 from everwhen.operators.net import cancelled
 from everwhen.operators.net_loops import net
@@ -160,7 +161,8 @@ class Chain:
     def restore(self, state: dict[str, Any]) -> None:
         self.cti, self._forgotten = state["cti"], state["forgotten"]
         n = len(state["vs"])
-        rows = self.codec.encode(state["rows"], n)
+        restored.ints(n, state["vs"], state["ve"])
+        rows = restored.rows(self.codec, state["rows"], n)
         said = Changes(self.codec, state["vs"], state["ve"], np.ones(n, np.int64), rows)
         self._elements(said, self.cti)
 

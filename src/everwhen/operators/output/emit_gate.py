@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Promise
+from everwhen.operators import restored
 from everwhen.operators.contract import StateSize
 from everwhen.operators.net import netted
 from everwhen.punctuation.rules import promised
@@ -86,7 +87,9 @@ class Gate:
         return {"lo": waiting.lo, "hi": waiting.hi, "weight": waiting.weight, "rows": rows}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        rows = self.codec.encode(state["rows"], len(state["lo"]))
+        restored.ints(len(state["lo"]), state["lo"], state["hi"], state["weight"])
+        restored.counts(state["weight"])
+        rows = restored.rows(self.codec, state["rows"], len(state["lo"]))
         self._waiting = Changes(self.codec, state["lo"], state["hi"], state["weight"], rows)
 
 

@@ -16,6 +16,7 @@ from everwhen.containers.run_pool import LENGTH, ROOM, Runs
 from everwhen.core.promise import Promise
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
+from everwhen.operators import restored
 from everwhen.operators.contract import StateSize
 from everwhen.operators.output import group_changelog_loops as kernel
 from everwhen.operators.output.changelog import said
@@ -177,6 +178,7 @@ class GroupChain:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.cti = state["cti"]
+        restored.runs(state["groups"], state["offsets"], state["said"], self._said.pool.shape[1])
         self._said.put(state["groups"], state["offsets"], state["said"])
 
 

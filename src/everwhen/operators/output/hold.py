@@ -18,6 +18,7 @@ from everwhen.containers.live_runs import HI, LO, WEIGHT
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier
 from everwhen.core.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
 from everwhen.operators.live_rows import LiveRows
 from everwhen.operators.net import netted
@@ -109,7 +110,7 @@ class HoldOperator(Operator):
 
     def restore(self, state: dict[str, Any]) -> None:
         self._promise = state["promise"]
-        ids = self._keys.intern(self.codec.encode(state["rows"], state["n"]))
+        ids = self._keys.intern(restored.rows(self.codec, state["rows"], state["n"]))
         self._live.grow(self._keys.capacity)
         self._live.restore(ids, state["live"], state["live"]["records"])
         self._floors.restore(ids, state["floors"], self._keys.capacity)
@@ -201,6 +202,10 @@ class InOrderOperator(Operator):
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        rows = self.codec.encode(state["rows"], len(state["lo"]))
+        restored.ints(len(state["lo"]), state["lo"], state["hi"], state["weight"])
+        restored.counts(state["weight"])
+        restored.ints(len(state["until"]), state["until"])
+        rows = restored.rows(self.codec, state["rows"], len(state["lo"]))
         self._waiting = Changes(self.codec, state["lo"], state["hi"], state["weight"], rows)
-        self._corrected, self._until = self.codec.encode(state["corrected"], len(state["until"])), state["until"]
+        self._corrected = restored.rows(self.codec, state["corrected"], len(state["until"]))
+        self._until = state["until"]

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from everwhen.core.promise import Frontier, Promise
 from everwhen.core.time import INF
+from everwhen.operators import restored
 from everwhen.operators.contract import Operator, Output, StateSize
 from everwhen.operators.net import netted
 from everwhen.operators.output.changelog import EventChain, said
@@ -129,7 +130,9 @@ class SortOperator(Operator):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        rows = self.codec.encode(state["rows"], len(state["lo"]))
+        restored.ints(len(state["lo"]), state["lo"], state["hi"], state["weight"])
+        restored.counts(state["weight"])
+        rows = restored.rows(self.codec, state["rows"], len(state["lo"]))
         waiting = Changes(self.codec, state["lo"], state["hi"], state["weight"], rows)
         self._waiting = [waiting] if len(waiting) else []
         self._prefix.restore(state["prefix"])

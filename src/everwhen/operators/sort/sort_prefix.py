@@ -16,6 +16,7 @@ from typing import Any
 from everwhen.core.promise import AttributePattern, OneOf, Promise
 from everwhen.core.schema import Schema
 from everwhen.punctuation.pattern_algebra import patterns_of
+from everwhen.punctuation.plain import promises_of, promises_state
 from everwhen.punctuation.value_order import Kind, order_of
 from everwhen.punctuation.value_sets import Key, Run, Spans, range_of, spans_of, union
 
@@ -77,10 +78,10 @@ class SortPrefix:
     def snapshot(self) -> dict[str, Any]:
         name = self._by[0][0]
         alone = [Promise({name: pattern}) for pattern in patterns_of(self._alone, self._type)]
-        return {"promises": [(dict(p.match), p.t) for p in (*alone, *self._several)], "everything": self.everything}
+        return {"promises": promises_state((*alone, *self._several)), "everything": self.everything}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.take([Promise(match, t) for match, t in state["promises"]])
+        self.take(promises_of(state["promises"]))
         if state["everything"]:
             self.take([Promise()])
 

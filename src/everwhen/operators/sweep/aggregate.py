@@ -19,6 +19,7 @@ from everwhen.containers import live_runs as live_kernel
 from everwhen.containers.live_runs import VALUES
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier
+from everwhen.operators import restored
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
 from everwhen.operators.live_rows import LiveRows
 from everwhen.operators.net import netted
@@ -254,9 +255,9 @@ class AggregateOperator(Operator):
             codes = encode_column(state[f"results{lane}"], type_, self.codec.pool)
             sweep["edges"][:, 1 + self._plan.added + lane] = codes
         self._most = int(sweep["edges"][:, 1].max(initial=0))
-        ids = self._sweep.restore(self._keys.encode(state["keys"], len(sweep["ids"])), sweep)
+        ids = self._sweep.restore(restored.rows(self._keys, state["keys"], len(sweep["ids"])), sweep)
         if self._live is not None:
             live = state["live"]
-            values = self._arguments.encode(state["arguments"], len(live["records"]))
+            values = restored.rows(self._arguments, state["arguments"], restored.records(live["records"], VALUES))
             self._live.grow(self._sweep.keys.capacity)
             self._live.restore(ids, live, np.concatenate([live["records"], values], axis=1))

@@ -15,6 +15,7 @@ import numpy as np
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier, Promise
 from everwhen.core.schema import Schema
+from everwhen.operators import restored
 from everwhen.operators.contract import Operator, Output, Policy, StateSize, lowest
 from everwhen.operators.net import netted
 from everwhen.operators.stateless.linear import within_time
@@ -108,6 +109,7 @@ class CountsOperator(Operator):
     def restore(self, state: dict[str, Any]) -> None:
         columns = state["rows"]
         n = len(state["sweep"]["ids"])
-        self._sweep.restore(self.codec.encode(columns, n), state["sweep"])
+        restored.counts(state["sweep"]["edges"][:, 1:])
+        self._sweep.restore(restored.rows(self.codec, columns, n), state["sweep"])
         if "promises" in state:
             self._meeting.restore(state["promises"])

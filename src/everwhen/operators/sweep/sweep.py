@@ -23,6 +23,7 @@ from everwhen.containers.key_table import KeyTable
 from everwhen.containers.run_pool import Runs, needed, resized
 from everwhen.core.emit import Emit
 from everwhen.core.time import INF, NEVER
+from everwhen.operators import restored
 from everwhen.operators.clip import CUT, ENDED, ENDING, INFINITE
 from everwhen.operators.contract import Policy, StateSize
 from everwhen.operators.sweep.loops import sweep as kernel
@@ -296,9 +297,11 @@ class Sweep:
         return int(edges), int(based)
 
     def restore(self, rows: np.ndarray, state: dict[str, Any]) -> np.ndarray:
-        """Take a snapshot over; `rows` are the key rows in its order.  Returns their ids, which are as they were: the
-        chain may know them."""
+        """Take a snapshot over; `rows` are the key rows in its order.  Returns their ids, which chains may know."""
         ids: np.ndarray = state["ids"]
+        restored.runs(ids, state["offsets"], state["edges"], self._runs.pool.shape[1])
+        restored.due(len(ids), state["due"], self._calendar.due)
+        restored.counts(state["edges"][:, 1])
         self.keys.put(ids, rows)
         self._grow()
         self.cti, self.tau, self._forgotten = state["cti"], state["tau"], state["forgotten"]

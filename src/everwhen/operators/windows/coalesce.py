@@ -30,6 +30,7 @@ from everwhen.core.promise import Frontier
 from everwhen.core.time import INF, MAX_TIME, NEVER
 from everwhen.errors import QueryError
 from everwhen.operators import net_loops as kernel
+from everwhen.operators import restored
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
 from everwhen.operators.net import cancelled
 from everwhen.operators.stateless.linear import MOST_LEVELS
@@ -247,7 +248,8 @@ class CoalesceOperator(Operator):
 
     def restore(self, state: dict[str, Any]) -> None:
         self._promise, self._bound, self._forgotten = state["promise"], state["bound"], state["forgotten"]
-        ids = self._keys.intern(self.codec.encode(state["rows"], state["n"]))
+        ids = self._keys.intern(restored.rows(self.codec, state["rows"], state["n"]))
+        restored.runs(ids, state["offsets"], state["records"], self._kept.width)
         self._kept.grow(self._keys.capacity)
         self._ends.grow(self._keys.capacity)
         self._late = grown(self._late, self._keys.capacity, False)

@@ -30,6 +30,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
+from everwhen.operators import restored
 from everwhen.operators.contract import EVERYTHING, Operator, Output, Policy, StateSize
 from everwhen.operators.net import netted
 from everwhen.operators.sweep.holistic import order_ranks
@@ -343,7 +344,7 @@ class RowsOperator(Operator):
         self._promise, self._forgotten = state["promise"], state["forgotten"]
         n = len(state["offsets"]) - 1
         ids = self._keys.intern(
-            self._key_codec.encode(state["keys"], n)
+            restored.rows(self._key_codec, state["keys"], n)
             if self._partition_at
             else np.zeros((n, self._key_codec.width), np.int64)
         )
@@ -351,10 +352,14 @@ class RowsOperator(Operator):
         self._kept.grow(capacity)
         self._ends.grow(capacity)
         self._dropped = grown(self._dropped, capacity, 0)
-        rows = self.codec.encode(state["rows"], len(state["time"]))
+        restored.ints(len(state["time"]), state["time"], state["until"])
+        rows = restored.rows(self.codec, state["rows"], len(state["time"]))
         times = np.stack([state["time"], state["until"]], axis=1)
-        self._kept.put(ids, state["offsets"], np.concatenate([times, rows], axis=1))
+        kept = np.concatenate([times, rows], axis=1)
+        restored.runs(ids, state["offsets"], kept, self._kept.width)
+        self._kept.put(ids, state["offsets"], kept)
         self._dropped[ids] = state["dropped"]
+        restored.due(len(ids), state["due"], self._ends.due)
         self._ends.schedule(ids, state["due"])
         self._floors.restore(ids, state["floors"], capacity)
         self._promises.restore(state["promises"])

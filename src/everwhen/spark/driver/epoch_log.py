@@ -28,8 +28,10 @@ from typing import Any, Final
 
 from everwhen.errors import QueryError, StateError
 from everwhen.storage.folder import Folder, blame, open_folder
+from everwhen.storage.state_format import software
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+"""1: up to Everwhen 0.4, where states were pickles."""
 _KEPT: Final = 100
 """How many epochs' files stay to be looked at."""
 
@@ -88,13 +90,15 @@ class Journal:
         """The id of the query's state: a new one, or that of the query whose checkpoint this is, if it is the same."""
         try:
             if not self._folder.exists("query.json"):
-                text = json.dumps({"format": _FORMAT, "id": uuid.uuid4().hex, **asdict(identity)}, indent=1)
-                self._folder.create("query.json", [text.encode()])
+                head = {"format": _FORMAT, "software": software(), "id": uuid.uuid4().hex}
+                self._folder.create("query.json", [json.dumps(head | asdict(identity), indent=1).encode()])
             found = json.loads(self._folder.read("query.json"))
+            if found["format"] != _FORMAT:
+                raise self._other_version(found)
             before = Identity(found["plan"], found["buckets"], found["emit"])
         except OSError as bad:
             raise StateError(blame(bad, self._folder.place("query.json"), "read or write it")) from None
-        except (ValueError, KeyError, TypeError) as bad:
+        except (ValueError, KeyError, TypeError, RecursionError) as bad:
             what = f"there is no {bad}" if isinstance(bad, KeyError) else str(bad)
             raise StateError(
                 f"{self._folder.place('query.json')} is damaged: {what}; restore the file, or start the query with a "
@@ -103,6 +107,15 @@ class Journal:
         if before != identity:
             raise QueryError(_difference(before, identity, self.place))
         return str(found["id"])
+
+    def _other_version(self, found: Mapping[str, Any]) -> StateError:
+        older = "Everwhen 0.4 or an older version" if found["format"] == 1 else "another version"
+        writer = str(found.get("software", older))[:60]
+        return StateError(
+            f"the checkpoint {self.place} was written by {writer}, in format {str(found['format'])[:20]}; this is "
+            f"{software()}, which reads format {_FORMAT} only. Go on with the version that wrote it, or start the "
+            "query with a new checkpoint."
+        )
 
     def begun(self, epoch: int, decided: Decided) -> Decided:
         """What holds for an epoch: as decided now, or when it was first run.  An epoch that is done and for which Spark
@@ -190,7 +203,7 @@ class Journal:
         try:
             found = json.loads(text)
             return {key: found[key] for key in keys} | {key: found.get(key, none) for key, none in others.items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as bad:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as bad:
             what = f"there is no {bad}" if isinstance(bad, KeyError) else str(bad)
             raise StateError(
                 f"{self._folder.place(name)} is damaged: {what}; restore the file, or start with a new checkpoint"

@@ -25,6 +25,7 @@ from everwhen.spark.exchange.source_scan import payload_columns, unioned
 from everwhen.spark.sources.constraints import wrong_with
 from everwhen.spark.sources.source import NoProgress, ResolvedSource
 from everwhen.spark.worker.ingress_task import GIVEN_UP, Drawn, IntakeTask
+from everwhen.storage.folder import path_name
 from everwhen.stream.element_batch import OPS
 
 MATCH: Final = "match"
@@ -135,7 +136,7 @@ class IntakeStage:
 
     def place(self, source: str) -> str:
         """The folder of what was given up of a source: a Parquet data set with a column `epoch`."""
-        return f"{self.root}/{source}"
+        return f"{self.root}/{path_name(source)}"
 
     def keep(self, held: DataFrame, epoch: int) -> None:
         """Write what an epoch gave up, if it gave up anything."""

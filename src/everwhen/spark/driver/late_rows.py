@@ -1,6 +1,6 @@
 """The side output of rows that came too late: counted, and kept where they can be read.
 
-    <checkpoint>/everwhen/late/<source>/epoch=<n>/*.parquet
+    <checkpoint>/everwhen/late/<source, by path_name>/epoch=<n>/*.parquet
 
 A source with `late="drop"` leaves out a row that changes something before what the source had promised; a source with
 `late="adjust"` moves what it can and leaves out the rest.  Those left out stand here, with their times and the columns
@@ -20,6 +20,7 @@ from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.exchange.schema import slots
 from everwhen.spark.exchange.source_scan import Cutoff, too_late, with_promised
 from everwhen.spark.sources.source import ResolvedSource
+from everwhen.storage.folder import path_name
 from everwhen.stream.element_batch import CTI
 
 
@@ -31,7 +32,7 @@ class LateRows:
 
     def place(self, source: str) -> str:
         """The folder of a source's late rows: a Parquet data set with a column `epoch`."""
-        return f"{self.root}/{source}"
+        return f"{self.root}/{path_name(source)}"
 
     def keep(
         self,

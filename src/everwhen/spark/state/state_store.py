@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +32,8 @@ import pyarrow as pa
 from everwhen.errors import StateError
 from everwhen.storage.arrow_ipc import stream_of, table_of
 from everwhen.storage.folder import Folder, blame, open_folder
-from everwhen.storage.framed_file import LOG, SNAPSHOT, Damaged, is_whole, seal, size, unseal
+from everwhen.storage.framed_file import LOG, SNAPSHOT, Damaged, OtherVersion, is_whole, seal, size, unseal
+from everwhen.storage.state_format import decode, encode
 
 _FILE: Final = re.compile(r"(log|snapshot)-(\d{12})")
 _LEFTOVER_AGE: Final = 600.0
@@ -69,17 +69,24 @@ class BucketStore:
         with _explained(os.fspath(root), "open it for the state"):
             self._folder = open_folder(root).within(f"stage={stage}").within(f"bucket={bucket}")
 
+    @property
+    def place(self) -> str:
+        """The folder of the bucket, for messages."""
+        return self._folder.place()
+
     # --- logs ---------------------------------------------------------------------------------------------------
 
     def log(self, epoch: int) -> tuple[pa.Table, dict[str, Any]] | None:
         """The published input of an epoch and its metadata; None if it has not been published."""
         name = _log(epoch)
         try:
-            frames = self._unsealed(name, LOG)
-            return table_of(frames[1]), json.loads(bytes(frames[0]))
+            text, rows = self._unsealed(name, LOG)
+            table, meta = table_of(rows), json.loads(bytes(text))
+            table.validate(full=True)  # offsets that lead out of the memory would be followed
+            return table, meta
         except FileNotFoundError:
             return None
-        except Damaged as bad:
+        except (Damaged, ValueError, pa.ArrowException, OSError, RecursionError) as bad:
             raise self._bad_log(epoch, f"is damaged: {bad}") from None
 
     def publish_log(self, epoch: int, table: pa.Table, meta: dict[str, Any]) -> bool:
@@ -111,12 +118,10 @@ class BucketStore:
     def publish_snapshot(self, epoch: int, state: object) -> int:
         """Publishes the state after an epoch (again, if need be) and returns the bytes of the file."""
         name = f"snapshot-{epoch:012d}"
-        buffers: list[pickle.PickleBuffer] = []
         try:
-            text = pickle.dumps(state, protocol=5, buffer_callback=buffers.append)
-        except (pickle.PicklingError, TypeError, AttributeError) as bad:
-            raise StateError(f"{self._folder.place(name)}: this state cannot be pickled: {bad}") from bad
-        chunks = seal(SNAPSHOT, [[text], *([buffer.raw()] for buffer in buffers)])
+            chunks = seal(SNAPSHOT, encode(state))
+        except StateError as bad:
+            raise StateError(f"{self._folder.place(name)}: {bad}") from None
         with _explained(self._folder.place(name), "write the snapshot"):
             self._folder.replace(name, chunks, self.durable)
         return size(chunks)
@@ -128,16 +133,16 @@ class BucketStore:
                 continue
             name = f"snapshot-{epoch:012d}"
             try:
-                text, *buffers = self._unsealed(name, SNAPSHOT)
-                return epoch, pickle.loads(text, buffers=buffers)
+                return epoch, decode(self._unsealed(name, SNAPSHOT))
             except FileNotFoundError:
                 continue  # collected since the names were read
+            except OtherVersion as bad:
+                raise StateError(
+                    f"{self._folder.place(name)} cannot be read: {bad}; go on with the version that wrote it, or start "
+                    "the query with a new checkpoint"
+                ) from None
             except Damaged as bad:
                 self._skip(name, str(bad))
-            except (MemoryError, StateError):
-                raise
-            except Exception as bad:  # whatever the classes of an older program raise when they are put together
-                self._skip(name, f"this version of the program cannot read it: {type(bad).__name__}: {bad}")
         return None
 
     def restore_points(self) -> tuple[int, ...]:
@@ -208,7 +213,7 @@ class BucketStore:
         if logs:
             try:
                 meta = json.loads(bytes(self._unsealed(_log(epoch), LOG, most=1)[0]))
-            except (Damaged, FileNotFoundError) as bad:
+            except (Damaged, FileNotFoundError, ValueError, RecursionError) as bad:
                 self._skip(_log(epoch), str(bad))
         with _explained(self._folder.place(), "list the state"):
             disk = sum(entry.size for entry in self._folder.entries())

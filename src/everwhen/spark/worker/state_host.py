@@ -26,6 +26,7 @@ from everwhen.errors import StateError
 from everwhen.operators.contract import StateSize
 from everwhen.spark.state.state_store import BucketStore
 from everwhen.spark.worker.owner_rpc import Answer, Home, Words, ask
+from everwhen.storage.state_format import restore
 
 
 class Kernel(Protocol):
@@ -163,7 +164,7 @@ class Resident(ABC, Generic[K, Out]):
         snapshot = store.newest_snapshot(before)
         if snapshot is not None:
             live.epoch = snapshot[0]
-            live.kernel.restore(snapshot[1])
+            restore(live.kernel, snapshot[1], store.place)
         return live, self._catch_up(live, store)
 
     def _catch_up(self, live: Live[K, Out], store: BucketStore) -> int:

@@ -1,0 +1,91 @@
+"""A state whose parts do not fit one another is refused before anything follows it, whichever part it is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from everwhen.engine.local import LocalRuntime
+from everwhen.errors import EverwhenError, StateError
+from everwhen.storage.state_format import restore
+from everwhen.stream.element import Insert
+from everwhen.stream.history import History
+from operators.differential import PLANS, SCHEMA, Plan, epochs, sources, streams_of
+
+HISTORY = [Insert(i, i + 6, {"k": f"k{i % 4}", "x": i % 3}) for i in range(12)]
+
+
+def running(plan: Plan, emit: str) -> LocalRuntime:
+    """A runtime that has state."""
+    rng = random.Random(5)
+    query = plan.build()
+    given = {name: History.of(HISTORY, SCHEMA) for name in sources(query)}
+    runtime = LocalRuntime(query, emit=emit)
+    pushes = epochs(streams_of(given, rng, plan.infinite), rng)
+    for epoch in pushes[: len(pushes) * 2 // 3]:
+        runtime.push(epoch)
+    return runtime
+
+
+def parts(tree: Any, put: Callable[[Any], None]) -> Iterator[tuple[Any, Callable[[Any], None]]]:
+    """All dicts, arrays and columns of a tree, and how each is replaced."""
+    yield tree, put
+    if isinstance(tree, dict):
+        for name in tree:
+            yield from parts(tree[name], lambda new, name=name: tree.__setitem__(name, new))
+    elif isinstance(tree, list):
+        for i in range(len(tree)):
+            yield from parts(tree[i], lambda new, i=i: tree.__setitem__(i, new))
+    elif isinstance(tree, tuple):
+        for i, each in enumerate(tree):
+            yield from parts(each, lambda new, i=i: put((*tree[:i], new, *tree[i + 1 :])))
+
+
+def mutilated(value: Any) -> list[Any]:
+    """What somebody may have put into the place of a value."""
+    if isinstance(value, np.ndarray) and value.dtype == np.int64:
+        longer = np.concatenate([value, value[:1]]) if len(value) else np.zeros((3, *value.shape[1:]), np.int64)
+        return [value[:-1], longer, value.astype(np.float64), value.astype(np.int8), value.ravel()[:, None], "text"]
+    if isinstance(value, pa.Array):
+        other = pa.array([b"\xff" * 7] * len(value))
+        return [
+            value.slice(1),
+            pa.concat_arrays([value, value, pa.nulls(3, value.type)]),
+            other,
+            pa.nulls(len(value)),
+            5,
+        ]
+    if isinstance(value, dict):
+        return [{}, None] if value else []
+    return []
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_parts_that_do_not_fit_are_refused(plan: Plan) -> None:
+    emit = "final" if PLANS.index(plan) % 2 else "current"
+    runtime = running(plan, emit)
+    whole: dict[str, Any] = {"state": runtime.snapshot()}
+    tried = refused = 0
+    for value, put in list(parts(whole["state"], lambda new: whole.__setitem__("state", new))):
+        for other in mutilated(value):
+            put(other)
+            fresh = LocalRuntime(plan.build(), emit=emit)
+            tried += 1
+            try:
+                restore(fresh, whole["state"], "here")
+                fresh.close()
+            except StateError as bad:
+                refused += 1
+                assert str(bad).startswith("here: the state does not fit the query: ")
+            except EverwhenError:
+                refused += 1
+            put(value)
+    assert tried and refused > tried / 3
+    again = LocalRuntime(plan.build(), emit=emit)
+    restore(again, whole["state"], "here")
+    assert sorted(map(str, again.close()["out"].elements())) == sorted(map(str, runtime.close()["out"].elements()))
