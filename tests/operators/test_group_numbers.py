@@ -39,7 +39,7 @@ def row(k: str | None, x: int = 1) -> dict[str, object]:
 
 
 def before(t: int, k: str) -> Punct:
-    return Punct(ew.Promise({"k": ew.OneOf((k,))}, t))
+    return Punct(ew.punctuation.Punctuation({"k": ew.punctuation.OneOf((k,))}, t))
 
 
 ENDINGS: dict[str, list[Element]] = {
@@ -97,8 +97,14 @@ def with_closed_groups(stream: list[Element], rng: random.Random) -> list[Elemen
         found.append(element)
         groups = {each.row["k"] for each in stream[: at + 1] if isinstance(each, Insert)}
         for k in sorted(groups, key=str):
-            match: dict[str, AttributePattern] = {"k": ew.OneOf((k,))}
+            match: dict[str, AttributePattern] = {"k": ew.punctuation.OneOf((k,))}
             until = limit(match, stream[at + 1 :])
             if rng.random() < 0.3:
-                found.append(Punct(ew.Promise(match, until if rng.random() < 0.2 else min(until, rng.randint(5, 25)))))
+                found.append(
+                    Punct(
+                        ew.punctuation.Punctuation(
+                            match, until if rng.random() < 0.2 else min(until, rng.randint(5, 25))
+                        )
+                    )
+                )
     return found

@@ -7,7 +7,6 @@ snapshot of a query's answer is the oracle's; before it the query says nothing. 
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from everwhen.stream.history import History
 from everwhen.testing import assert_valid
 from operators.differential import EMITS, FIRST, LAST, SCHEMA, S, T, assert_snapshots, col, epochs, sources, streams_of
 from operators.punctuated import PunctuatedOutput, punctuated
+from state_files import through_file
 
 KEYS, VALUES = ("a", "b", "c", None), (0, 1, 2, None)
 
@@ -115,7 +115,7 @@ class Rehearsal:
         self.listeners[name].final = False
 
     def restart(self) -> None:
-        state = pickle.loads(pickle.dumps(self.session.snapshot()))
+        state = through_file(self.session.snapshot())
         self.session = Session(emit=self.emit)
         self.session.restore(state, {name: listener.query for name, listener in self.listeners.items()})
 

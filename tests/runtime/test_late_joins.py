@@ -31,7 +31,7 @@ def row(k: int, v: int = 5) -> dict[str, int]:
 
 
 def punct(t: int = INF, **match: int) -> Punct:
-    return Punct(ew.Promise({name: ew.OneOf((value,)) for name, value in match.items()}, t))
+    return Punct(ew.punctuation.Punctuation({name: ew.punctuation.OneOf((value,)) for name, value in match.items()}, t))
 
 
 def joined(first: ew.Stream, elements: list[Element], late: ew.Stream, emit: str = "all") -> int:
@@ -90,7 +90,10 @@ def test_operators_and_chains_have_forgotten_it_too(plan: str, for_ever: bool) -
 @pytest.mark.parametrize("emit", EMITS)
 def test_promises_about_everything_are_progress(emit: str) -> None:
     """The source has not said a CTI, and still nothing is known before the time that its promises cover."""
-    halves = [Punct(ew.Promise({"v": half}, 4)) for half in (ew.Range(lt=1), ew.Range(ge=1), ew.OneOf((None,)))]
+    halves = [
+        Punct(ew.punctuation.Punctuation({"v": half}, 4))
+        for half in (ew.punctuation.Range(lt=1), ew.punctuation.Range(ge=1), ew.punctuation.OneOf((None,)))
+    ]
     keys = A.select("k").distinct()
     elements = [Insert(0, 9, row(0)), *halves]
     assert joined(keys, elements, keys.where(ew.col("k") >= 0), emit) >= 4

@@ -17,7 +17,7 @@ from everwhen.containers.calendar import Calendar
 from everwhen.containers.run_pool import LENGTH, Runs
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
-from everwhen.operators import restored
+from everwhen.rows import restored
 from everwhen.rows.interner import Pool
 
 _NO_INTS = np.empty(0, np.int64)

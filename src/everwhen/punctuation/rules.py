@@ -21,11 +21,11 @@ from everwhen.containers.key_table import KeyTable
 from everwhen.core.promise import Frontier, Promise
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
-from everwhen.operators import restored
 from everwhen.punctuation.first_violation import FEW, once, raise_floors, settle_floors
 from everwhen.punctuation.read import read_promises
 from everwhen.punctuation.store import PromiseSet
 from everwhen.punctuation.table import Promises, joined
+from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
 
 MOST_RESTATED: Final = 10_000

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from everwhen.containers.arrays import grown
 from everwhen.core.time import INF, NEVER
-from everwhen.operators import restored
 from everwhen.operators.ingress import event_index_loops as kernel
 from everwhen.punctuation.rules import promised
 from everwhen.punctuation.store import PromiseSet
+from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
 
 _SMALL: Final = 256

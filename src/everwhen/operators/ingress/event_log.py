@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from everwhen.core.promise import Promise
 from everwhen.core.time import INF, NEVER
-from everwhen.operators import restored
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress import event_log_loops as kernel
 from everwhen.punctuation.rules import promised
 from everwhen.punctuation.store import PromiseSet
+from everwhen.rows import restored
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.core.time import INF, NEVER
-from everwhen.operators import restored
 from everwhen.operators.ingress.guard import Guarded
 from everwhen.operators.ingress.sort_by_time import by_time, pick
+from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
 
 _SMALL: Final = 64

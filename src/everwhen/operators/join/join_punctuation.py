@@ -25,7 +25,6 @@ from everwhen.containers.key_table import KeyTable
 from everwhen.core.promise import Frontier, Promise
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
-from everwhen.operators import restored
 from everwhen.punctuation.columns.boxes import Entries, Shape
 from everwhen.punctuation.pattern_algebra import combine
 from everwhen.punctuation.plain import promises_of, promises_state
@@ -36,6 +35,7 @@ from everwhen.punctuation.store import PromiseSet
 from everwhen.punctuation.table import Promises, joined
 from everwhen.punctuation.table_parts import Listed, listed_of
 from everwhen.punctuation.value_order import Kind, order_of
+from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
 
 Blocks = Callable[[int, np.ndarray, np.ndarray], np.ndarray]

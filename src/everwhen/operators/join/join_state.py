@@ -15,9 +15,9 @@ import pyarrow as pa
 from everwhen.containers.arrays import grown
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
-from everwhen.operators import restored
 from everwhen.operators.join.loops import join as kernel
 from everwhen.operators.join.loops.lifetimes import END, HI, LO, MOST, NO_ENTRY, ROW, WEIGHT
+from everwhen.rows import restored
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 

@@ -18,13 +18,13 @@ from everwhen.containers.key_table import KeyTable
 from everwhen.core.promise import Promise
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
-from everwhen.operators import restored
 from everwhen.operators.contract import StateSize
 from everwhen.operators.net import cancelled
 from everwhen.operators.net_loops import net
 from everwhen.operators.output import changelog_loops as kernel
 from everwhen.punctuation.rules import promised
 from everwhen.punctuation.store import PromiseSet
+from everwhen.rows import restored
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.batch_punctuation import Behind

@@ -26,10 +26,10 @@ import pyarrow as pa
 
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Promise
-from everwhen.operators import restored
 from everwhen.operators.contract import StateSize
 from everwhen.operators.net import netted
 from everwhen.punctuation.rules import promised
+from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
 

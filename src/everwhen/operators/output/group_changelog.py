@@ -16,10 +16,10 @@ from everwhen.containers.run_pool import LENGTH, ROOM, Runs
 from everwhen.core.promise import Promise
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
-from everwhen.operators import restored
 from everwhen.operators.contract import StateSize
 from everwhen.operators.output import group_changelog_loops as kernel
 from everwhen.operators.output.changelog import said
+from everwhen.rows import restored
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element_batch import ElementBatch

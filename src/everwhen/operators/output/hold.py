@@ -18,11 +18,11 @@ from everwhen.containers.live_runs import HI, LO, WEIGHT
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier
 from everwhen.core.time import INF, NEVER
-from everwhen.operators import restored
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
 from everwhen.operators.live_rows import LiveRows
 from everwhen.operators.net import netted
 from everwhen.punctuation.rules import Floors, concerned, promised
+from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
 

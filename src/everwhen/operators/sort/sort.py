@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from everwhen.core.promise import Frontier, Promise
 from everwhen.core.time import INF
-from everwhen.operators import restored
 from everwhen.operators.contract import Operator, Output, StateSize
 from everwhen.operators.net import netted
 from everwhen.operators.output.changelog import EventChain, said
@@ -27,6 +26,7 @@ from everwhen.operators.sort.sort_prefix import SortPrefix
 from everwhen.punctuation.column_order import numbered
 from everwhen.punctuation.projection import Projection
 from everwhen.punctuation.store import PromiseSet
+from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element_batch import INSERT, ElementBatch

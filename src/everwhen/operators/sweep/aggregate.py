@@ -19,7 +19,6 @@ from everwhen.containers import live_runs as live_kernel
 from everwhen.containers.live_runs import VALUES
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier
-from everwhen.operators import restored
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
 from everwhen.operators.live_rows import LiveRows
 from everwhen.operators.net import netted
@@ -32,6 +31,7 @@ from everwhen.operators.sweep.pieces import Pieces
 from everwhen.operators.sweep.sweep import Evaluate, Sweep
 from everwhen.punctuation.projection import Projection
 from everwhen.punctuation.rules import NONE, concerned, settled
+from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import BITS, RowCodec, decode_column, encode_column
 from everwhen.rows.interner import is_pooled

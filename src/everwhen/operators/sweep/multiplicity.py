@@ -15,7 +15,6 @@ import numpy as np
 from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier, Promise
 from everwhen.core.schema import Schema
-from everwhen.operators import restored
 from everwhen.operators.contract import Operator, Output, Policy, StateSize, lowest
 from everwhen.operators.net import netted
 from everwhen.operators.stateless.linear import within_time
@@ -23,6 +22,7 @@ from everwhen.operators.sweep.loops.pieces import weighted
 from everwhen.operators.sweep.pieces import Pieces
 from everwhen.operators.sweep.sweep import Sweep
 from everwhen.punctuation.rules import NONE, Meeting, concerned, settled
+from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat
 from everwhen.rows.codec import RowCodec
 

@@ -23,7 +23,6 @@ from everwhen.containers.key_table import KeyTable
 from everwhen.containers.run_pool import Runs, needed, resized
 from everwhen.core.emit import Emit
 from everwhen.core.time import INF, NEVER
-from everwhen.operators import restored
 from everwhen.operators.clip import CUT, ENDED, ENDING, INFINITE
 from everwhen.operators.contract import Policy, StateSize
 from everwhen.operators.sweep.loops import sweep as kernel
@@ -34,6 +33,7 @@ from everwhen.operators.sweep.loops.pieces import pending, standing
 from everwhen.operators.sweep.pieces import Pieces
 from everwhen.punctuation.first_violation import untouched
 from everwhen.punctuation.rules import Floors
+from everwhen.rows import restored
 from everwhen.rows.interner import Pool
 
 GRID = 8

@@ -30,11 +30,11 @@ from everwhen.core.promise import Frontier
 from everwhen.core.time import INF, MAX_TIME, NEVER
 from everwhen.errors import QueryError
 from everwhen.operators import net_loops as kernel
-from everwhen.operators import restored
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
 from everwhen.operators.net import cancelled
 from everwhen.operators.stateless.linear import MOST_LEVELS
 from everwhen.punctuation.rules import concerned, settled
+from everwhen.rows import restored
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 

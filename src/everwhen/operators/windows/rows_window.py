@@ -30,12 +30,12 @@ from everwhen.core.emit import Emit
 from everwhen.core.promise import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
-from everwhen.operators import restored
 from everwhen.operators.contract import EVERYTHING, Operator, Output, Policy, StateSize
 from everwhen.operators.net import netted
 from everwhen.operators.sweep.holistic import order_ranks
 from everwhen.punctuation.projection import Projection
 from everwhen.punctuation.rules import Floors, concerned, settled
+from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
 
