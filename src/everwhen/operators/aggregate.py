@@ -1,9 +1,10 @@
 """Grouping with aggregation, and scalar aggregation as one group (Krämer, 11.5.7 and 11.5.8; CEDR's snapshot
 operators).
 
-Several aggregations share one sweep.  Kept are, per group, the lanes at the CTI and the edges after it; with min, max,
-quantiles or user-defined aggregates also the live multiset (until `ve ≤ c`).  A group is gone when it has neither rows
-nor edges: emptiness is read off the row count, never off a value.
+Several aggregations share one sweep.  Kept are, per group, the lanes at the CTI and the edges after it; with min, max
+or user-defined aggregates also the live rows (until `ve ≤ c`); with quantiles, count distinct and their like the values of
+each column that they are over (`order_statistics`).  A group is gone when it has neither rows nor edges: emptiness is
+read off the row count, never off a value.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from everwhen.model.rows import BITS, RowCodec, decode_column, encode_column
 from everwhen.model.time import INF
 from everwhen.operators import holistic
 from everwhen.operators.base import Emit, Operator, Output, Policy, StateSize
+from everwhen.operators.holistic import ordered_columns
 from everwhen.operators.kernels import live as live_kernel
 from everwhen.operators.kernels.edges import summed
 from everwhen.operators.kernels.extremes import Extremes, largest
@@ -76,9 +78,13 @@ class AggregateOperator(Operator):
         self._summed = self._plan.summed()
         self._most = 0  # no group has ever more rows alive
         self._live: LiveRows | None = None
-        if plan.evaluated:
+        self._ordered = ordered_columns(plan.holistic, self._arguments)
+        self._users = [aggregation for aggregation in plan.holistic if aggregation.function == "user"]
+        if plan.extremes or self._users:
             self._live = LiveRows(self._arguments.width, self._arguments.pooled, source.pool)
             self._live.grow(self._sweep.keys.capacity)
+        for column in self._ordered:
+            column.statistics.grow(self._sweep.keys.capacity)
         # per extreme its column in a record, its kind, and the word and the bit of its nulls
         at = [(VALUES + self._arguments.words + c, kind, VALUES + c // BITS, c % BITS) for c, kind in plan.extremes]
         self._extreme_at = np.array(at, np.int64).reshape(-1, 4).T.copy()
@@ -106,12 +112,21 @@ class AggregateOperator(Operator):
         if live is not None and len(batch):
             live.grow(sweep.keys.capacity)
             live.apply(ids, self._records(batch, arguments))
+        if self._ordered and len(batch):
+            if arguments is None:
+                arguments = self._source.select(batch.rows, self._argument_at, self._arguments)
+            for column in self._ordered:
+                column.statistics.grow(sweep.keys.capacity)
+                column.apply(ids, batch.lo, batch.hi, batch.weight, arguments)
         evaluate = self._extremes() if live is not None and not self._plan.holistic else self._evaluates()
         raised = concerned(frontier.promises, self._keys, sweep.keys) if frontier.promises else NONE
         pieces = sweep.step(ids, batch.lo, batch.hi, values, tau, promise, evaluate, raised)
         if live is not None:
             live.expire(promise)
             live.expire_keys(*raised)
+        for column in self._ordered:
+            column.statistics.expire(promise)
+            column.statistics.expire_keys(*raised)
         if len(pieces.said):
             self._plan.check(pieces.said[:, 3:], self._most)
         closed = raised[0][raised[1] == INF] if len(raised[0]) else None
@@ -205,26 +220,34 @@ class AggregateOperator(Operator):
         return Extremes(runs.place, runs.pool, self._extreme_at, self._live.longest)
 
     def _evaluates(self) -> Evaluate | None:
-        return None if self._live is None else self._evaluate
+        return self._evaluate if self._plan.evaluated else None
 
     def _evaluate(self, keys: np.ndarray, times: np.ndarray) -> np.ndarray:
-        assert self._live is not None
-        plan, runs = self._plan, self._live.runs
+        plan = self._plan
         lanes = np.empty((len(keys), plan.evaluated), np.int64)
         n = len(plan.extremes)
-        if n:
-            heap = np.empty((2, self._live.longest), np.int64)
-            lanes[:, :n] = largest(keys, times, runs.place, runs.pool, *self._extreme_at, heap).T
-        if plan.holistic:
-            request, record = live_kernel.pairs(keys, times, runs.place, runs.pool)
-            rows, weight = runs.pool[record, VALUES:], runs.pool[record, live_kernel.WEIGHT]
-            for i, aggregation in enumerate(plan.holistic):
-                codes, valid = holistic.evaluate(aggregation, self._arguments, keys, request, rows, weight)
-                lanes[:, n + 2 * i], lanes[:, n + 2 * i + 1] = codes, valid
+        found: dict[str, holistic.Found] = {}
+        for column in self._ordered:
+            for aggregation, result in zip(column.aggregations, column.evaluate(keys, times), strict=True):
+                found[aggregation.name] = result
+        if self._live is not None:
+            runs = self._live.runs
+            if n:
+                heap = np.empty((2, self._live.longest), np.int64)
+                lanes[:, :n] = largest(keys, times, runs.place, runs.pool, *self._extreme_at, heap).T
+            if self._users:
+                request, record = live_kernel.pairs(keys, times, runs.place, runs.pool)
+                rows, weight = runs.pool[record, VALUES:], runs.pool[record, live_kernel.WEIGHT]
+                for user in self._users:
+                    found[user.name] = holistic.evaluate_user(user, self._arguments, keys, request, rows, weight)
+        for i, aggregation in enumerate(plan.holistic):
+            lanes[:, n + 2 * i], lanes[:, n + 2 * i + 1] = found[aggregation.name]
         return lanes
 
     def state_size(self) -> StateSize:
         size = self._sweep.state_size()
+        for column in self._ordered:
+            size += column.statistics.state_size()
         return size if self._live is None else size + StateSize(self._live.rows, self._live.nbytes)
 
     def snapshot(self) -> dict[str, Any]:
@@ -240,9 +263,10 @@ class AggregateOperator(Operator):
             state["arguments"] = self._arguments.decode(live["records"][:, VALUES:])
             live["records"] = live["records"][:, :VALUES].copy()
             state["live"] = live
-            for lane, type_ in self._pooled_results:
-                at, edges = 1 + self._plan.added + lane, state["sweep"]["edges"]
-                state[f"results{lane}"] = decode_column(edges[:, at], edges[:, at + 1] != 0, type_, self.codec.pool)
+        state["ordered"] = [column.statistics.snapshot(ids) for column in self._ordered]
+        for lane, type_ in self._pooled_results:
+            at, edges = 1 + self._plan.added + lane, state["sweep"]["edges"]
+            state[f"results{lane}"] = decode_column(edges[:, at], edges[:, at + 1] != 0, type_, self.codec.pool)
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -262,3 +286,6 @@ class AggregateOperator(Operator):
             values = self._arguments.encode(state["arguments"], len(live["records"]))
             self._live.grow(self._sweep.keys.capacity)
             self._live.restore(ids, live, np.concatenate([live["records"], values], axis=1))
+        for column, kept in zip(self._ordered, state["ordered"], strict=True):
+            column.statistics.grow(self._sweep.keys.capacity)
+            column.statistics.restore(ids, kept)

@@ -24,6 +24,7 @@ from everwhen.algebra.aggregates import Aggregation
 from everwhen.errors import EvaluationError, EverwhenError
 from everwhen.model.pool import is_pooled
 from everwhen.model.rows import RowCodec, float_codes
+from everwhen.operators.holistic import numbers
 from everwhen.operators.twofold import product_error, square_error, times
 
 ROWS: Final = ("rows", -1)
@@ -345,17 +346,7 @@ class LanePlan:
         return result
 
     def _floats(self, code: np.ndarray, column: int) -> np.ndarray:
-        type_ = self.arguments.schema.types[column]
-        if pa.types.is_floating(type_):
-            return np.ascontiguousarray(code).view(np.float64)
-        if pa.types.is_decimal(type_):
-            dictionary = self.arguments.pool.dictionary(type_)
-            distinct, inverse = np.unique(code, return_inverse=True)
-            values = np.array([float(dictionary.value(c)) if c < len(dictionary) else 0.0 for c in distinct.tolist()])
-            return values[inverse]
-        if pa.types.is_unsigned_integer(type_):
-            return np.ascontiguousarray(code).view(np.uint64).astype(np.float64)
-        return code.astype(np.float64)
+        return numbers(code, self.arguments.schema.types[column], self.arguments.pool)
 
     def _limbs(self, code: np.ndarray, valid: np.ndarray | None, column: int) -> np.ndarray:
         type_ = self.arguments.schema.types[column]
