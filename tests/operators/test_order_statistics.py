@@ -1,4 +1,4 @@
-"""Values in their order over time, against a list of rows; and that neither time nor memory grow with rows × instants."""
+"""Values in their order over time, against a list of rows; neither time nor memory may grow with rows × instants."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_it_is_what_is_alive_at_any_instant(seed: int) -> None:
                 if values:
                     assert row[2] == values[(len(values) - 1) // 2]
                     assert row[3] == values[math.ceil((len(values) - 1) / 2)]
-                    assert row[4:] == ([*reversed(values[-3:])] + [0, 0])[:3]
+                    assert row[4:] == [*reversed(values[-3:]), 0, 0][:3]
         if random.random() < 0.5:
             cti += int(random.integers(0, 15))
             statistics.expire(cti)

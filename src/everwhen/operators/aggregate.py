@@ -2,9 +2,9 @@
 operators).
 
 Several aggregations share one sweep.  Kept are, per group, the lanes at the CTI and the edges after it; with min, max
-or user-defined aggregates also the live rows (until `ve ≤ c`); with quantiles, count distinct and their like the values of
-each column that they are over (`order_statistics`).  A group is gone when it has neither rows nor edges: emptiness is
-read off the row count, never off a value.
+or user-defined aggregates also the live rows (until `ve ≤ c`); with quantiles, count distinct and their like the values
+of each column that they are over (`order_statistics`).  A group is gone when it has neither rows nor edges: emptiness
+is read off the row count, never off a value.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from everwhen.operators.kernels import cursor as kernel
 from everwhen.operators.kernels.calendar import Calendar
 from everwhen.operators.kernels.live import group_rows
 from everwhen.operators.kernels.runs import LENGTH, Runs, resized
-from everwhen.operators.value_ranks import ValueRanks
+from everwhen.operators.value_labels import Labels, RankedLabels, labels_of
 
 _NO_INTS: Final = np.empty(0, np.int64)
 _FEW: Final = 1 << 10
@@ -47,16 +47,10 @@ class Code:
     def pooled(self) -> bool:
         return self.type is not None and is_pooled(self.type)
 
-    @property
-    def kind(self) -> int:
-        if self.type is None or not self.ordered:
-            return tree.PLAIN
-        if self.pooled:
-            return tree.RANKED
-        if pa.types.is_floating(self.type):
-            return tree.FLOAT
-        unsigned = pa.types.is_unsigned_integer(self.type) and self.type.bit_width == 64
-        return tree.UNSIGNED if unsigned else tree.PLAIN
+
+def longer(array: np.ndarray, size: int, used: int) -> np.ndarray:
+    """A copy of the first `used` entries with room for at least `size`, and for many more."""
+    return resized(array[:, None], size, used)[:, 0]
 
 
 class OrderStatistics:
@@ -65,32 +59,20 @@ class OrderStatistics:
     def __init__(self, codes: Sequence[Code], pool: Pool) -> None:
         self._codes = tuple(codes)
         self._dictionaries = pool
-        width = tree.CODES + len(codes)
+        width = tree.LABELS + len(codes)
         self._runs = Runs(width)
         self._ends = Calendar()
         self._slot = np.full(64, -1, np.int64)
         self._trees = self._no_trees(64)
-        self._nodes = np.empty((tree.FANOUT * 64, width), np.int64)
-        self._fill = np.zeros(64, np.int64)
-        self._book = np.array([-1, 0, 0], np.int64)
+        self._forget_nodes(64)
         self._old = np.empty((64, width), np.int64)
-        self._scratch = np.empty(len(codes), np.int64), np.empty((2, tree.DEEPEST), np.int64)
-        self._ranks = {c: ValueRanks(pool.dictionary(code.type)) for c, code in self._ranked()}
-        self._pooled = [(tree.CODES + c, code.type) for c, code in enumerate(codes) if code.pooled]
-        self._held: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
-        self._orders = self._order()
+        self._path = np.empty((2, tree.DEEPEST), np.int64)
+        self._labels = [labels_of(code.type, code.ordered, pool) for code in codes]
+        self._pooled = [(c, code.type) for c, code in enumerate(codes) if code.pooled]
+        self._held: tuple[np.ndarray, tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray] | None = None
         self.cti = NEVER
         if self._pooled:
             pool.register(self)
-
-    def _ranked(self) -> Iterable[tuple[int, Code]]:
-        return ((c, code) for c, code in enumerate(self._codes) if code.kind == tree.RANKED)
-
-    def _order(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """How codes compare: their kinds, and where the ranks of each begin."""
-        labels = [self._ranks[c].labels if c in self._ranks else _NO_INTS for c in range(len(self._codes))]
-        first = np.cumsum([0, *map(len, labels[:-1])])
-        return np.array([code.kind for code in self._codes], np.int64), first, np.concatenate(labels)
 
     @staticmethod
     def _no_trees(size: int) -> np.ndarray:
@@ -100,7 +82,7 @@ class OrderStatistics:
 
     @property
     def _forest(self) -> tuple[np.ndarray, ...]:
-        return self._trees, self._nodes, self._fill, self._book, *self._scratch
+        return self._trees, *self._nodes, self._fill, self._book, self._path
 
     def grow(self, capacity: int) -> None:
         self._runs.grow(capacity)
@@ -114,7 +96,7 @@ class OrderStatistics:
         """Call a loop until it is through, giving it the room that it asks for."""
         at = 0
         while at < until:
-            at, why, wanted = loop(at, self._forest, self._orders, *given)
+            at, why, wanted = loop(at, self._forest, *given)
             self._give(why, wanted)
 
     def _give(self, why: int, wanted: int) -> None:
@@ -123,40 +105,63 @@ class OrderStatistics:
                 "a change takes back a row that is not there: the stream before this operator is not valid"
             )
         if why == kernel.NODES:
-            used = self._book[tree.END]
-            self._nodes = resized(self._nodes, (used + tree.DEEPEST) * tree.FANOUT, used * tree.FANOUT)
-            self._fill = grown(self._fill, len(self._nodes) // tree.FANOUT, 0)
+            used = int(self._book[tree.END]) * tree.FANOUT
+            size = used + tree.DEEPEST * tree.FANOUT
+            labels, weights, children = self._nodes
+            self._nodes = resized(labels, size, used), longer(weights, size, used), longer(children, size, used)
+            self._fill = grown(self._fill, len(self._nodes[0]) // tree.FANOUT, 0)
         elif why == kernel.RUNS:
             self._runs.reserve(wanted)
         elif why == kernel.SCRATCH:
             self._old = np.empty((2 * wanted, self._old.shape[1]), np.int64)
 
-    def _note(self, codes: np.ndarray, first: int = 0) -> None:
-        """Let all codes have a rank that need one; they stand in columns from `first` on."""
-        news = [ranks.note(codes[:, first + c]) for c, ranks in self._ranks.items()]
-        if any(news):
-            self._orders = self._order()
+    def _labelled(self, codes: np.ndarray) -> np.ndarray:
+        """The labels of codes (nulls: -1); where they change those of others, these are changed wherever they stand."""
+        out = np.empty(codes.shape, np.int64)
+        valid = None
+        for c, labels in enumerate(self._labels):
+            column = codes[:, c]
+            if self._codes[c].type is None:  # a number of our own says whether what follows is there
+                valid = column != 0
+            elif isinstance(labels, RankedLabels):
+                renewed = labels.note(column if valid is None else column[valid])
+                if renewed is not None:
+                    self._relabel(c, renewed)
+            out[:, c] = labels.of(column)
+            if valid is not None and labels.ranked:
+                out[~valid, c] = -1
+        return out
+
+    def _relabel(self, c: int, renewed: np.ndarray) -> None:
+        nodes = self._nodes[0][: self._book[tree.END] * tree.FANOUT]
+        for column in (self._runs.pool[: self._runs.end, tree.LABELS + c], nodes[:, c]):  # some is garbage
+            column[:] = np.where(column < 0, -1, renewed[np.clip(column, 0, len(renewed) - 1)])
+
+    def _coded(self, labels: np.ndarray) -> np.ndarray:
+        """The codes of labels."""
+        return np.stack([each.codes(labels[:, c]) for c, each in enumerate(self._labels)], axis=1)
 
     def apply(self, ids: np.ndarray, lo: np.ndarray, hi: np.ndarray, weight: np.ndarray, codes: np.ndarray) -> None:
         """Add signed segments."""
         if not len(ids):
             return
-        self._note(codes)
+        labels = self._labelled(codes)
         keys, offsets, starts = group_rows(ids, self._slot)
         ends = starts.copy()
-        segments = lo, hi, weight, codes, np.empty(len(ids), np.int64)
+        segments = lo, hi, weight, labels, np.empty(len(ids), np.int64)
         runs, at = self._runs, 0
         while at < len(keys):
             at, why, wanted, runs.end = kernel.take(
                 at, keys, offsets, starts, ends, segments, runs.place, runs.pool, runs.free, runs.end, self._forest,
-                self._orders, self._old, self._ends.due, self._ends.block,
+                self._old, self._ends.due, self._ends.block,
             )  # fmt: skip
             self._give(why, wanted)
 
     def ask(
         self, keys: np.ndarray, times: np.ndarray, quantiles: np.ndarray, newest: bool = False, top: int = 0
     ) -> np.ndarray:
-        """What `kernels.cursor.ask` gives, zeros where there is nothing; instants are grouped by key, in order."""
+        """What `kernels.cursor.ask` gives, with codes of the last column; instants are grouped by key, in order.  What
+        stands where there is nothing does not matter."""
         codes, runs = len(self._codes), self._runs
         out = np.zeros((len(keys), 2 + (codes + 1) * len(quantiles) + codes * newest + top), np.int64)
         self._driven(
@@ -164,7 +169,18 @@ class OrderStatistics:
             len(keys),
             out,
         )
+        last = self._labels[-1]
+        if type(last) is not Labels:
+            for at in self._places(len(quantiles), newest, top):
+                out[:, at] = last.codes(out[:, at])
         return out
+
+    def _places(self, quantiles: int, newest: bool, top: int) -> list[int]:
+        """Where in an answer labels of the last column stand."""
+        codes = len(self._codes)
+        found = [2 + (codes + 1) * q + codes - 1 + high for q in range(quantiles) for high in (0, 1)]
+        behind = 2 + (codes + 1) * quantiles
+        return [*found, *[behind + codes - 1] * newest, *(behind + codes * newest + i for i in range(top))]
 
     def expire(self, cti: int) -> None:
         """Forget what was before `cti`."""
@@ -172,7 +188,7 @@ class OrderStatistics:
         if cti == INF:
             self._runs.clear()
             self._trees = self._no_trees(len(self._trees))
-            self._clear_nodes()
+            self._forget_nodes(64)
             return
         keys = self._ends.before(cti + 1)
         if len(keys):
@@ -197,8 +213,12 @@ class OrderStatistics:
         if self._book[tree.SPARE] > max(_FEW, self._book[tree.END] // 2):
             self._plant(*self._dumped())
 
-    def _clear_nodes(self) -> None:
-        self._book[:] = -1, 0, 0
+    def _forget_nodes(self, room: int) -> None:
+        """No node is used any more; let there be room for so many."""
+        self._book = np.array([-1, 0, 0], np.int64)
+        size = room * tree.FANOUT
+        self._nodes = np.empty((size, len(self._codes)), np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+        self._fill = np.zeros(room, np.int64)
 
     def _dumped(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All that is alive at the cursors: the keys, where the values of each begin, and these."""
@@ -207,40 +227,42 @@ class OrderStatistics:
 
     def _values(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         offsets = np.concatenate([[0], np.cumsum(self._trees[keys, tree.DISTINCT])])
-        values = np.zeros((int(offsets[-1]), self._nodes.shape[1]), np.int64)
+        values = np.zeros((int(offsets[-1]), tree.LABELS + len(self._codes)), np.int64)
         kernel.dump(keys, self._forest, values)
         return offsets, values
 
     def _plant(self, keys: np.ndarray, offsets: np.ndarray, values: np.ndarray) -> None:
         """Make all trees anew: these are their values."""
-        self._clear_nodes()
+        self._forget_nodes(2 * len(values) // tree.FANOUT + tree.DEEPEST)
         self._trees[:, [tree.ROOT, tree.HEIGHT, tree.TOTAL, tree.DISTINCT]] = -1, 0, 0, 0
-        nodes = 2 * len(values) // tree.FANOUT + 64
-        self._nodes = np.empty((nodes * tree.FANOUT, self._nodes.shape[1]), np.int64)
-        self._fill = np.zeros(nodes, np.int64)
         self._driven(lambda at, *given: kernel.load(at, keys, offsets, values, *given), len(values))
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         self._runs.tidy()  # what is left has codes in use
-        self._held = self._dumped()
-        return [(self._runs.pool[: self._runs.end], self._pooled), (self._held[2], self._pooled)]
+        keys, offsets, values = self._dumped()
+        changes = self._coded(self._runs.pool[: self._runs.end, tree.LABELS :])
+        self._held = keys, (offsets, values), changes, self._coded(values[:, tree.LABELS :])
+        return [(self._held[2], self._pooled), (self._held[3], self._pooled)]
 
     def recoded(self) -> None:
-        """Codes are others, in the same order; ranks are made anew."""
+        """Codes are others, in the same order."""
         assert self._held is not None
-        for ranks in self._ranks.values():
-            ranks.clear()
-        for matrix in (self._runs.pool[: self._runs.end], self._held[2]):
-            self._note(matrix, tree.CODES)
-        self._orders = self._order()
-        self._plant(*self._held)
+        keys, (offsets, values), changes, codes = self._held
+        for labels in self._labels:
+            if isinstance(labels, RankedLabels):
+                labels.clear()
+        self._forget_nodes(64)
+        both = self._labelled(np.concatenate([changes, codes]))
+        self._runs.pool[: self._runs.end, tree.LABELS :] = both[: len(changes)]
+        values[:, tree.LABELS :] = both[len(changes) :]
+        self._plant(keys, offsets, values)
         self._held = None
 
     def state_size(self) -> StateSize:
         """Each value that is kept counts one row."""
         runs, used = self._runs, int(self._book[tree.END] - self._book[tree.SPARE])
         ids = np.flatnonzero((runs.place[: len(self._trees), LENGTH] != 0) | (self._trees[: len(runs.place), 0] >= 0))
-        nodes = used * (tree.FANOUT * self._nodes.shape[1] + 1) * 8
+        nodes = used * (tree.FANOUT * (len(self._codes) + 2) + 1) * 8
         rows = int(kernel.rows(ids, runs.place, runs.pool, self._trees))
         return StateSize(rows, runs.nbytes + nodes + self._trees.nbytes + self._ends.nbytes)
 
@@ -251,18 +273,18 @@ class OrderStatistics:
         starts, values = self._values(ids)
         return {
             "cti": self.cti, "times": self._trees[ids, tree.TIME], "offsets": offsets,
-            "changes": changes[:, : tree.CODES].copy(), "codes": self._decoded(changes),
+            "changes": changes[:, : tree.LABELS].copy(), "codes": self._decoded(changes),
             "starts": starts, "weights": values[:, 0].copy(), "values": self._decoded(values),
         }  # fmt: skip
 
     def restore(self, ids: np.ndarray, state: dict[str, Any]) -> None:
         self.cti = state["cti"]
-        changes = np.concatenate([state["changes"], self._encoded(state["codes"])], axis=1)
-        weights = np.zeros((len(state["weights"]), tree.CODES), np.int64)
+        codes = np.concatenate([self._encoded(state["codes"]), self._encoded(state["values"])])
+        labels, split = self._labelled(codes), len(state["changes"])
+        changes = np.concatenate([state["changes"], labels[:split]], axis=1)
+        weights = np.zeros((len(state["weights"]), tree.LABELS), np.int64)
         weights[:, 0] = state["weights"]
-        values = np.concatenate([weights, self._encoded(state["values"])], axis=1)
-        self._note(changes, tree.CODES)
-        self._note(values, tree.CODES)
+        values = np.concatenate([weights, labels[split:]], axis=1)
         self._runs.put(ids, state["offsets"], changes)
         self._plant(ids, state["starts"], values)
         self._trees[ids, tree.TIME] = state["times"]
@@ -273,8 +295,9 @@ class OrderStatistics:
         """The columns of codes; a number of our own says whether what follows is there."""
         found: list[Any] = []
         valid = None
+        codes = self._coded(rows[:, tree.LABELS :])
         for c, code in enumerate(self._codes):
-            column = rows[:, tree.CODES + c].copy()
+            column = codes[:, c].copy()
             if code.type is None:
                 valid = column != 0
                 found.append(column)

@@ -1,7 +1,7 @@
 """Multisets of values as they change over time, and a cursor in each.
 
-Per key there are the *changes* after the CTI: a run of records `[time, weight, value codes…]` in the order of times
-and codes, one per instant and value, and the counted tree of what is alive at the cursor.  The cursor goes to the
+Per key there are the *changes* after the CTI: a run of records `[time, weight, labels…]` in the order of times
+and labels, one per instant and value, and the counted tree of what is alive at the cursor.  The cursor goes to the
 instants that are asked for, forwards and backwards, and each change that it passes is added to the tree, or taken out
 again.  So an answer costs the changes since the last one, times log n, and not what is alive.
 
@@ -14,15 +14,14 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
 from everwhen.model.loops import loop
 from everwhen.model.time import INF, NEVER
 from everwhen.operators.kernels.calendar import BLOCK
 from everwhen.operators.kernels.counted_tree import (
     APPLIED,
-    CODES,
     DISTINCT,
+    LABELS,
     TIME,
     TOTAL,
     add,
@@ -43,7 +42,7 @@ MISSING: Final = 3
 SCRATCH: Final = 4
 
 
-@njit(cache=True, inline="always")
+@loop
 def _after(pool, s, n, t):
     """How many of `n` changes stand before the first that is later than `t`."""
     a = 0
@@ -57,7 +56,7 @@ def _after(pool, s, n, t):
 
 
 @loop
-def _go(k, t, place, pool, forest, orders):
+def _go(k, t, place, pool, forest):
     """Let the cursor of a key go to `t`: the tree is what is alive there."""
     trees = forest[0]
     s = place[k, START]
@@ -67,7 +66,7 @@ def _go(k, t, place, pool, forest, orders):
         if not room(forest, k):
             trees[k, APPLIED] = at
             return NODES
-        if not add(forest, orders, k, pool, s + at, pool[s + at, 1]):
+        if not add(forest, k, pool, s + at, pool[s + at, 1]):
             return MISSING
         at += 1
     while at > 0 and pool[s + at - 1, 0] > t:
@@ -75,29 +74,29 @@ def _go(k, t, place, pool, forest, orders):
             trees[k, APPLIED] = at
             return NODES
         at -= 1
-        if not add(forest, orders, k, pool, s + at, -pool[s + at, 1]):
+        if not add(forest, k, pool, s + at, -pool[s + at, 1]):
             return MISSING
     trees[k, APPLIED] = at
     trees[k, TIME] = t
     return DONE
 
 
-@njit(cache=True, inline="always")
-def _before(x, y, times, codes):
-    """Whether the segment `x` comes before `y`, by these times and their codes."""
+@loop
+def _before(x, y, times, labels):
+    """Whether the segment `x` comes before `y`, by these times and their labels."""
     if times[x] != times[y]:
         return times[x] < times[y]
-    for c in range(codes.shape[1]):
-        if codes[x, c] != codes[y, c]:
-            return codes[x, c] < codes[y, c]
+    for c in range(labels.shape[1]):
+        if labels[x, c] != labels[y, c]:
+            return labels[x, c] < labels[y, c]
     return False
 
 
 @loop
-def _sort(order, a, b, times, codes, scratch):
+def _sort(order, a, b, times, labels, scratch):
     """Sort positions of segments; mostly they are in order."""
     p = a + 1
-    while p < b and not _before(order[p], order[p - 1], times, codes):
+    while p < b and not _before(order[p], order[p - 1], times, labels):
         p += 1
     if p >= b:
         return
@@ -109,7 +108,7 @@ def _sort(order, a, b, times, codes, scratch):
             i = left
             j = mid
             for to in range(left, stop):
-                if i < mid and (j >= stop or not _before(order[j], order[i], times, codes)):
+                if i < mid and (j >= stop or not _before(order[j], order[i], times, labels)):
                     scratch[to] = order[i]
                     i += 1
                 else:
@@ -120,54 +119,48 @@ def _sort(order, a, b, times, codes, scratch):
         width *= 2
 
 
-@njit(cache=True, inline="always")
+@loop
 def _put(pool, first, w, time, weight, source, i, column):
     """Write a change behind those of a run from `first` to `w`, or add it to the last one if it is of the same value at
     the same time.  Returns the position behind the last."""
     same = w > first and pool[w - 1, 0] == time
-    c = CODES
+    c = LABELS
     while same and c < pool.shape[1]:
-        same = pool[w - 1, c] == source[i, column + c - CODES]
+        same = pool[w - 1, c] == source[i, column + c - LABELS]
         c += 1
     if same:
         pool[w - 1, 1] += weight
         return w - 1 if pool[w - 1, 1] == 0 else w
     pool[w, 0] = time
     pool[w, 1] = weight
-    for c in range(CODES, pool.shape[1]):
-        pool[w, c] = source[i, column + c - CODES]
+    for c in range(LABELS, pool.shape[1]):
+        pool[w, c] = source[i, column + c - LABELS]
     return w + 1
 
 
-@njit(cache=True, inline="always")
-def _first(old, o, stop, lo, x, hi, y, time, codes):
-    """Which of three comes first: an old change (0), the start of the segment `x` (1), the end of `y` (2)."""
-    best = -1
-    if o < stop and old[o, 0] == time:
-        best = 0
-    if x >= 0 and lo[x] == time:
-        if best < 0:
-            best = 1
-        else:
-            for c in range(codes.shape[1]):
-                if old[o, CODES + c] != codes[x, c]:
-                    best = 1 if codes[x, c] < old[o, CODES + c] else 0
-                    break
-    if y >= 0 and hi[y] == time:
-        if best < 0:
-            return 2
-        for c in range(codes.shape[1]):
-            code = old[o, CODES + c] if best == 0 else codes[x, c]
-            if code != codes[y, c]:
-                return 2 if codes[y, c] < code else best
+@loop
+def _first(old, o, there, labels, x, y):
+    """Which of three at the same time comes first: an old change (0), if it is `there`, the start of the segment `x`
+    (1), or the end of `y` (2); -1: there is none."""
+    best = 0 if there else 1
+    if there and x >= 0:
+        for c in range(labels.shape[1]):
+            if old[o, LABELS + c] != labels[x, c]:
+                best = 1 if labels[x, c] < old[o, LABELS + c] else 0
+                break
+    if y >= 0:
+        for c in range(labels.shape[1]):
+            label = old[o, LABELS + c] if best == 0 else labels[x, c]
+            if label != labels[y, c]:
+                return 2 if labels[y, c] < label else best
     return best
 
 
 @loop
-def take(first, keys, offsets, starts, ends, segments, place, pool, free, end, forest, orders, old, due, block):
+def take(first, keys, offsets, starts, ends, segments, place, pool, free, end, forest, old, due, block):
     """Take segments of keys over, from the `first`th key on.  `starts` and `ends` are both the positions of segments,
     grouped by key; they are put into the order of their times.  Returns also the end of the pool."""
-    lo, hi, weight, codes, scratch = segments
+    lo, hi, weight, labels, scratch = segments
     trees = forest[0]
     width = pool.shape[1]
     for g in range(first, len(keys)):
@@ -179,7 +172,7 @@ def take(first, keys, offsets, starts, ends, segments, place, pool, free, end, f
             soonest = min(soonest, lo[starts[x]])
         soonest = max(soonest, _FIRST)
         if trees[k, TIME] >= soonest:
-            why = _go(k, soonest - 1, place, pool, forest, orders)
+            why = _go(k, soonest - 1, place, pool, forest)
             if why != DONE:
                 return g, why, 0, end
         more = 2 * (b - a)
@@ -195,35 +188,33 @@ def take(first, keys, offsets, starts, ends, segments, place, pool, free, end, f
         for o in range(stop):
             for c in range(width):
                 old[o, c] = pool[w + o, c]
-        _sort(starts, a, b, lo, codes, scratch)
-        _sort(ends, a, b, hi, codes, scratch)
+        b1 = b
+        b = a
+        for x in range(a, b1):
+            ends[b] = ends[x]
+            b += hi[ends[x]] < _INF  # what never ends does not change
+        _sort(starts, a, b1, lo, labels, scratch)
+        _sort(ends, a, b, hi, labels, scratch)
         o = 0
         i = a
         j = a
-        while b > j and hi[ends[b - 1]] == _INF:  # what never ends does not change
-            b -= 1
-        b1 = offsets[g + 1]
         while o < stop or i < b1 or j < b:
-            time = _INF
-            if o < stop:
-                time = old[o, 0]
-            x = np.int64(-1)
-            y = np.int64(-1)
-            if i < b1:
-                x = starts[i]
-                time = min(time, lo[x])
-            if j < b:
-                y = ends[j]
-                time = min(time, hi[y])
-            which = _first(old, o, stop, lo, x, hi, y, time, codes)
+            t_old = old[o, 0] if o < stop else _INF
+            t_lo = lo[starts[i]] if i < b1 else _INF
+            t_hi = hi[ends[j]] if j < b else _INF
+            time = min(t_old, min(t_lo, t_hi))
+            which = 0 if t_old == time else 1 if t_lo == time else 2
+            if (t_old == time) + (t_lo == time) + (t_hi == time) > 1:
+                x = starts[i] if t_lo == time else np.int64(-1)
+                which = _first(old, o, t_old == time, labels, x, ends[j] if t_hi == time else np.int64(-1))
             if which == 0:
-                w = _put(pool, s, w, time, old[o, 1], old, o, CODES)
+                w = _put(pool, s, w, time, old[o, 1], old, o, LABELS)
                 o += 1
             elif which == 1:
-                w = _put(pool, s, w, time, weight[x], codes, x, 0)
+                w = _put(pool, s, w, time, weight[starts[i]], labels, starts[i], 0)
                 i += 1
             else:
-                w = _put(pool, s, w, time, -weight[y], codes, y, 0)
+                w = _put(pool, s, w, time, -weight[ends[j]], labels, ends[j], 0)
                 j += 1
         place[k, LENGTH] = w - s
         soonest = pool[s, 0] if w > s else _INF
@@ -233,19 +224,18 @@ def take(first, keys, offsets, starts, ends, segments, place, pool, free, end, f
 
 
 @loop
-def ask(first, keys, times, quantiles, newest, top, place, pool, forest, orders, out):
+def ask(first, keys, times, quantiles, newest, top, place, pool, forest, out):
     """Fill in what is asked for at instants, from the `first`th on; those of a key come in the order of time.
 
-    Per instant: how many values there are, and how many different ones.  Then for each quantile the codes at its
-    position, rounded down, and the last code at the next position.  If `newest`, the codes of the first one of those
-    with the largest first code.  Then so many last codes of the largest values, from the `top`.  What there is not is
+    Per instant: how many values there are, and how many different ones.  Then for each quantile the labels at its
+    position, rounded down, and the last label at the next position.  If `newest`, the labels of the first one of those
+    with the largest first label.  Then so many last labels of the largest values, from the `top`.  What there is not is
     left as it is."""
-    trees, nodes = forest[0], forest[1]
-    codes = nodes.shape[1] - CODES
-    last = CODES + codes - 1
+    trees, labels, weights = forest[0], forest[1], forest[2]
+    width = labels.shape[1]
     for r in range(first, len(keys)):
         k = keys[r]
-        why = _go(k, times[r], place, pool, forest, orders)
+        why = _go(k, times[r], place, pool, forest)
         if why != DONE:
             return r, why, 0
         total = trees[k, TOTAL]
@@ -258,26 +248,26 @@ def ask(first, keys, times, quantiles, newest, top, place, pool, forest, orders,
             exact = quantiles[q] * (total - 1)
             low = np.int64(np.floor(exact))
             row, rest = at_position(forest, k, low)
-            for c in range(codes):
-                out[r, to + c] = nodes[row, CODES + c]
-            if exact > low and rest + 1 >= nodes[row, 0]:
+            for c in range(width):
+                out[r, to + c] = labels[row, c]
+            if exact > low and rest + 1 >= weights[row]:
                 row, rest = at_position(forest, k, low + 1)
-            out[r, to + codes] = nodes[row, last]
-            to += codes + 1
+            out[r, to + width] = labels[row, width - 1]
+            to += width + 1
         if newest:
             row, rest = at_position(forest, k, total - 1)
-            row, rest = at_position(forest, k, position_of(forest, orders, k, nodes[row, CODES]))
-            for c in range(codes):
-                out[r, to + c] = nodes[row, CODES + c]
-            to += codes
+            row, rest = at_position(forest, k, position_of(forest, k, labels[row, 0]))
+            for c in range(width):
+                out[r, to + c] = labels[row, c]
+            to += width
         for i in range(min(top, total)):
             row, rest = at_position(forest, k, total - 1 - i)
-            out[r, to + i] = nodes[row, last]
+            out[r, to + i] = labels[row, width - 1]
     return len(keys), DONE, 0
 
 
 @loop
-def fold(first, keys, cti, until, place, pool, forest, orders, due, block):
+def fold(first, keys, cti, until, place, pool, forest, due, block):
     """Drop the changes up to the CTI, or up to a time of their key's own (`until`, if there are any): what they led to
     stands in the tree.  What is promised for ever is forgotten."""
     trees = forest[0]
@@ -290,7 +280,7 @@ def fold(first, keys, cti, until, place, pool, forest, orders, due, block):
             trees[k, APPLIED] = gone
         else:
             if trees[k, TIME] < c:
-                why = _go(k, c, place, pool, forest, orders)
+                why = _go(k, c, place, pool, forest)
                 if why != DONE:
                     return g, why, 0
             gone = _after(pool, place[k, START], place[k, LENGTH], c)
@@ -326,7 +316,7 @@ def dump(keys, forest, out):
 
 
 @loop
-def load(first, keys, offsets, values, forest, orders):
+def load(first, keys, offsets, values, forest):
     """Give values to keys that have none, from the `first` value on."""
     g = 0
     for i in range(first, len(values)):
@@ -334,7 +324,7 @@ def load(first, keys, offsets, values, forest, orders):
             g += 1
         if not room(forest, keys[g]):
             return i, NODES, 0
-        add(forest, orders, keys[g], values, i, values[i, 0])
+        add(forest, keys[g], values, i, values[i, 0])
     return len(values), DONE, 0
 
 
