@@ -30,7 +30,8 @@ from everwhen.operators.kernels.edges import summed
 from everwhen.operators.kernels.extremes import Extremes, largest
 from everwhen.operators.kernels.live import VALUES
 from everwhen.operators.kernels.pieces import aggregate_rows
-from everwhen.operators.lanes import Coded, LanePlan
+from everwhen.operators.lane_view import Coded
+from everwhen.operators.lanes import LanePlan
 from everwhen.operators.live import LiveRows
 from everwhen.operators.net import netted
 from everwhen.operators.promised import NONE, concerned, settled
@@ -106,7 +107,9 @@ class AggregateOperator(Operator):
             arguments = self._source.select(batch.rows, self._argument_at, self._arguments)
             if not (complete or self._plan.separated) and arguments[:, : self._arguments.words].any():
                 self._separate()
+            before = self._plan.ints, self._plan.added
             values = self._plan.fill(arguments, batch.weight)
+            self._widen(*before)
             if len(batch):
                 self._plan.measure(arguments)
         if live is not None and len(batch):
@@ -168,6 +171,14 @@ class AggregateOperator(Operator):
         for lane in self._plan.separate():
             self._sweep.insert_lane(lane, self._plan.tests)
         self._plain, self._summed = self._plan.plain(), self._plan.summed()
+
+    def _widen(self, ints: int, added: int) -> None:
+        """There were so many words of whole numbers, and of all added lanes: those that have come since are zero."""
+        plan = self._plan
+        for lane in range(ints, plan.ints):
+            self._sweep.insert_lane(lane, plan.tests, zero=True)
+        for lane in range(added + plan.ints - ints, plan.added):
+            self._sweep.insert_lane(lane, plan.tests, zero=True, whole=False)
 
     def _changes(self, pieces: Pieces, closed: np.ndarray | None = None) -> Changes:
         sweep = self._sweep
@@ -256,6 +267,7 @@ class AggregateOperator(Operator):
         state: dict[str, Any] = {"keys": self._keys.decode(keys.codes[ids]), "sweep": self._sweep.snapshot()}
         state["largest"] = dict(self._plan.integer_sums)
         state["separated"] = self._plan.separated
+        state["classes"] = {column: list(each.classes) for column, each in self._plan.floats.items()}
         if len(self._promises):
             state["promises"] = self._promises.snapshot()
         if self._live is not None:
@@ -274,6 +286,9 @@ class AggregateOperator(Operator):
         self._plan.integer_sums.update(state["largest"])
         if state["separated"]:
             self._separate()
+        before = self._plan.ints, self._plan.added
+        self._plan.widen([(column, class_) for column, found in state["classes"].items() for class_ in found])
+        self._widen(*before)
         if "promises" in state:
             self._promises.restore(state["promises"])
         for lane, type_ in self._pooled_results:
