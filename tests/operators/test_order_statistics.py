@@ -5,19 +5,24 @@ from __future__ import annotations
 import bisect
 import math
 import tracemalloc
+from decimal import Decimal
+from random import Random
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import everwhen as ew
-from everwhen.model.element import Insert
-from everwhen.model.elements import INSERT, ElementBatch
+from everwhen.model.element import Cti, Insert
+from everwhen.model.elements import INSERT, ElementBatch, batch_of
+from everwhen.model.history import History
 from everwhen.model.pool import Pool
 from everwhen.model.schema import Schema
 from everwhen.model.time import INF
 from everwhen.operators.order_statistics import Code, OrderStatistics
+from everwhen.reference import history as reference_history
 from everwhen.runtime.local import LocalRuntime
+from everwhen.testing import assert_same_history, reorder
 
 SCHEMA = Schema.of([("k", pa.int64()), ("x", pa.int64())])
 S = ew.source("S", SCHEMA)
@@ -98,6 +103,44 @@ def test_a_tree_of_many_values_gives_its_nodes_back() -> None:
     statistics.expire(2 * n)
     assert statistics.state_size().rows == 0
     assert statistics.state_size().bytes < large.bytes / 2
+
+
+TEXTS = Schema.of([("k", pa.int64()), ("s", pa.string()), ("d", pa.decimal128(9, 2)), ("x", pa.float64())])
+
+
+@pytest.mark.parametrize("emit", ["current", "all", "final"])
+@pytest.mark.parametrize("seed", range(3))
+def test_values_of_any_type_with_nulls_while_codes_and_state_move(seed: int, emit: str) -> None:
+    """New values change the ranks of others, the pool is renumbered, and the state is restored, all in mid-run."""
+    random = np.random.default_rng(seed)
+    t = ew.source("S", TEXTS)
+    query = t.range(7).group_by("k").agg(
+        lo=ew.min("s"), hi=ew.max("d"), m=ew.median("d"), n=ew.count_distinct("s"), top=ew.top_k("s", 2),
+        f=ew.first("s", by="x"), l=ew.last("s", by="d"), q=ew.quantile("s", 0.3), e=ew.count_distinct("x"),
+    )  # fmt: skip
+
+    def row() -> dict[str, object]:
+        s, d, x = random.integers(0, 60, 3).tolist()
+        return {
+            "k": int(random.integers(3)),
+            "s": None if s < 9 else "z" * (s % 4) + str(s),
+            "d": None if d < 9 else Decimal(d - 30) / 4,
+            "x": [math.nan, -0.0, 0.0, -math.inf, None][x] if x < 5 else (x - 30) / 2,
+        }
+
+    events = [Insert(i // 2 + int(random.integers(0, 9)), 10**6, row()) for i in range(120)]
+    events = [Insert(e.vs, e.vs + int(random.integers(1, 5)), e.row) for e in events]
+    elements = reorder(History.of(events, TEXTS), Random(seed), infinite=False)
+    runtime, out = LocalRuntime(query, emit=emit), []
+    for i in range(0, len(elements), 15):
+        out += runtime.push({"S": batch_of(elements[i : i + 15], TEXTS)})["out"].elements()
+        runtime._plan.pool.collect(force=True)
+        if i % 45 == 0:
+            state, runtime = runtime.snapshot(), LocalRuntime(query, emit=emit)
+            runtime.restore(state)
+    out += runtime.push({"S": batch_of([Cti(INF)], TEXTS)})["out"].elements()
+    expected = reference_history(query.node, {"S": History.of(events, TEXTS)})
+    assert_same_history(History.of(out, query.schema), expected)
 
 
 def batch(times: np.ndarray, ends: np.ndarray, k: np.ndarray, x: np.ndarray) -> ElementBatch:

@@ -169,7 +169,7 @@ class LanePlan:
                 self.floats[column].classes.append(class_)
                 for at in (self._own, self.int_at):
                     at.setdefault((f"class{class_}", column), max(at.values()) + 1)
-                for what in ("summed", "square"):
+                for what in ("summed", "square", "errors"):
                     if (what, column) in self.float_at:
                         self._float((f"{what}{class_}", column))
 
@@ -289,6 +289,7 @@ class LanePlan:
     def _variance(self, column: int, function: str) -> Result:
         self._float_lanes(column)
         self._float(("square", column))
+        self._float(("errors", column))
         self.floats[column] = FloatColumn(column, MOMENTS)
         sample = not function.endswith("_pop")
 

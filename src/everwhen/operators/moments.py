@@ -1,12 +1,15 @@
 """Sums and variances of floats that a large value leaves as if it had never come.
 
-A sum in twice the precision loses what is 2**106 times smaller than its largest part, and does not get it back when that
-part has left.  So values are added up by *class of magnitude*, each class on its own, and a class of which nothing
-is alive counts for nothing, whatever rounding has left in it.  What rounding loses is then little beside the smallest
-value of a class that is alive.  Nearly all values are of class 0; others get accumulators when the first one comes.
+A sum in twice the precision loses what is 2**106 times smaller than its largest part, and does not get it back when
+that part has left.  So values are added up by *class of magnitude*, each class on its own, and a class of which nothing
+is alive counts for nothing.  Classes are so narrow that the sum of a class is exact: all of its values are multiples of
+one power of two, and with up to 2**19 of them alive the sum is less than 2**103 times as large.  A square is kept as
+the float next to it and the rest, each of which is summed as exactly.  So a result is rounded when it is said, and
+depends neither on what has left nor on the batches.  Nearly all values are of class 0; others get accumulators when the
+first one comes.
 
-A class's values are divided by the power of two at which it begins (class 0: as they are), so that no square is too
-large or too small for a float.
+A class's values are divided by a power of two (class 0: as they are), so that no square is too large or too small for
+a float.
 """
 
 from __future__ import annotations
@@ -45,10 +48,10 @@ class Magnitudes:
         return class_ * self.width
 
 
-SUMS: Final = Magnitudes(48, -24)
-"""From 6e-8 to 16 million: a sum of such values is off by 2**-57 of the smallest at most, per row that came or left."""
+SUMS: Final = Magnitudes(32, -12)
+"""Class 0 has the values from 0.0003 to a million."""
 MOMENTS: Final = Magnitudes(16, -4)
-"""Squares have twice as many digits, and a variance is what is left of them."""
+"""Class 0 has the values from 0.07 to 4,000: squares have twice as many digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ class FloatRows:
         return self.values == (np.inf if what == "inf" else -np.inf)
 
     def parts(self, what: str) -> Part | None:
-        """The "summed" or "square" of one class, whose number may stand behind (None: there is nothing of it)."""
+        """The "summed", "square" or "errors" (what rounding takes off the squares) of one class, whose number may stand
+        behind (None: there is nothing of it)."""
         class_ = int(what[6:] or 0)
         if class_ and self.classes is None:
             return None
@@ -79,7 +83,11 @@ class FloatRows:
         mine = np.where(here, self.values, 0.0)
         if class_:
             mine = np.ldexp(mine, -self.magnitudes.scale(class_))
-        return (mine * mine, square_error(mine)) if what.startswith("square") else (mine, np.zeros(len(mine)))
+        if what.startswith("square"):
+            mine = mine * mine
+        elif what.startswith("errors"):
+            mine = square_error(mine)
+        return mine, np.zeros(len(mine))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +141,12 @@ class FloatColumn:
     def spread(self, lanes: Lanes, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The sum of the squared distances from the mean of `n` values, and the power of two by which the distances are
         divided: that of the largest class of which something is alive."""
-        alive = self._alive(lanes)
-        top = np.full(len(n), min(self.classes), np.int64)
-        for class_ in sorted(self.classes):
-            top = np.where(alive[class_] != 0, class_, top)
-        scale = top * self.magnitudes.width
-        zero = np.zeros(len(n))
-        plain: Part = (zero, zero)
-        square: Part = (zero, zero)
-        sums, squares = self._parts("summed", lanes, alive), self._parts("square", lanes, alive)
-        for class_ in sorted(self.classes, reverse=True):
-            by = np.where(alive[class_] != 0, self.magnitudes.scale(class_) - scale, 0)
-            plain = plus(plain, (np.ldexp(sums[class_][0], by), np.ldexp(sums[class_][1], by)))
-            square = plus(square, (np.ldexp(squares[class_][0], 2 * by), np.ldexp(squares[class_][1], 2 * by)))
+        if len(self.classes) == 1:
+            plain = lanes.float_("summed", self.column)
+            square = plus(lanes.float_("square", self.column), lanes.float_("errors", self.column))
+            scale = np.zeros(len(n), np.int64)
+        else:
+            plain, square, scale = self._gathered(lanes)
         # Σx² - (Σx)²/n in twice the precision: the two are close when values are large and alike
         high, low = plain
         whole, error = high * high, square_error(high) + 2.0 * high * low
@@ -153,3 +154,25 @@ class FloatColumn:
         rest = (whole - mean_high * n) - product_error(mean_high, n)
         mean_low = (rest + error) / n
         return np.maximum((square[0] - mean_high) + (square[1] - mean_low), 0.0), scale
+
+    def _gathered(self, lanes: Lanes) -> tuple[Part, Part, np.ndarray]:
+        """The sums of the values and of their squares over all classes, divided by the scale of the largest alive."""
+        alive = self._alive(lanes)
+        top = np.full(len(lanes.words), min(self.classes), np.int64)
+        for class_ in sorted(self.classes):
+            top = np.where(alive[class_] != 0, class_, top)
+        scale = top * self.magnitudes.width
+        zero = np.zeros(len(top))
+        plain: Part = (zero, zero)
+        square: Part = (zero, zero)
+        sums = self._parts("summed", lanes, alive)
+        squares, errors = self._parts("square", lanes, alive), self._parts("errors", lanes, alive)
+        for class_ in sorted(self.classes, reverse=True):
+            by = np.where(alive[class_] != 0, self.magnitudes.scale(class_) - scale, 0)
+            plain = plus(plain, _scaled(sums[class_], by))
+            square = plus(plus(square, _scaled(squares[class_], 2 * by)), _scaled(errors[class_], 2 * by))
+        return plain, square, scale
+
+
+def _scaled(part: Part, by: np.ndarray) -> Part:
+    return np.ldexp(part[0], by), np.ldexp(part[1], by)

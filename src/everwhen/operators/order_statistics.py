@@ -56,6 +56,10 @@ def longer(array: np.ndarray, size: int, used: int) -> np.ndarray:
 class OrderStatistics:
     """The values of keys, each made up of `codes`; ids are given by whoever owns the keys."""
 
+    _nodes: tuple[np.ndarray, np.ndarray, np.ndarray]
+    _fill: np.ndarray
+    _book: np.ndarray
+
     def __init__(self, codes: Sequence[Code], pool: Pool) -> None:
         self._codes = tuple(codes)
         self._dictionaries = pool
