@@ -21,6 +21,7 @@ from everwhen.operators.kernels.calendar import BLOCK
 from everwhen.operators.kernels.counted_tree import (
     APPLIED,
     DISTINCT,
+    FANOUT,
     LABELS,
     TIME,
     TOTAL,
@@ -33,6 +34,8 @@ from everwhen.operators.kernels.counted_tree import (
 from everwhen.operators.kernels.runs import LENGTH, START, growth, make_room
 
 _INF: Final = np.int64(INF)
+_FEW: Final = 32
+"""So many positions are sorted by insertion."""
 _FIRST: Final = np.int64(NEVER + 1)
 
 DONE: Final = 0
@@ -98,6 +101,15 @@ def _sort(order, a, b, times, labels, scratch):
     p = a + 1
     while p < b and not _before(order[p], order[p - 1], times, labels):
         p += 1
+    if b - a <= _FEW:
+        for x in range(p, b):
+            moved = order[x]
+            y = x - 1
+            while y >= a and _before(moved, order[y], times, labels):
+                order[y + 1] = order[y]
+                y -= 1
+            order[y + 1] = moved
+        return
     if p >= b:
         return
     width = 1
@@ -231,7 +243,7 @@ def ask(first, keys, times, quantiles, newest, top, place, pool, forest, out):
     position, rounded down, and the last label at the next position.  If `newest`, the labels of the first one of those
     with the largest first label.  Then so many last labels of the largest values, from the `top`.  What there is not is
     left as it is."""
-    trees, labels, weights = forest[0], forest[1], forest[2]
+    trees, labels, weights, _, fill, _, _ = forest
     width = labels.shape[1]
     for r in range(first, len(keys)):
         k = keys[r]
@@ -251,7 +263,11 @@ def ask(first, keys, times, quantiles, newest, top, place, pool, forest, out):
             for c in range(width):
                 out[r, to + c] = labels[row, c]
             if exact > low and rest + 1 >= weights[row]:
-                row, rest = at_position(forest, k, low + 1)
+                node = row // FANOUT
+                if row + 1 < node * FANOUT + fill[node]:
+                    row += 1
+                else:
+                    row, rest = at_position(forest, k, low + 1)
             out[r, to + width] = labels[row, width - 1]
             to += width + 1
         if newest:
