@@ -52,6 +52,17 @@ def extremes() -> ew.Stream:
     return ew.source("S", data.SCHEMA).group_by("key").agg(low=ew.min("value"), high=ew.max("value"))
 
 
+def values() -> ew.Stream:
+    """Answers that need the values as they are."""
+    return ew.source("S", data.SCHEMA).group_by("key").agg(n=ew.count_distinct("value"), middle=ew.median("value"))
+
+
+def values_of_all() -> ew.Stream:
+    """The same of one group that only grows."""
+    rows = ew.source("S", data.SCHEMA).unbounded()
+    return rows.aggregate(n=ew.count_distinct("value"), middle=ew.median("value"))
+
+
 @dataclass(frozen=True)
 class Case:
     query: Callable[[], ew.Stream]
@@ -66,6 +77,9 @@ CASES = {
     "per key, no promises": Case(per_key, promises=False),
     "min and max": Case(extremes),
     "min and max, no promises": Case(extremes, promises=False),
+    "values": Case(values),
+    "values, no promises": Case(values, promises=False),
+    "values of all, no promises": Case(values_of_all, promises=False),
     "join": Case(join, ("S", "T")),
 }
 

@@ -88,6 +88,8 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
         *peers("duckdb", "numpy", needs=("events_100k",)),
     ),
     "min_max": ours() + peers("bytewax", "duckdb"),
+    "count_distinct": ours() + peers("duckdb"),
+    "median": ours() + peers("duckdb"),
     "distinct": ours() + peers("duckdb"),
     "difference": ours() + peers("duckdb", needs=SIDES),
     "interval_join": ours() + peers("duckdb", needs=SIDES),
@@ -106,6 +108,7 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
         for case in (
             *(("n", name) for name in ("total", "total, no promises", "per key", "per key, no promises", "join")),
             *(("n", name) for name in ("min and max", "min and max, no promises")),
+            *(("n", name) for name in ("values", "values, no promises", "values of all, no promises")),
             *(("disorder", name) for name in ("total", "per key", "join")),
         )
     ),

@@ -54,6 +54,14 @@ def min_max() -> ew.Stream:
     return source().range(60).group_by("key").agg(lo=ew.min("value"), hi=ew.max("value"))
 
 
+def count_distinct() -> ew.Stream:
+    return source().range(60).group_by("key").agg(value=ew.count_distinct("value"))
+
+
+def median() -> ew.Stream:
+    return source().range(60).group_by("key").agg(value=ew.median("value"))
+
+
 def distinct() -> ew.Stream:
     return source().select("key").range(60).distinct()
 
@@ -86,6 +94,8 @@ WORKS = {
     "sliding_sum": Work(sliding(60)),
     "sliding_sum_100k": Work(sliding(60_000_000), {"S": SHAPES["events_100k"]}),
     "min_max": Work(min_max, weight=None),
+    "count_distinct": Work(count_distinct),
+    "median": Work(median, weight=None),
     "distinct": Work(distinct, weight=()),
     "difference": Work(difference, SIDES, weight=()),
     "interval_join": Work(interval_join, SIDES, weight=("value", "value_right")),

@@ -59,6 +59,26 @@ SELECT key, vs, min(value) OVER w AS lo, max(value) OVER w AS hi FROM events
 WINDOW w AS (PARTITION BY key ORDER BY vs RANGE BETWEEN 59 PRECEDING AND CURRENT ROW)
 """
 
+# How long each value of a key is there, then how many are.
+COUNT_DISTINCT = """
+WITH marked AS (SELECT key, value, vs, vs + 60 AS ve, max(vs + 60) OVER (PARTITION BY key, value ORDER BY vs
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM events),
+islands AS (SELECT key, value, vs, ve, sum(CASE WHEN before >= vs THEN 0 ELSE 1 END)
+            OVER (PARTITION BY key, value ORDER BY vs ROWS UNBOUNDED PRECEDING) AS island FROM marked),
+lives AS (SELECT key, min(vs) AS vs, max(ve) AS ve FROM islands GROUP BY key, value, island),
+edges AS (SELECT key, vs AS t, 1 AS d FROM lives UNION ALL SELECT key, ve, -1 FROM lives),
+steps AS (SELECT key, t, sum(d) AS d FROM edges GROUP BY key, t),
+swept AS (SELECT key, t AS vs, lead(t) OVER k AS ve, sum(d) OVER k AS n
+          FROM steps WINDOW k AS (PARTITION BY key ORDER BY t))
+SELECT key, CAST(n AS BIGINT) AS value, vs, ve FROM swept WHERE n > 0
+"""
+
+# At the starts of events only, as MIN_MAX.
+MEDIAN = """
+SELECT key, vs, median(value) OVER w AS value FROM events
+WINDOW w AS (PARTITION BY key ORDER BY vs RANGE BETWEEN 59 PRECEDING AND CURRENT ROW)
+"""
+
 FILTER_MAP = """
 SELECT key, value * 2 + 1 AS value, vs, vs + 1 AS ve FROM events WHERE value >= 500 AND key <> 'key-000001'
 """
@@ -70,6 +90,8 @@ WORKS = {
     "sliding_sum": ({"events": "events"}, EDGES.format(w=60), True),
     "sliding_sum_100k": ({"events": "events_100k"}, EDGES.format(w=60_000_000), True),
     "min_max": ({"events": "events"}, MIN_MAX, False),
+    "count_distinct": ({"events": "events"}, COUNT_DISTINCT, True),
+    "median": ({"events": "events"}, MEDIAN, False),
     "distinct": ({"events": "events"}, DISTINCT, True),
     "difference": ({"lefts": "left", "rights": "right"}, DIFFERENCE, True),
     "interval_join": ({"lefts": "left", "rights": "right"}, JOIN, True),

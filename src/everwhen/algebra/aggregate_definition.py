@@ -48,6 +48,20 @@ def mean(values: Sequence[Any]) -> float:
 
 def variance(values: Sequence[Any], *, sample: bool) -> float | None:
     """The mean squared distance from the mean; the sample's divides by n - 1 and is null for one value."""
+    found = _variance(values, sample)
+    return _float(found) if isinstance(found, Fraction) else found
+
+
+def deviation(values: Sequence[Any], *, sample: bool) -> float | None:
+    """The root of the variance, also where that is too large or too small for a float."""
+    found = _variance(values, sample)
+    if not isinstance(found, Fraction) or not found:
+        return None if found is None else float(found)
+    half = (found.numerator.bit_length() - found.denominator.bit_length()) // 2
+    return math.ldexp(math.sqrt(found / Fraction(4) ** half), half)
+
+
+def _variance(values: Sequence[Any], sample: bool) -> Fraction | float | None:
     n = len(values)
     if sample and n == 1:
         return None
@@ -55,12 +69,7 @@ def variance(values: Sequence[Any], *, sample: bool) -> float | None:
         return math.nan
     numbers = list(map(Fraction, values))
     squares, plain = sum(x * x for x in numbers), sum(numbers)
-    return _float(Fraction(n * squares - plain * plain, n * (n - 1 if sample else n)))
-
-
-def deviation(values: Sequence[Any], *, sample: bool) -> float | None:
-    found = variance(values, sample=sample)
-    return None if found is None else math.sqrt(found)
+    return Fraction(n * squares - plain * plain, n * (n - 1 if sample else n))
 
 
 def smallest(values: Sequence[Any]) -> Any:

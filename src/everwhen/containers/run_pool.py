@@ -274,8 +274,8 @@ class Runs:
         self.end = _fill(self.place, self.pool, self.free, self.end, ids, offsets, records)
 
     def insert(self, column: int, source: int) -> None:
-        """Another word in every record: at `column`, a copy of that at `source`."""
-        self.pool = np.insert(self.pool, column, self.pool[:, source], axis=1)
+        """Another word in every record: at `column`, a copy of that at `source` (-1: zero)."""
+        self.pool = np.insert(self.pool, column, self.pool[:, source] if source >= 0 else 0, axis=1)
 
     @property
     def nbytes(self) -> int:

@@ -38,6 +38,8 @@ from everwhen.rows.codec import BITS, RowCodec
 _NO_INTS = np.empty(0, np.int64)
 CHUNK = 1 << 20
 """Candidate pairs looked at together."""
+_LOOK = 4
+"""To look at an entry in a tree of lifetimes costs so many times as much as in a list of values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +218,21 @@ class JoinOperator(Operator):
                 )
                 yield mine, entry
             return
-        entries = side.alive()
+        entries = side.overlapping(int(batch.lo.min()), int(batch.hi.max()))
         values = self._band.values(1 - port, side.codec, side.log[entries, ROW:])
         order = np.argsort(values)
         entries, values = entries[order], values[order]
         low, high = self._band.bounds(port, self._sides[port], batch.rows)
+        met = np.searchsorted(values, high, "right") - np.searchsorted(values, low)
+        if _LOOK * side.meeting(entries, batch.lo, batch.hi) < met.sum():  # lifetimes tell more than values do
+            while first < n:
+                mine, entry, first = kernel.probe(
+                    ids, batch.lo, batch.hi, first, side.heads, side.log, side.cti, CHUNK, side.touched
+                )
+                found = self._band.values(1 - port, side.codec, side.log[entry, ROW:])
+                inside = (low[mine] <= found) & (found <= high[mine])
+                yield mine[inside], entry[inside]
+            return
         while first < n:
             mine, entry, first = kernel.probe_band(
                 batch.lo, batch.hi, low, high, first, entries, values, side.log, CHUNK

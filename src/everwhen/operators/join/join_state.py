@@ -119,6 +119,16 @@ class JoinSide:
         """Where in the log the entries stand that are not dead."""
         return np.flatnonzero(self.log[: self._count, HI] > self.cti)
 
+    def overlapping(self, lo: int, hi: int) -> np.ndarray:
+        """Where in the log the entries stand that are not dead and live within `[lo, hi)`."""
+        log = self.log[: self._count]
+        return np.flatnonzero((log[:, HI] > max(lo, self.cti)) & (log[:, LO] < hi))
+
+    def meeting(self, entries: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> int:
+        """How many pairs of entries and lifetimes overlap."""
+        starts, ends = np.sort(self.log[entries, LO]), np.sort(self.log[entries, HI])
+        return int((np.searchsorted(starts, hi) - np.searchsorted(ends, lo, "right")).sum())
+
     @property
     def empty(self) -> bool:
         return self._count == 0

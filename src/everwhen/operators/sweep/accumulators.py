@@ -13,7 +13,6 @@ Every aggregation turns the lanes of a piece into codes and a mask of which are 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Final
 
@@ -22,41 +21,16 @@ import pyarrow as pa
 
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.errors import EvaluationError, EverwhenError
-from everwhen.operators.sweep.double_double import product_error, square_error, times
+from everwhen.operators.sweep.double_double import times
+from everwhen.operators.sweep.holistic import numbers
+from everwhen.operators.sweep.lane_view import Coded, Lane, Lanes
+from everwhen.operators.sweep.moments import MOMENTS, SUMS, FloatColumn, FloatRows
 from everwhen.rows.codec import RowCodec, float_codes
 from everwhen.rows.interner import is_pooled
 
 ROWS: Final = ("rows", -1)
 LOWEST: Final = np.int64(-(2**63))
 _WIDE: Final = Context(prec=60)
-
-Lane = tuple[str, int]
-"""What a lane adds up, and of which argument column."""
-
-Coded = tuple[np.ndarray, np.ndarray | None]
-"""Codes and which of them are valid (None: all)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """The lanes of some pieces, as columns by name."""
-
-    words: np.ndarray
-    int_at: dict[Lane, int]
-    float_at: dict[Lane, int]
-    ints: int
-
-    def int_(self, what: str, column: int) -> np.ndarray:
-        return self.words[:, self.int_at[what, column]]
-
-    def float_(self, what: str, column: int) -> tuple[np.ndarray, np.ndarray]:
-        at = self.ints + 2 * self.float_at[what, column]
-        floats = self.words.view(np.float64)
-        return floats[:, at], floats[:, at + 1]
-
-    def evaluated(self, lane: int) -> np.ndarray:
-        return self.words[:, self.ints + 2 * len(self.float_at) + lane]
-
 
 Result = Callable[[Lanes], Coded]
 
@@ -78,6 +52,8 @@ class LanePlan:
         """Argument columns that are added up as 64-bit integers, and the largest magnitude seen in each."""
         self.holistic: list[Aggregation] = []
         """Evaluated from the live multiset; two evaluated lanes each (code, valid)."""
+        self.floats: dict[int, FloatColumn] = {}
+        """Argument columns that are added up as floats."""
         self._results: list[Result] = []
         self._lane_of: list[tuple[Lane, Lane | None] | None] = []
         deferred: list[tuple[int, Aggregation]] = []
@@ -154,12 +130,17 @@ class LanePlan:
         return [result(lanes) for result in self._results]
 
     def fill(self, rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """The added lanes of argument rows, times their weight."""
-        n = len(rows)
-        ints = np.empty((n, self.added), np.int64)
-        floats = ints.view(np.float64)
-        ints[:, 0] = weight
+        """The added lanes of argument rows, times their weight.  There are more of them once a new class
+        of magnitude has come."""
         codec = self.arguments
+        found: dict[int, FloatRows] = {}
+        for column, each in self.floats.items():
+            valid = codec.valid(rows, column)
+            values = self._floats(rows[:, codec.words + column], column)
+            found[column] = mine = each.rows(values if valid is None else np.where(valid, values, 0.0))
+            self.widen([(column, class_) for class_ in mine.new])
+        ints = np.zeros((len(rows), self.added), np.int64)
+        ints[:, 0] = weight
         for (what, column), at in self.int_at.items():
             if at == 0:
                 continue
@@ -172,21 +153,25 @@ class LanePlan:
             elif what.startswith("limb"):
                 ints[:, at] = self._limbs(code, valid, column)[:, int(what[4:])] * weight
             else:
-                values = self._floats(code, column)
-                hit = np.isnan(values) if what == "nan" else values == (np.inf if what == "inf" else -np.inf)
-                ints[:, at] = weight * hit
-        for at, (what, column) in enumerate(self.float_at):
-            at = self.ints + 2 * at
-            valid = codec.valid(rows, column)
-            values = self._floats(rows[:, codec.words + column], column)
-            if valid is not None:
-                values = np.where(valid, values, 0.0)
-            values = np.where(np.isfinite(values), values, 0.0)
-            if what == "square":
-                floats[:, at], floats[:, at + 1] = times(values * values, square_error(values), weight)
-            else:
-                floats[:, at], floats[:, at + 1] = times(values, np.zeros(n), weight)
+                ints[:, at] = weight * found[column].are(what)
+        floats = ints.view(np.float64)
+        for (what, column), lane in self.float_at.items():
+            at = self.ints + 2 * lane
+            parts = found[column].parts(what)
+            if parts is not None:
+                floats[:, at], floats[:, at + 1] = times(*parts, weight)
         return ints
+
+    def widen(self, classes: Sequence[tuple[int, int]]) -> None:
+        """Let there be lanes for these classes of magnitude of columns."""
+        for column, class_ in classes:
+            if class_ not in self.floats[column].classes:
+                self.floats[column].classes.append(class_)
+                for at in (self._own, self.int_at):
+                    at.setdefault((f"class{class_}", column), max(at.values()) + 1)
+                for what in ("summed", "square", "errors"):
+                    if (what, column) in self.float_at:
+                        self._float((f"{what}{class_}", column))
 
     def measure(self, rows: np.ndarray) -> None:
         """Note the largest magnitudes of what is added up."""
@@ -286,41 +271,38 @@ class LanePlan:
     def _float_lanes(self, column: int) -> None:
         for what in ("valid", "nan", "inf", "minus_inf"):
             self._int((what, column))
-        self._float(("sum", column))
+        self._float(("summed", column))
+        self.floats.setdefault(column, FloatColumn(column, SUMS))
 
     def _float_sum(self, column: int, average: bool) -> Result:
         self._float_lanes(column)
 
         def result(lanes: Lanes) -> Coded:
             count = lanes.int_("valid", column)
-            high, low = lanes.float_("sum", column)
-            total = high + low
+            found = self.floats[column].total(lanes)
             if average:
-                total = total / np.maximum(count, 1)
-            return float_codes(_special(total, lanes, column)), count > 0
+                found = found / np.maximum(count, 1)
+            return float_codes(_special(found, lanes, column)), count > 0
 
         return result
 
     def _variance(self, column: int, function: str) -> Result:
         self._float_lanes(column)
         self._float(("square", column))
+        self._float(("errors", column))
+        self.floats[column] = FloatColumn(column, MOMENTS)
         sample = not function.endswith("_pop")
 
         def result(lanes: Lanes) -> Coded:
             count = lanes.int_("valid", column)
             n = np.maximum(count, 1).astype(np.float64)
-            high, low = lanes.float_("sum", column)
-            # Σx² - (Σx)²/n in twice the precision: the two are close when values are large and alike
-            square, error = high * high, square_error(high) + 2.0 * high * low
-            mean_high = square / n
-            rest = (square - mean_high * n) - product_error(mean_high, n)
-            mean_low = (rest + error) / n
-            sq_high, sq_low = lanes.float_("square", column)
-            spread = np.maximum((sq_high - mean_high) + (sq_low - mean_low), 0.0)
-            divisor = np.maximum(n - 1, 1) if sample else n
-            values = spread / divisor
-            if function.startswith("stddev"):
-                values = np.sqrt(values)
+            apart, scale = self.floats[column].spread(lanes, n)
+            values = apart / (np.maximum(n - 1, 1) if sample else n)
+            with np.errstate(over="ignore"):
+                if function.startswith("stddev"):
+                    values = np.ldexp(np.sqrt(values), scale)
+                else:
+                    values = np.ldexp(values, 2 * scale)
             odd = lanes.int_("nan", column) + lanes.int_("inf", column) + lanes.int_("minus_inf", column)
             return float_codes(np.where(odd > 0, np.nan, values)), count > (1 if sample else 0)
 
@@ -345,17 +327,7 @@ class LanePlan:
         return result
 
     def _floats(self, code: np.ndarray, column: int) -> np.ndarray:
-        type_ = self.arguments.schema.types[column]
-        if pa.types.is_floating(type_):
-            return np.ascontiguousarray(code).view(np.float64)
-        if pa.types.is_decimal(type_):
-            dictionary = self.arguments.pool.dictionary(type_)
-            distinct, inverse = np.unique(code, return_inverse=True)
-            values = np.array([float(dictionary.value(c)) if c < len(dictionary) else 0.0 for c in distinct.tolist()])
-            return values[inverse]
-        if pa.types.is_unsigned_integer(type_):
-            return np.ascontiguousarray(code).view(np.uint64).astype(np.float64)
-        return code.astype(np.float64)
+        return numbers(code, self.arguments.schema.types[column], self.arguments.pool)
 
     def _limbs(self, code: np.ndarray, valid: np.ndarray | None, column: int) -> np.ndarray:
         type_ = self.arguments.schema.types[column]

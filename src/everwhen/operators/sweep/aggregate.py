@@ -1,9 +1,10 @@
 """Grouping with aggregation, and scalar aggregation as one group (Krämer, 11.5.7 and 11.5.8; CEDR's snapshot
 operators).
 
-Several aggregations share one sweep.  Kept are, per group, the lanes at the CTI and the edges after it; with min, max,
-quantiles or user-defined aggregates also the live multiset (until `ve ≤ c`).  A group is gone when it has neither rows
-nor edges: emptiness is read off the row count, never off a value.
+Several aggregations share one sweep.  Kept are, per group, the lanes at the CTI and the edges after it; with min, max
+or user-defined aggregates also the live rows (until `ve ≤ c`); with quantiles, count distinct and their like the values
+of each column that they are over (`order_statistics`).  A group is gone when it has neither rows nor edges: emptiness
+is read off the row count, never off a value.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from everwhen.operators.contract import Operator, Output, Policy, StateSize
 from everwhen.operators.live_rows import LiveRows
 from everwhen.operators.net import netted
 from everwhen.operators.sweep import holistic
-from everwhen.operators.sweep.accumulators import Coded, LanePlan
+from everwhen.operators.sweep.accumulators import LanePlan
+from everwhen.operators.sweep.holistic import ordered_columns
+from everwhen.operators.sweep.lane_view import Coded
 from everwhen.operators.sweep.loops.edges import summed
 from everwhen.operators.sweep.loops.extremes import Extremes, largest
 from everwhen.operators.sweep.loops.pieces import aggregate_rows
@@ -78,9 +81,13 @@ class AggregateOperator(Operator):
         self._summed = self._plan.summed()
         self._most = 0  # no group has ever more rows alive
         self._live: LiveRows | None = None
-        if plan.evaluated:
+        self._ordered = ordered_columns(plan.holistic, self._arguments)
+        self._users = [aggregation for aggregation in plan.holistic if aggregation.function == "user"]
+        if plan.extremes or self._users:
             self._live = LiveRows(self._arguments.width, self._arguments.pooled, source.pool)
             self._live.grow(self._sweep.keys.capacity)
+        for column in self._ordered:
+            column.statistics.grow(self._sweep.keys.capacity)
         # per extreme its column in a record, its kind, and the word and the bit of its nulls
         at = [(VALUES + self._arguments.words + c, kind, VALUES + c // BITS, c % BITS) for c, kind in plan.extremes]
         self._extreme_at = np.array(at, np.int64).reshape(-1, 4).T.copy()
@@ -102,18 +109,29 @@ class AggregateOperator(Operator):
             arguments = self._source.select(batch.rows, self._argument_at, self._arguments)
             if not (complete or self._plan.separated) and arguments[:, : self._arguments.words].any():
                 self._separate()
+            before = self._plan.ints, self._plan.added
             values = self._plan.fill(arguments, batch.weight)
+            self._widen(*before)
             if len(batch):
                 self._plan.measure(arguments)
         if live is not None and len(batch):
             live.grow(sweep.keys.capacity)
             live.apply(ids, self._records(batch, arguments))
+        if self._ordered and len(batch):
+            if arguments is None:
+                arguments = self._source.select(batch.rows, self._argument_at, self._arguments)
+            for column in self._ordered:
+                column.statistics.grow(sweep.keys.capacity)
+                column.apply(ids, batch.lo, batch.hi, batch.weight, arguments)
         evaluate = self._extremes() if live is not None and not self._plan.holistic else self._evaluates()
         raised = concerned(frontier.promises, self._keys, sweep.keys) if frontier.promises else NONE
         pieces = sweep.step(ids, batch.lo, batch.hi, values, tau, promise, evaluate, raised)
         if live is not None:
             live.expire(promise)
             live.expire_keys(*raised)
+        for column in self._ordered:
+            column.statistics.expire(promise)
+            column.statistics.expire_keys(*raised)
         if len(pieces.said):
             self._plan.check(pieces.said[:, 3:], self._most)
         if len(pieces):
@@ -154,6 +172,14 @@ class AggregateOperator(Operator):
         for lane in self._plan.separate():
             self._sweep.insert_lane(lane, self._plan.tests)
         self._plain, self._summed = self._plan.plain(), self._plan.summed()
+
+    def _widen(self, ints: int, added: int) -> None:
+        """There were so many words of whole numbers, and of all added lanes: those that have come since are zero."""
+        plan = self._plan
+        for lane in range(ints, plan.ints):
+            self._sweep.insert_lane(lane, plan.tests, zero=True)
+        for lane in range(added + plan.ints - ints, plan.added):
+            self._sweep.insert_lane(lane, plan.tests, zero=True, whole=False)
 
     def _changes(self, pieces: Pieces) -> Changes:
         sweep = self._sweep
@@ -204,26 +230,34 @@ class AggregateOperator(Operator):
         return Extremes(runs.place, runs.pool, self._extreme_at, self._live.longest)
 
     def _evaluates(self) -> Evaluate | None:
-        return None if self._live is None else self._evaluate
+        return self._evaluate if self._plan.evaluated else None
 
     def _evaluate(self, keys: np.ndarray, times: np.ndarray) -> np.ndarray:
-        assert self._live is not None
-        plan, runs = self._plan, self._live.runs
+        plan = self._plan
         lanes = np.empty((len(keys), plan.evaluated), np.int64)
         n = len(plan.extremes)
-        if n:
-            heap = np.empty((2, self._live.longest), np.int64)
-            lanes[:, :n] = largest(keys, times, runs.place, runs.pool, *self._extreme_at, heap).T
-        if plan.holistic:
-            request, record = live_kernel.pairs(keys, times, runs.place, runs.pool)
-            rows, weight = runs.pool[record, VALUES:], runs.pool[record, live_kernel.WEIGHT]
-            for i, aggregation in enumerate(plan.holistic):
-                codes, valid = holistic.evaluate(aggregation, self._arguments, keys, request, rows, weight)
-                lanes[:, n + 2 * i], lanes[:, n + 2 * i + 1] = codes, valid
+        found: dict[str, holistic.Found] = {}
+        for column in self._ordered:
+            for aggregation, result in zip(column.aggregations, column.evaluate(keys, times), strict=True):
+                found[aggregation.name] = result
+        if self._live is not None:
+            runs = self._live.runs
+            if n:
+                heap = np.empty((2, self._live.longest), np.int64)
+                lanes[:, :n] = largest(keys, times, runs.place, runs.pool, *self._extreme_at, heap).T
+            if self._users:
+                request, record = live_kernel.pairs(keys, times, runs.place, runs.pool)
+                rows, weight = runs.pool[record, VALUES:], runs.pool[record, live_kernel.WEIGHT]
+                for user in self._users:
+                    found[user.name] = holistic.evaluate_user(user, self._arguments, keys, request, rows, weight)
+        for i, aggregation in enumerate(plan.holistic):
+            lanes[:, n + 2 * i], lanes[:, n + 2 * i + 1] = found[aggregation.name]
         return lanes
 
     def state_size(self) -> StateSize:
         size = self._sweep.state_size()
+        for column in self._ordered:
+            size += column.statistics.state_size()
         return size if self._live is None else size + StateSize(self._live.rows, self._live.nbytes)
 
     def snapshot(self) -> dict[str, Any]:
@@ -232,6 +266,7 @@ class AggregateOperator(Operator):
         state: dict[str, Any] = {"keys": self._keys.decode(keys.codes[ids]), "sweep": self._sweep.snapshot()}
         state["largest"] = dict(self._plan.integer_sums)
         state["separated"] = self._plan.separated
+        state["classes"] = {column: list(each.classes) for column, each in self._plan.floats.items()}
         if len(self._promises):
             state["promises"] = self._promises.snapshot()
         if self._live is not None:
@@ -239,9 +274,10 @@ class AggregateOperator(Operator):
             state["arguments"] = self._arguments.decode(live["records"][:, VALUES:])
             live["records"] = live["records"][:, :VALUES].copy()
             state["live"] = live
-            for lane, type_ in self._pooled_results:
-                at, edges = 1 + self._plan.added + lane, state["sweep"]["edges"]
-                state[f"results{lane}"] = decode_column(edges[:, at], edges[:, at + 1] != 0, type_, self.codec.pool)
+        state["ordered"] = [column.statistics.snapshot(ids) for column in self._ordered]
+        for lane, type_ in self._pooled_results:
+            at, edges = 1 + self._plan.added + lane, state["sweep"]["edges"]
+            state[f"results{lane}"] = decode_column(edges[:, at], edges[:, at + 1] != 0, type_, self.codec.pool)
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -249,6 +285,9 @@ class AggregateOperator(Operator):
         self._plan.integer_sums.update(state["largest"])
         if state["separated"]:
             self._separate()
+        before = self._plan.ints, self._plan.added
+        self._plan.widen([(column, class_) for column, found in state["classes"].items() for class_ in found])
+        self._widen(*before)
         if "promises" in state:
             self._promises.restore(state["promises"])
         for lane, type_ in self._pooled_results:
@@ -261,3 +300,6 @@ class AggregateOperator(Operator):
             values = restored.rows(self._arguments, state["arguments"], restored.records(live["records"], VALUES))
             self._live.grow(self._sweep.keys.capacity)
             self._live.restore(ids, live, np.concatenate([live["records"], values], axis=1))
+        for column, kept in zip(self._ordered, state["ordered"], strict=True):
+            column.statistics.grow(self._sweep.keys.capacity)
+            column.statistics.restore(ids, kept)

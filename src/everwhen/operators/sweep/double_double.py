@@ -31,3 +31,12 @@ def times(high: np.ndarray, low: np.ndarray, weight: np.ndarray) -> tuple[np.nda
         return high * weight, low * weight
     w = weight.astype(np.float64)
     return high * w, low * w + product_error(high, w)
+
+
+def plus(x: tuple[np.ndarray, np.ndarray], y: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The sum of floats of two parts."""
+    high = x[0] + y[0]
+    back = high - x[0]
+    low = (x[0] - (high - back)) + (y[0] - back) + x[1] + y[1]
+    both = high + low
+    return both, low - (both - high)

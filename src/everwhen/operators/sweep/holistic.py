@@ -1,22 +1,24 @@
-"""Aggregates that need the whole live multiset of a piece: count distinct, quantiles, top-k, first, last, user-defined,
+"""Aggregates that need the values of a group as they are: count distinct, quantiles, top-k, first, last, user-defined,
 and min and max of values that are not 64-bit numbers.
 
-They are evaluated for the pieces that are to be said, and only for those whose multiset changed, from pairs
-(piece, live row).  They are columnar, but for the lists of top-k (one per piece)
-and for a user's functions, which are called once per pair at most.
+All but user-defined ones are read off `OrderStatistics`, one for each column that is asked about, which those over the
+same column share.  A user's functions are called for pairs (piece, live row), piece by piece.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from everwhen.algebra.aggregates import Aggregation, UserAggregate
+from everwhen.core.kinds import is_number
+from everwhen.operators.sweep.order_statistics import Code, OrderStatistics
 from everwhen.rows.codec import RowCodec, decode_column, encode_column, float_codes
-from everwhen.rows.interner import freeze
+from everwhen.rows.interner import Pool, freeze
 
 
 def order_ranks(codec: RowCodec, rows: np.ndarray, column: int) -> np.ndarray:
@@ -38,111 +40,149 @@ def order_ranks(codec: RowCodec, rows: np.ndarray, column: int) -> np.ndarray:
     return ranks
 
 
-def evaluate(
+_MANY: Final = 1 << 22
+"""So many words of answers are asked for at a time."""
+
+Found = tuple[np.ndarray, np.ndarray]
+"""Codes and whether they are valid (0, 1)."""
+
+
+class OrderedColumn:
+    """The values of one column, or those of one in the order of another, and what is asked of them."""
+
+    def __init__(self, aggregations: Sequence[Aggregation], arguments: RowCodec) -> None:
+        self._arguments = arguments
+        self.aggregations = tuple(aggregations)
+        columns = [arguments.schema.index(name) for name in aggregations[0].columns]
+        types = arguments.schema.types
+        self._column = columns[0]
+        self._by = columns[1] if len(columns) > 1 else None
+        self.type = types[self._column]
+        ordered = any(a.function != "count_distinct" for a in aggregations)
+        codes = [Code(self.type, ordered)]
+        if self._by is not None:  # nulls come first, and are told by a number
+            codes = [Code(types[self._by]), Code(None), Code(self.type)]
+        self._codes = len(codes)
+        wanted = dict.fromkeys(q for q in map(_quantile, aggregations) if q is not None)
+        self._quantiles = np.array(list(wanted), np.float64)
+        self._newest = any(a.function == "last" for a in aggregations)
+        self._top = max((int(a.parameters[0]) for a in aggregations if a.function == "top_k"), default=0)
+        self.statistics = OrderStatistics(codes, arguments.pool)
+
+    def apply(self, ids: np.ndarray, lo: np.ndarray, hi: np.ndarray, weight: np.ndarray, rows: np.ndarray) -> None:
+        """Add signed segments with these argument rows."""
+        codec = self._arguments
+        valid = codec.valid(rows, self._column if self._by is None else self._by)
+        if valid is not None:
+            ids, lo, hi, weight, rows = ids[valid], lo[valid], hi[valid], weight[valid], rows[valid]
+        codes = np.empty((len(rows), self._codes), np.int64)
+        codes[:, -1] = rows[:, codec.words + self._column]
+        if self._by is not None:
+            present = codec.valid(rows, self._column)
+            codes[:, 0] = rows[:, codec.words + self._by]
+            codes[:, 1] = 1 if present is None else present
+        self.statistics.apply(ids, lo, hi, weight, codes)
+
+    def evaluate(self, keys: np.ndarray, times: np.ndarray) -> list[Found]:
+        """Codes and validity of all aggregations, for keys at instants, grouped by key and in order."""
+        if not self._top:
+            return self._evaluate(keys, times)
+        step = max(1, _MANY // self._top)  # lists are long: not all at a time
+        parts = [self._evaluate(keys[i : i + step], times[i : i + step]) for i in range(0, len(keys), step)]
+        return [(np.concatenate([p[i][0] for p in parts]), np.concatenate([p[i][1] for p in parts]))
+                for i in range(len(self.aggregations))]  # fmt: skip
+
+    def _evaluate(self, keys: np.ndarray, times: np.ndarray) -> list[Found]:
+        found = self.statistics.ask(keys, times, self._quantiles, self._newest, self._top)
+        return [self._result(aggregation, found) for aggregation in self.aggregations]
+
+    def _result(self, aggregation: Aggregation, found: np.ndarray) -> Found:
+        count, some = found[:, 0], (found[:, 0] > 0).astype(np.int64)
+        behind = 2 + (self._codes + 1) * len(self._quantiles)
+        if aggregation.function == "count_distinct":
+            return found[:, 1], np.ones(len(found), np.int64)
+        if aggregation.function == "last":
+            return found[:, behind + 2], some * found[:, behind + 1]
+        if aggregation.function == "top_k":
+            top = found[:, behind + self._codes * self._newest :]
+            return self._lists(top, np.minimum(count, int(aggregation.parameters[0])))
+        q = _quantile(aggregation)
+        at = 2 + (self._codes + 1) * self._quantiles.tolist().index(q)
+        if aggregation.function == "first":
+            return found[:, at + 2], some * found[:, at + 1]
+        low, high = found[:, at], found[:, at + 1]
+        if aggregation.function in ("min", "max") or not is_number(self.type):
+            return low, some
+        position = q * np.maximum(count - 1, 0)
+        share = position - np.floor(position)
+        a, b = (numbers(codes, self.type, self._arguments.pool) for codes in (low, high))
+        with np.errstate(invalid="ignore"):
+            between = np.where((share == 0) | (a == b), a, a + (b - a) * share)
+        return np.where(some, float_codes(between), 0), some
+
+    def _lists(self, top: np.ndarray, count: np.ndarray) -> Found:
+        there = np.arange(top.shape[1]) < count[:, None]
+        values = decode_column(top[there], None, self.type, self._arguments.pool)
+        offsets = np.concatenate([[0], np.cumsum(count)]).astype(np.int32)
+        lists = pa.ListArray.from_arrays(pa.array(offsets), values).cast(pa.list_(self.type))
+        return self._arguments.pool.dictionary(lists.type).encode(lists), np.ones(len(top), np.int64)
+
+
+def ordered_columns(aggregations: Sequence[Aggregation], arguments: RowCodec) -> list[OrderedColumn]:
+    """What all but user-defined aggregations are read off."""
+    shared: dict[tuple[str, ...], list[Aggregation]] = {}
+    for aggregation in aggregations:
+        if aggregation.function != "user":
+            shared.setdefault(aggregation.columns, []).append(aggregation)
+    return [OrderedColumn(alike, arguments) for alike in shared.values()]
+
+
+def _quantile(aggregation: Aggregation) -> float | None:
+    """The share of values before the one that is asked for."""
+    match aggregation.function:
+        case "median":
+            return 0.5
+        case "quantile":
+            return float(aggregation.parameters[0])
+        case "min" | "first":
+            return 0.0
+        case "max":
+            return 1.0
+    return None
+
+
+def numbers(codes: np.ndarray, type_: pa.DataType, pool: Pool) -> np.ndarray:
+    """Values of a type of numbers as floats."""
+    if pa.types.is_floating(type_):
+        return np.ascontiguousarray(codes).view(np.float64)
+    if pa.types.is_decimal(type_):
+        dictionary = pool.dictionary(type_)
+        distinct, inverse = np.unique(codes, return_inverse=True)
+        values = np.array([float(dictionary.value(c)) if c < len(dictionary) else 0.0 for c in distinct.tolist()])
+        return values[inverse]
+    if pa.types.is_unsigned_integer(type_):
+        return np.ascontiguousarray(codes).view(np.uint64).astype(np.float64)
+    return codes.astype(np.float64)
+
+
+def evaluate_user(
     aggregation: Aggregation,
     codec: RowCodec,
     keys: np.ndarray,
     request: np.ndarray,
     rows: np.ndarray,
     weight: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Codes and validity of one aggregation for each request, from pairs of requests and argument rows.
+) -> Found:
+    """A user's functions, piece by piece; with an inverse, from the piece before if that is less work.
 
-    Requests are numbered in the order of `keys`, those of one key in the order of time.
+    Pieces are numbered in the order of `keys`, those of one key in the order of time; with `request` come pairs of
+    pieces and argument rows.
     """
-    requests = len(keys)
-    columns = [codec.schema.index(name) for name in aggregation.columns]
-    value = columns[0]
-    valid = codec.valid(rows, value)
-    by = columns[1] if aggregation.function in ("first", "last") else None
-    if by is not None:
-        valid = codec.valid(rows, by)
+    user: UserAggregate = aggregation.parameters[0]
+    column = codec.schema.index(aggregation.columns[0])
+    valid = codec.valid(rows, column)
     if valid is not None:
         request, rows, weight = request[valid], rows[valid], weight[valid]
-    type_ = codec.schema.types[value]
-    codes = np.zeros(requests, np.int64)
-    found = np.zeros(requests, np.int64)
-    function = aggregation.function
-    if function == "count_distinct":
-        pairs = (
-            np.unique(np.stack([request, rows[:, codec.words + value]], axis=1), axis=0)
-            if len(rows)
-            else np.empty((0, 2), np.int64)
-        )
-        return np.bincount(pairs[:, 0], minlength=requests).astype(np.int64), np.ones(requests, np.int64)
-    if function == "user":
-        return _user(aggregation.parameters[0], codec, keys, request, rows, weight, value)
-    ranks = order_ranks(codec, rows, value)
-    if by is not None:
-        by_ranks = order_ranks(codec, rows, by)
-        order = np.lexsort((ranks, by_ranks if function == "first" else ~by_ranks, request))
-    else:
-        order = np.lexsort((ranks, request))
-    request, rows, weight = request[order], rows[order], weight[order]
-    starts = np.searchsorted(request, np.arange(requests))
-    ends = np.searchsorted(request, np.arange(requests), side="right")
-    some = ends > starts
-    if function in ("min", "max", "first", "last"):
-        at = ends[some] - 1 if function == "max" else starts[some]
-        codes[some] = rows[at, codec.words + value]
-        present = codec.valid(rows, value)
-        found[some] = 1 if present is None else present[at]
-        return codes, found
-    repeated = np.repeat(np.arange(len(request)), weight)
-    request, rows = request[repeated], rows[repeated]
-    starts = np.searchsorted(request, np.arange(requests))
-    ends = np.searchsorted(request, np.arange(requests), side="right")
-    if function in ("median", "quantile"):
-        q = 0.5 if function == "median" else float(aggregation.parameters[0])
-        return _quantile(q, codec, rows, value, starts, ends, some)
-    k = int(aggregation.parameters[0])
-    values = decode_column(rows[:, codec.words + value], None, type_, codec.pool).to_pylist()
-    lists = [values[max(s, e - k) : e][::-1] for s, e in zip(starts.tolist(), ends.tolist(), strict=True)]
-    return codec.pool.dictionary(pa.list_(type_)).encode(pa.array(lists, pa.list_(type_))), np.ones(requests, np.int64)
-
-
-def _quantile(
-    q: float, codec: RowCodec, rows: np.ndarray, column: int, starts: np.ndarray, ends: np.ndarray, some: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    type_ = codec.schema.types[column]
-    count = ends - starts
-    position = q * np.maximum(count - 1, 0)
-    low = np.floor(position).astype(np.int64)
-    codes = np.zeros(len(starts), np.int64)
-    at = (starts + low)[some]
-    if not (pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
-        codes[some] = rows[at, codec.words + column]
-        return codes, some.astype(np.int64)
-    column_codes = rows[:, codec.words + column]
-    if pa.types.is_floating(type_):
-        values = np.ascontiguousarray(column_codes).view(np.float64)
-    elif pa.types.is_decimal(type_):
-        values = np.array(
-            [float(v) for v in decode_column(column_codes, None, type_, codec.pool).to_pylist()], np.float64
-        )
-    elif pa.types.is_unsigned_integer(type_):
-        values = np.ascontiguousarray(column_codes).view(np.uint64).astype(np.float64)
-    else:
-        values = column_codes.astype(np.float64)
-    high = np.minimum(starts + low + 1, ends - 1)[some]
-    share = (position - low)[some]
-    a, b = values[at], values[high]
-    with np.errstate(invalid="ignore"):
-        between = np.where((share == 0) | (a == b), a, a + (b - a) * share)
-    codes[some] = float_codes(between)
-    return codes, some.astype(np.int64)
-
-
-def _user(
-    user: UserAggregate,
-    codec: RowCodec,
-    keys: np.ndarray,
-    request: np.ndarray,
-    rows: np.ndarray,
-    weight: np.ndarray,
-    column: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """A user's functions, piece by piece; with an inverse, from the piece before if that is less work."""
     type_ = codec.schema.types[column]
     values = decode_column(rows[:, codec.words + column], None, type_, codec.pool).to_pylist()
     groups: list[Counter[Any]] = [Counter() for _ in range(len(keys))]

@@ -98,10 +98,11 @@ class Sweep:
         self._grow()
         return ids
 
-    def insert_lane(self, lane: int, tests: int) -> None:
-        """Another integer lane, which has been the same as the first so far."""
-        self._ints, self._added, self._lanes, self._tests = self._ints + 1, self._added + 1, self._lanes + 1, tests
-        self._runs.insert(1 + lane, 1)
+    def insert_lane(self, lane: int, tests: int, zero: bool = False, whole: bool = True) -> None:
+        """Another word of the added lanes: a `whole` number, or part of a float.  It has been what the first lane is so
+        far, or `zero`."""
+        self._ints, self._added, self._lanes, self._tests = self._ints + whole, self._added + 1, self._lanes + 1, tests
+        self._runs.insert(1 + lane, -1 if zero else 1)
         self._evaluated_at = slice(1 + self._added, 1 + self._lanes)
         self._taken = self._said = np.empty((0, 3 + self._lanes), np.int64)
 
