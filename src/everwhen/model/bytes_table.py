@@ -10,10 +10,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from everwhen.model.arrays import grown
-from everwhen.model.loops import loop
+from everwhen.model.loops import loop, njit
 from everwhen.model.prefetch import prefetch
 from everwhen.model.words import LITTLE, mixed, store, word_at
 

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from everwhen.errors import StateError
+from everwhen.model.loops import njit
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import NEVER
 from everwhen.model.words import mixed, word_at

@@ -1,20 +1,162 @@
-"""Compiled loops over arrays that somebody else has made.
+"""Compiled loops, and when they are compiled: the only way to Numba's compiler.
 
-Numba counts references to arrays, also where a function that is written into a loop gets one: an atomic operation
-each, which can cost more than what the function does.  A `loop` counts none, so it may not make arrays, nor give back
-any; what it needs is handed in.  Numba does not promise the option: where there is none, references are counted.
+**Without reference counts.**  Numba counts references to arrays, also where a function that is written into a loop gets
+one: an atomic operation each, which can cost more than what the function does.  A `loop` counts none, so it may not
+make arrays, nor give back any; what it needs is handed in.  Numba does not promise the option: where there is none,
+references are counted.
+
+**When a loop is compiled.**  A grouped query needs about 55 compiled loops.  On an empty cache they cost 65 s of one
+core (measured, Numba 0.68): LLVM takes half of it, writing functions into each other a fifth, types and SSA form another
+fifth, and two loops of the sweep (`visit`, `pass_by`) a third of all.  No setting brings that near a second, and four
+rows do not earn it.  The loops are plain Python over NumPy arrays, though.  So a loop that is neither compiled nor
+on disk is *interpreted* (`model/interpreted.py`), until it has taken about as long as its compilation would take:
+
+* a short run never compiles anything, and answers in about two seconds;
+* a long run takes at most about twice as long as one that compiles at once, and mostly less, since loops that are seldom
+  run are never compiled;
+* a call over long arrays is compiled before it is run: an interpreted call can not be interrupted.
+
+What a loop computes is the same in both ways, bit by bit; only the time differs.  Calls of compiled loops are not
+touched: Numba asks us only when it has no compiled version for the types of the arguments.
+
+**Between processes.**  Whoever compiles a loop claims it with a lock in the cache folder (`model/claims.py`).  Others
+interpret it meanwhile, or wait where that would take long, and then load it.  So workers of Spark and of pytest
+share the work instead of doing it twice.
+
+`EVERWHEN_COMPILE` chooses: `auto` (default) as above; `eager` compiles a loop when it is called for the first time,
+which benchmarks want; `never` only interprets, also what is on disk.
 """
 
 from __future__ import annotations
 
+import os
+import threading
+import time
+from collections.abc import Callable
 from typing import Any, Final
 
-from numba import njit
+import numba
+import numpy as np
+from numba.core.dispatcher import OmittedArg
 from numba.core.options import DefaultOptions
+from numba.core.registry import CPUDispatcher
+from numba.core.types import Omitted
+
+from everwhen.errors import EverwhenError
+from everwhen.model.claims import Claim
+from everwhen.model.interpreted import interpreted
+from everwhen.model.loop_code import LoopCache, code_size
 
 _UNCOUNTED: Final[dict[str, Any]] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
+
+_MODES: Final = ("auto", "eager", "never")
+_COMPILE_S_PER_BYTE: Final = 0.0005
+"""Seconds of compilation per byte of Python's code, with that of the functions that are called."""
+_INTERPRET_S_PER_ITEM: Final = 0.00001
+"""Seconds that an interpreted loop may take per item of its longest array."""
+_PATIENCE_S: Final = 0.5
+"""An interpreted call may take so long while another process compiles the loop."""
+_COMPILING: Final = threading.RLock()
+
+
+class Loop(CPUDispatcher):
+    """A function with its compiled versions, one per types of arguments; interpreted until it has earned one."""
+
+    _mode = ""
+    """That of `EVERWHEN_COMPILE`, once it was asked for."""
+    _spent_s = 0.0
+    _missed: dict[Any, Any]
+    _call: Callable[..., Any] | None = None
+
+    def _compile_for_args(self, *args: Any) -> Callable[..., Any]:
+        """What runs a call for whose types nothing is compiled: Numba calls it with the same arguments."""
+        mode = Loop._mode = Loop._mode or _mode_from_environment()
+        if mode == "auto":
+            loaded = self._loaded(args)
+            if loaded is not None:
+                return loaded
+        if mode == "never" or not self._has_earned(args):
+            self._types_active_call.clear()
+            return self._interpret
+        return super()._compile_for_args(*args)
+
+    def compile(self, sig: Any) -> Any:
+        with _COMPILING, self._claim():
+            return super().compile(sig)
+
+    def enable_caching(self) -> None:
+        try:
+            self._cache = LoopCache(self.py_func)
+        except RuntimeError:
+            pass  # no folder can be written: each process compiles for itself
+
+    def _claim(self) -> Claim:
+        return Claim(self._cache.cache_path, f"{self.py_func.__module__}.{self.py_func.__qualname__}")
+
+    def _loaded(self, args: tuple[Any, ...]) -> Any:
+        """The version for these arguments from disk; None if it is not there, or not yet."""
+        stamp = self._cache.stamp() if isinstance(self._cache, LoopCache) else None
+        if stamp is None:
+            return None
+        signature = tuple(Omitted(arg.value) if type(arg) is OmittedArg else self.typeof_pyval(arg) for arg in args)
+        if self._missed.get(signature) == stamp:
+            return None
+        with _COMPILING:
+            claim = self._claim()
+            if not claim.take():
+                return None
+            try:
+                if self._cache.has(signature, self.targetctx.codegen()):
+                    return super().compile(signature)
+            finally:
+                claim.release()
+        self._missed[signature] = stamp
+        return None
+
+    def _has_earned(self, args: tuple[Any, ...]) -> bool:
+        """Whether to compile now rather than to interpret this call."""
+        ahead = max((len(arg) for arg in args if isinstance(arg, np.ndarray)), default=0) * _INTERPRET_S_PER_ITEM
+        if Loop._mode == "auto" and self._spent_s + ahead < code_size(self.py_func) * _COMPILE_S_PER_BYTE:
+            return False
+        if ahead > _PATIENCE_S:
+            return True
+        claim = self._claim()
+        free = claim.take()
+        claim.release()
+        return free
+
+    def _interpret(self, *args: Any) -> Any:
+        if self._call is None:
+            self._call = interpreted(self)
+        start = time.perf_counter()
+        try:
+            return self._call(*args)
+        finally:
+            self._spent_s += time.perf_counter() - start
+
+
+def _mode_from_environment() -> str:
+    mode = os.environ.get("EVERWHEN_COMPILE") or "auto"
+    if mode not in _MODES:
+        raise EverwhenError(f"EVERWHEN_COMPILE is {mode!r}; it must be one of {', '.join(_MODES)}")
+    return mode
+
+
+def njit(*, cache: bool = True, **options: Any) -> Callable[[Any], Any]:
+    """Numba's decorator, for functions that may make arrays, and for those that are written into others."""
+
+    def compiled(function: Any) -> Any:
+        dispatcher = numba.njit(**options)(function)
+        if isinstance(dispatcher, CPUDispatcher):  # NUMBA_DISABLE_JIT gives the function back
+            dispatcher.__class__ = Loop
+            dispatcher._missed = {}
+            if cache:
+                dispatcher.enable_caching()
+        return dispatcher
+
+    return compiled
 
 
 def loop(function: Any) -> Any:
     """Compile a function that makes no arrays."""
-    return njit(cache=True, **_UNCOUNTED)(function)
+    return njit(**_UNCOUNTED)(function)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
-from everwhen.model.loops import loop
+from everwhen.model.loops import loop, njit
 from everwhen.model.prefetch import prefetch
 
 _NEVER: Final = np.int64(-(2**63))

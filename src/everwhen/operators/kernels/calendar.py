@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
 from everwhen.model.arrays import grown
+from everwhen.model.loops import njit
 from everwhen.model.time import INF
 
 BLOCK: Final = 256

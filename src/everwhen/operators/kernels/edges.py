@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
-from everwhen.model.loops import loop
+from everwhen.model.loops import loop, njit
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF
 from everwhen.model.words import lowest_bit

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
-from everwhen.model.loops import loop
+from everwhen.model.loops import loop, njit
 from everwhen.operators.kernels.live import HI, LO, ending_after
 from everwhen.operators.kernels.runs import LENGTH, START
 

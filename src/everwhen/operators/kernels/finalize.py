@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
+from everwhen.model.loops import njit
 from everwhen.model.time import INF, MIN_TIME, NEVER
 from everwhen.operators.kernels.hashed import GONE, add, find
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
+from everwhen.model.loops import njit
 from everwhen.model.prefetch import prefetch
 from everwhen.operators.kernels.extremes import order_code
 from everwhen.operators.kernels.lifetimes import (

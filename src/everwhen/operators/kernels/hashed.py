@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
+from everwhen.model.loops import njit
 from everwhen.model.time import NEVER
 from everwhen.operators.kernels.log import _hash
 

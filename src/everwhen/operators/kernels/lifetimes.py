@@ -28,9 +28,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
-from everwhen.model.loops import loop
+from everwhen.model.loops import loop, njit
 from everwhen.model.time import NEVER
 from everwhen.model.words import mixed
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
-from everwhen.model.loops import loop
+from everwhen.model.loops import loop, njit
 from everwhen.model.time import INF
 from everwhen.operators.kernels.calendar import BLOCK
 from everwhen.operators.kernels.runs import LENGTH, START, copy_row, growth, make_room

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
+from everwhen.model.loops import njit
 from everwhen.model.time import INF
 from everwhen.operators.kernels.edges import added
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from everwhen.model.loops import njit
 from everwhen.operators.kernels.lifetimes import HI, LO, WEIGHT
 
 

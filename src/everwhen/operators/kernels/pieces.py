@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from everwhen.model.loops import loop
+from everwhen.model.loops import loop, njit
 from everwhen.model.prefetch import prefetch
 from everwhen.model.time import INF
 from everwhen.operators.kernels.clip import INFINITE, after, alive, frontier_of, raised

@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
 from everwhen.model.arrays import grown
-from everwhen.model.loops import loop
+from everwhen.model.loops import loop, njit
 from everwhen.model.prefetch import prefetch
 
 FIRST: Final = 0

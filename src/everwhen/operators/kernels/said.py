@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
-from everwhen.model.loops import loop
+from everwhen.model.loops import loop, njit
 from everwhen.model.prefetch import prefetch
 from everwhen.operators.kernels.runs import FIRST, LENGTH, START, copy_row, fits, growth, make_room, release
 

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from everwhen.model.arrays import grown
-from everwhen.model.loops import loop
+from everwhen.model.loops import loop, njit
 from everwhen.model.prefetch import prefetch
 
 
