@@ -11,6 +11,7 @@ from one again after a change of the source: without a claim one could read the 
 from __future__ import annotations
 
 import os
+import threading
 import time
 import zlib
 from typing import Final
@@ -26,43 +27,71 @@ _FILES: Final[dict[str, int]] = {}
 """The file of each folder, open.  To close one would free all locks on it."""
 
 
-class Claim:
-    """The right of one process to compile a loop; entered, it waits for it."""
+_threads = threading.RLock()
+"""A process has its locks as a whole; this one is between its threads.  Numba compiles in one thread at a time."""
 
-    def __init__(self, folder: str, name: str) -> None:
-        self._file = _opened(folder)
+
+class Claim:
+    """The right to compile a loop; entered, it waits for it."""
+
+    def __init__(self, folder: str | None, name: str) -> None:
+        self._file = _opened(folder) if folder else None
         self._byte = zlib.crc32(name.encode())
-        self.held = False
+        self._held = 0
+        self._lock = _threads
 
     def take(self) -> bool:
-        """Take it unless another process has it.  True also where nothing can be claimed."""
+        """Take it unless another thread or process has it.  What can not be locked between processes is free."""
+        if not self._lock.acquire(blocking=False):
+            return False
         if self._file is not None:
             try:
                 fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self._byte)
             except (BlockingIOError, PermissionError):
+                self._lock.release()
                 return False
             except OSError:
-                return True  # a file system without locks
-            self.held = True
+                self._file = None  # a file system without locks
+        self._held += 1
+        return True
+
+    def wait(self, seconds: float = _LONGEST_S) -> bool:
+        """Take it as soon as it is free; whether that was in time."""
+        until = time.monotonic() + seconds
+        while not self.take():
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.02)
         return True
 
     def release(self) -> None:
-        if self.held and self._file is not None:
-            self.held = False
-            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, self._byte)
+        """Give back what was taken."""
+        if self._held:
+            self._held -= 1
+            if self._file is not None and not self._held:
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, self._byte)
+            self._lock.release()
 
     def __enter__(self) -> Claim:
-        until = time.monotonic() + _LONGEST_S
-        while not self.take() and time.monotonic() < until:
-            time.sleep(0.02)
+        self.wait()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.release()
 
 
+def _anew() -> None:
+    """A forked process has no threads but one, and none of its parent's locks."""
+    global _threads
+    _threads = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_anew)
+
+
 def _opened(folder: str) -> int | None:
-    if fcntl is None or not folder:
+    if fcntl is None:
         return None
     if folder not in _FILES:
         try:
