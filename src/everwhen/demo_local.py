@@ -62,7 +62,6 @@ PLAIN_LINES: Final = 8
 FIRST_WORDS: Final = (
     "Starting nine queries. At the very first start it is slow until loops are compiled, some minutes ..."
 )
-)
 
 
 class Runtime(Protocol):
