@@ -8,9 +8,9 @@ references are counted.
 **When a loop is compiled.**  A grouped query needs about 55 compiled loops.  On an empty cache they cost 65 s of one
 core (measured, Numba 0.68): LLVM takes half of it, writing functions into each other a fifth, types and SSA form
 another fifth, and two loops of the sweep (`visit`, `pass_by`) a third of all.  No setting brings that near a second
-(`NUMBA_OPT=1` saves nothing), and four rows do not earn it.  The loops are plain Python over NumPy arrays, though.  So a
-loop that is neither compiled nor on disk is *interpreted* (`model/interpreted.py`), until that has taken about as long
-as its compilation would take, in this process and in earlier ones (`model/accounts.py`):
+(`NUMBA_OPT=1` saves nothing), and four rows do not earn it.  The loops are plain Python over NumPy arrays, though.
+So a loop that is neither compiled nor on disk is *interpreted* (`model/interpreted.py`), until that has taken about as
+long as its compilation would take, in this process and in earlier ones (`model/accounts.py`):
 
 * a short run never compiles anything, and answers in about two seconds;
 * a long run takes at most about twice as long as one that compiles at once, and mostly less, since loops that are
