@@ -60,9 +60,6 @@ class LoopCache(FunctionCache):
             return None
         return status.st_mtime_ns, status.st_size
 
-    def has(self, signature: Any, codegen: Any) -> bool:
-        return self._index_key(signature, codegen) in self._cache_file._load_index()
-
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         return (*super()._index_key(sig, codegen), code_digest(self._py_func))
 

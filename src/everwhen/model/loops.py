@@ -41,6 +41,7 @@ from typing import Any, Final
 
 import numba
 import numpy as np
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import OmittedArg
 from numba.core.options import DefaultOptions
 from numba.core.registry import CPUDispatcher
@@ -114,8 +115,14 @@ class Loop(CPUDispatcher):
         if missed.get(signature) == stamp or not claim.take():
             return None
         try:
-            if self._cache.has(signature, self.targetctx.codegen()):
-                return super().compile(signature)
+            with global_compiler_lock:
+                found = self._cache.load_overload(signature, self.targetctx)
+                if found is not None:  # what Numba does with it
+                    self._cache_hits[signature] += 1
+                    self.targetctx.insert_user_function(found.entry_point, found.fndesc, [found.library])
+                    self.add_overload(found)
+                    self._types_active_call.clear()
+                    return found.entry_point
         finally:
             claim.release()
         missed[signature] = stamp
