@@ -1,8 +1,8 @@
 """The demo on Spark: four queries in one `start`, over four paced streams, on all cores of this machine.
 
 Spark starts in one thread, so that the terminal always says what is happening and Ctrl-C works at any moment.  Loops
-that are not compiled yet are compiled in another.  Nobody waits for it, since workers interpret a loop until it is
-there.  The streams are paced, and an epoch takes a few seconds of them at the most, so that a slow machine shows the
+that are not compiled yet are compiled in another once there is something to see; until then workers interpret
+them.  The streams are paced, and an epoch takes a few seconds of them at the most, so that a slow machine shows the
 same at a slower pace.  What is written goes to a temporary directory, which is removed at the end.
 """
 
@@ -99,7 +99,6 @@ class Launch:
 
     def _run(self) -> None:
         queries = demo_queries()
-        threading.Thread(target=self._compile, args=(queries,), name="everwhen-loops", daemon=True).start()
         try:
             from everwhen import spark as api
             from everwhen.connectors.nexmark import spark_source
@@ -132,9 +131,12 @@ class Launch:
         bounds = {} if self.events is None else {"events": self.events}
         return options(name, CONFIG, rows_per_second=RATE, rows_per_batch=EPOCH_ROWS, **bounds)
 
-    def _compile(self, queries: Mapping[str, Stream]) -> None:
-        """Compiled loops are kept on disk, where Spark's workers find them."""
-        runtime = LocalRuntime(dict(queries), emit="current")
+    def compile_behind(self) -> None:
+        """Compile loops in a thread; they are kept on disk, where Spark's workers find them.  Returns at once."""
+        threading.Thread(target=self._compile, name="everwhen-loops", daemon=True).start()
+
+    def _compile(self) -> None:
+        runtime = LocalRuntime(demo_queries(), emit="current")
         with compiling_at_once():
             for batches in generate(CONFIG, WARM_UP_EVENTS, epoch=WARM_UP_EVENTS // 4):
                 if self.closed:
@@ -272,6 +274,7 @@ def run_spark(console: Console, plain: bool, seconds: float | None, events: int 
         started = _await_first_epoch(console, plain, launch, demo, stop)
         if started:
             demo.began = time.monotonic()
+            launch.compile_behind()  # not before: the first answer would wait for the processor
             assert launch.handle is not None
             if plain:
                 _run_plain(console, launch.handle, demo, seconds, stop)
