@@ -19,10 +19,9 @@ DOCS_STAMP := $(VENV)/.docs-installed
 WORK  ?=
 ARGS  ?=
 
-# Compiled kernels are kept here, so that only the first run pays for them.  Numba looks at the file of a kernel alone, and
-# not at those whose functions are written into it: so there is a folder for each state of all of them.
-KERNELS := $(shell find src/everwhen/containers src/everwhen/rows src/everwhen/punctuation src/everwhen/operators -name "*.py" | LC_ALL=C sort | xargs cat | cksum | cut -d " " -f 1)
-export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba/$(KERNELS)
+# Compiled loops are kept here, so that they are compiled once.  Each is known by its code and that of all functions
+# that are written into it: a change of the source makes nothing wrong.
+export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export NO_MKDOCS_2_WARNING := 1
 

@@ -31,6 +31,8 @@ from punctuation_report import told_of_punctuation
 KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 62)}
 """What a process frees it keeps, whichever system it is: on a virtual machine the first touch of a page can cost a
 hundred times what it costs on bare metal, and a stream that has run for a minute touches few."""
+COMPILED = {"EVERWHEN_COMPILE": "eager"}
+"""The warm-up compiles every loop that it runs; none is interpreted."""
 
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
@@ -180,7 +182,12 @@ def measure(work: str, measurement: Measurement) -> list[Row]:
     """Run one measurement and read what it reports."""
     limit = SPARK_TIMEOUT if work.startswith("spark") or work in LONG_WORKS else TIMEOUT
     done = subprocess.run(
-        command(work, measurement), capture_output=True, text=True, timeout=limit, cwd=ROOT, env={**os.environ, **KEPT}
+        command(work, measurement),
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        cwd=ROOT,
+        env={**os.environ, **KEPT, **COMPILED},
     )
     if done.returncode:
         words = done.stderr.strip().splitlines()

@@ -15,6 +15,10 @@ from hypothesis import HealthCheck, settings
 # for a collector with threads of its own.  Every JVM that a test starts, itself or through a program, reads this.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+# Tests are about compiled loops.  Workers of pytest share what they compile: while one compiles a loop, the other
+# interprets it.  `tests/model/test_loops.py` compares both.
+os.environ.setdefault("EVERWHEN_COMPILE", "eager")
+
 EXAMPLES = int(os.environ.get("EVERWHEN_EXAMPLES", "30"))
 
 # The first example may compile kernels, and two workers share two cores: time says nothing about correctness here.

@@ -31,7 +31,7 @@ SLOW = """
 # A run whose step is one compiled loop of a minute, and some of whose answer is written already.
 import sys, time
 import numpy as np
-from everwhen.containers.njit import loop
+from everwhen.compiled.njit import loop
 from everwhen.engine.local import LocalRuntime
 
 @loop

@@ -28,6 +28,14 @@ from everwhen.stream.element_batch import ElementBatch, batch_of
 ITEM = {"sellerID": 7, "price": 2.5}
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Compilation is asked for, and not done; what the fixture gives has an entry for each time."""
+    asked: list[str] = []
+    monkeypatch.setattr(Launch, "compile_behind", lambda self: asked.append("compile"))
+    return asked
+
+
 def note(stage: int, bucket: int, rows: int) -> dict[str, Any]:
     size = {"rows_in": rows, "rows_out": 1, "state_rows": 10, "state_bytes": 2048}
     return {"stage": stage, "bucket": bucket, "fed": {"Bid": rows, "Person": 1}, **size}

@@ -10,12 +10,11 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from everwhen.compiled.hashing import LITTLE, mixed, store, word_at
+from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.prefetch import prefetch
 from everwhen.containers.arrays import grown
-from everwhen.containers.hashing import LITTLE, mixed, store, word_at
-from everwhen.containers.njit import loop
-from everwhen.containers.prefetch import prefetch
 
 _SEED: Final = np.uint64(0x243F6A8885A308D3)
 _LAST: Final = np.uint64(0xBF58476D1CE4E5B9)

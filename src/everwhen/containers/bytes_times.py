@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
-from everwhen.containers.hashing import mixed, word_at
-from everwhen.containers.prefetch import prefetch
+from everwhen.compiled.hashing import mixed, word_at
+from everwhen.compiled.njit import njit
+from everwhen.compiled.prefetch import prefetch
 from everwhen.core.time import NEVER
 from everwhen.errors import StateError
 

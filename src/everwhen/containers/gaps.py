@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
-from everwhen.containers.njit import loop
+from everwhen.compiled.njit import loop, njit
 
 
 @loop

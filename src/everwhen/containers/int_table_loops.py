@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
-from everwhen.containers.njit import loop
-from everwhen.containers.prefetch import prefetch
+from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.prefetch import prefetch
 
 _NEVER: Final = np.int64(-(2**63))
 _MOST: Final = np.int64(2**63 - 1)

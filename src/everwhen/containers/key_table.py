@@ -11,11 +11,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.prefetch import prefetch
 from everwhen.containers.arrays import grown
-from everwhen.containers.njit import loop
-from everwhen.containers.prefetch import prefetch
 
 
 @njit(cache=True)

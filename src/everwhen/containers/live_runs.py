@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
+from everwhen.compiled.njit import loop, njit
 from everwhen.containers.calendar import BLOCK
-from everwhen.containers.njit import loop
 from everwhen.containers.run_pool import LENGTH, START, copy_row, growth, make_room
 from everwhen.core.time import INF
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
+from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.prefetch import prefetch
 from everwhen.containers.arrays import grown
-from everwhen.containers.njit import loop
-from everwhen.containers.prefetch import prefetch
 
 FIRST: Final = 0
 ROOM: Final = 1

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from types import FrameType
 from typing import Any, Final, Protocol
 
 import numpy as np
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 from everwhen.algebra.builder import Stream
+from everwhen.compiled.njit import compiling_at_once
 from everwhen.core.time import INF, NEVER
 from everwhen.demo.nexmark import queries as nexmark
 from everwhen.demo.nexmark.config import NexmarkConfig
@@ -60,6 +59,9 @@ FRAME_SECONDS: Final = 0.2
 RATE_SECONDS: Final = 3.0  # the rate shown is the average over so many seconds
 WARM_UP_EVENTS: Final = 32_000
 PLAIN_LINES: Final = 8
+FIRST_WORDS: Final = (
+    "Starting nine queries. At the very first start it is slow until loops are compiled, some minutes ..."
+)
 
 
 class Runtime(Protocol):
@@ -99,8 +101,16 @@ def demo_queries() -> dict[str, Stream]:
 class Demo:
     """A run: feeds the runtime epoch by epoch and keeps what the view shows."""
 
-    def __init__(self, runtime: Runtime, queries: Iterable[str], config: NexmarkConfig, limit: str = "") -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        queries: Iterable[str],
+        config: NexmarkConfig,
+        limit: str = "",
+        is_compiling: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.runtime = runtime
+        self.is_compiling = is_compiling
         self.generator = NexmarkGenerator(config)
         self.results = {name: Results() for name in queries}
         self.read = dict.fromkeys(STREAMS, 0)
@@ -170,6 +180,7 @@ class Demo:
                 PartView(one.name, one.rows_in, one.rows_out, one.state_rows, one.state_bytes)
                 for one in self.runtime.metadata()
             ],
+            waiting="Loops are being compiled. Until then they are interpreted." if self.is_compiling() else "",
         )
 
     def _input(self, name: str) -> InputView:
@@ -182,11 +193,18 @@ class Demo:
             self.results[name].take(batch, before, self.now)
 
 
-def warm_up(runtime: Runtime) -> None:
-    """Send enough events through a runtime of its own that every kernel has been compiled once."""
-    for batches in generate(CONFIG, WARM_UP_EVENTS, epoch=WARM_UP_EVENTS // 4):
-        runtime.push(batches)
-    runtime.close()
+def compile_behind(runtime: Runtime) -> threading.Thread:
+    """Compile the loops of a runtime in another thread, by sending events through it; returns at once."""
+
+    def send() -> None:
+        with suppress(Exception), compiling_at_once():  # what is wrong shows in the run itself
+            for batches in generate(CONFIG, WARM_UP_EVENTS, epoch=WARM_UP_EVENTS // 4):
+                runtime.push(batches)
+            runtime.close()
+
+    thread = threading.Thread(target=send, name="everwhen-loops", daemon=True)
+    thread.start()
+    return thread
 
 
 def run_local(
@@ -198,14 +216,16 @@ def run_local(
     reason = "Done"
     demo = None
     try:
-        with _preparing(console, plain):
-            warm_up(make(queries))
-        demo = Demo(make(queries), queries, CONFIG, "" if seconds is None else f" of {seconds:g} s")
+        if plain:
+            console.print(FIRST_WORDS, soft_wrap=True)
+        compiler = compile_behind(make(queries))
+        demo = Demo(make(queries), queries, CONFIG, "" if seconds is None else f" of {seconds:g} s", compiler.is_alive)
         if plain:
             frame = max((seconds or 20.0) / PLAIN_LINES, 1.0)
             demo.run(lambda view: console.print(progress_line(view), soft_wrap=True), seconds, events, frame)
         else:
-            with Live(console=console, screen=True, auto_refresh=False) as live:
+            with Live(Text(FIRST_WORDS), console=console, screen=True, auto_refresh=False) as live:
+                live.refresh()
                 demo.run(partial(_draw, live, console), seconds, events, FRAME_SECONDS)
         demo.close()
     except KeyboardInterrupt:
@@ -220,37 +240,6 @@ def run_local(
 def local_runtime(queries: Mapping[str, Stream]) -> Runtime:
     """All queries in this process, answering at once and correcting later."""
     return LocalRuntime(dict(queries), emit="current")
-
-
-@contextmanager
-def _preparing(console: Console, plain: bool) -> Iterator[None]:
-    words = "Preparing: at the first start the kernels are compiled, which takes a while ..."
-    with _interruptible(console):
-        if plain:
-            console.print(words, soft_wrap=True)
-            yield
-        else:
-            with console.status(words):
-                yield
-
-
-@contextmanager
-def _interruptible(console: Console) -> Iterator[None]:
-    """Let Ctrl-C end the program at once: the compiler would swallow it, and there is nothing to tidy up yet."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(number: int, frame: FrameType | None) -> None:
-        console.show_cursor(True)
-        console.print("\ninterrupted while preparing")
-        os._exit(130)
-
-    before = signal.signal(signal.SIGINT, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _draw(live: Live, console: Console, view: DemoView) -> None:

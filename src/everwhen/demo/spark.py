@@ -1,9 +1,9 @@
 """The demo on Spark: four queries in one `start`, over four paced streams, on all cores of this machine.
 
-Spark starts in one thread and the kernels are compiled in another, so that the terminal always says what is happening
-and Ctrl-C works at any moment.  The streams are paced, and an epoch takes a few seconds of them at the most, so that a
-slow machine shows the same at a slower pace.  What is written goes to a temporary directory, which is removed at the
-end.
+Spark starts in one thread, so that the terminal always says what is happening and Ctrl-C works at any moment.  Loops
+that are not compiled yet are compiled in another once there is something to see; until then workers interpret
+them.  The streams are paced, and an epoch takes a few seconds of them at the most, so that a slow machine shows the
+same at a slower pace.  What is written goes to a temporary directory, which is removed at the end.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.live import Live
 
 from everwhen.algebra.builder import Stream
+from everwhen.compiled.njit import compiling_at_once
 from everwhen.core.time import INF, NEVER
 from everwhen.demo.local import CONFIG as LOCAL_CONFIG
 from everwhen.demo.local import TITLES
@@ -72,7 +73,7 @@ def demo_queries() -> dict[str, Stream]:
 
 @dataclass
 class Launch:
-    """Spark, the kernels and the queries, started in the background.
+    """Spark and the queries, started in the background.
 
     `words` say what is being done; `handle` is there once the queries run; `error` if that failed.
     """
@@ -98,8 +99,6 @@ class Launch:
 
     def _run(self) -> None:
         queries = demo_queries()
-        compiled = threading.Event()
-        threading.Thread(target=self._compile, args=(queries, compiled), name="everwhen-kernels", daemon=True).start()
         try:
             from everwhen import spark as api
             from everwhen.demo.nexmark import spark_source
@@ -114,9 +113,6 @@ class Launch:
                 self.spark = started
                 if self.closed:
                     return
-            if not compiled.is_set():
-                self.words = "Compiling kernels, which takes a minute or two at the very first start"
-                compiled.wait()
             self.words = "Planning the queries"
             spark_source.register(started)
             inputs = {
@@ -125,7 +121,7 @@ class Launch:
             handle = api.start(queries, inputs, sink=dict(self.sinks), checkpoint=f"{self.place}/checkpoint")
             with self._lock:
                 self.handle = handle
-            self.words = "Running the first epochs, for which every worker loads the kernels"
+            self.words = "Running the first epoch; it takes longer at the very first start, while loops are compiled"
         except BaseException as bad:  # told to whoever waits for the handle
             self.error = bad
 
@@ -135,16 +131,17 @@ class Launch:
         bounds = {} if self.events is None else {"events": self.events}
         return options(name, CONFIG, rows_per_second=RATE, rows_per_batch=EPOCH_ROWS, **bounds)
 
-    def _compile(self, queries: Mapping[str, Stream], done: threading.Event) -> None:
-        """Compiled kernels are kept on disk, where Spark's workers find them."""
-        try:
-            runtime = LocalRuntime(dict(queries), emit="current")
+    def compile_behind(self) -> None:
+        """Compile loops in a thread; they are kept on disk, where Spark's workers find them.  Returns at once."""
+        threading.Thread(target=self._compile, name="everwhen-loops", daemon=True).start()
+
+    def _compile(self) -> None:
+        runtime = LocalRuntime(demo_queries(), emit="current")
+        with compiling_at_once():
             for batches in generate(CONFIG, WARM_UP_EVENTS, epoch=WARM_UP_EVENTS // 4):
                 if self.closed:
                     return
                 runtime.push(batches)
-        finally:
-            done.set()
 
     def close(self) -> None:
         """Stops what has been started and removes what has been written."""
@@ -277,6 +274,7 @@ def run_spark(console: Console, plain: bool, seconds: float | None, events: int 
         started = _await_first_epoch(console, plain, launch, demo, stop)
         if started:
             demo.began = time.monotonic()
+            launch.compile_behind()  # not before: the first answer would wait for the processor
             assert launch.handle is not None
             if plain:
                 _run_plain(console, launch.handle, demo, seconds, stop)
@@ -307,7 +305,7 @@ def _await_first_epoch(console: Console, plain: bool, launch: Launch, demo: Spar
                 if not launch.handle.is_active:
                     return False
             if plain and launch.words != said:
-                console.print(f"{launch.words} ...", soft_wrap=True)
+                console.print(f"{time.monotonic() - began:.0f} s: {launch.words} ...", soft_wrap=True)
             elif status is not None:
                 status.update(f"{launch.words} ... {time.monotonic() - began:.0f} s")
             said = launch.words

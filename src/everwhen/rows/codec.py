@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from everwhen.compiled.njit import loop
 from everwhen.containers.gaps import fill, only_gaps, without
-from everwhen.containers.njit import loop
 from everwhen.core.schema import Schema
 from everwhen.rows.interner import Pool, is_pooled, validity
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
+from everwhen.compiled.njit import njit
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.ingress.event_index_loops import GONE, add, find
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
+from everwhen.compiled.njit import njit
 from everwhen.core.time import NEVER
 from everwhen.operators.ingress.event_log_loops import _hash
 

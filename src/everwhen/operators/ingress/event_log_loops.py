@@ -13,10 +13,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
-from everwhen.containers.njit import loop
-from everwhen.containers.prefetch import prefetch
+from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.prefetch import prefetch
 from everwhen.core.time import INF, NEVER
 
 _GONE: Final = np.int64(NEVER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from everwhen.containers.njit import loop
+from everwhen.compiled.njit import loop
 
 
 def by_time(times: np.ndarray) -> np.ndarray:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
-from everwhen.containers.njit import loop
-from everwhen.containers.prefetch import prefetch
+from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.prefetch import prefetch
 from everwhen.containers.run_pool import FIRST, LENGTH, START, copy_row, fits, growth, make_room, release
 
 VS: Final = 0

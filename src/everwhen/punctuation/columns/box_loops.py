@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
+
+from everwhen.compiled.njit import njit
 
 _NEVER: Final = np.int64(-(2**63))
 

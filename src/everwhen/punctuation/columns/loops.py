@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from everwhen.compiled.njit import loop
 from everwhen.containers.int_table_loops import value_of
-from everwhen.containers.njit import loop
 from everwhen.punctuation.columns.box_loops import last_at_or_before
 
 FEW: Final = 64

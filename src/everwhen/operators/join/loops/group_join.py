@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
-from everwhen.containers.prefetch import prefetch
+from everwhen.compiled.njit import njit
+from everwhen.compiled.prefetch import prefetch
 from everwhen.operators.join.loops.lifetimes import (
     DEPTH,
     END,

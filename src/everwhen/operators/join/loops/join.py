@@ -14,9 +14,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
-from everwhen.containers.njit import loop
+from everwhen.compiled.njit import loop, njit
 from everwhen.core.time import NEVER
 from everwhen.operators.join.loops.lifetimes import (
     DEPTH,

@@ -28,10 +28,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
-from everwhen.containers.hashing import mixed
-from everwhen.containers.njit import loop
+from everwhen.compiled.hashing import mixed
+from everwhen.compiled.njit import loop, njit
 from everwhen.core.time import NEVER
 
 LO: Final = 0

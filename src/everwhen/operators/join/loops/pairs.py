@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from everwhen.compiled.njit import njit
 from everwhen.operators.join.loops.lifetimes import HI, LO, WEIGHT
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from everwhen.containers.njit import loop
+from everwhen.compiled.njit import loop
 
 FANOUT: Final = 16
 DEEPEST: Final = 64

@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
+from everwhen.compiled.njit import loop
 from everwhen.containers.calendar import BLOCK
-from everwhen.containers.njit import loop
 from everwhen.containers.run_pool import LENGTH, START, growth, make_room
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.sweep.loops.counted_tree import (

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
-from everwhen.containers.hashing import lowest_bit
-from everwhen.containers.njit import loop
-from everwhen.containers.prefetch import prefetch
+from everwhen.compiled.hashing import lowest_bit
+from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.prefetch import prefetch
 from everwhen.core.time import INF
 
 _INF: Final = np.int64(INF)

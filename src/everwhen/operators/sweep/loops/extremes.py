@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
+from everwhen.compiled.njit import loop, njit
 from everwhen.containers.live_runs import HI, LO, ending_after
-from everwhen.containers.njit import loop
 from everwhen.containers.run_pool import LENGTH, START
 
 NONE: Final = np.int64(-0x8000000000000000)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
+from everwhen.compiled.njit import njit
 from everwhen.core.time import INF
 
 _INF: Final = np.int64(INF)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from everwhen.containers.njit import loop
-from everwhen.containers.prefetch import prefetch
+from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.prefetch import prefetch
 from everwhen.containers.run_pool import LENGTH, START
 from everwhen.core.time import INF
 from everwhen.operators.clip import INFINITE, after, alive, frontier_of, raised

@@ -13,6 +13,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from everwhen.compiled.interpreted import stands_for
+
 
 @intrinsic
 def prefetch(typingctx: Any, array: Any, row: Any) -> Any:
@@ -30,3 +32,8 @@ def prefetch(typingctx: Any, array: Any, row: Any) -> Any:
         return context.get_dummy_value()
 
     return signature, code
+
+
+@stands_for(prefetch)
+def _nothing(array: Any, row: Any) -> None:
+    """Python has no use for it."""

@@ -11,8 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from everwhen.compiled.interpreted import stands_for
+from everwhen.compiled.njit import njit
 
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 LITTLE: Final = sys.byteorder == "little"
@@ -56,6 +59,21 @@ def lowest_bit(typingctx: Any, word: Any) -> Any:
         return builder.cttz(args[0], ir.IntType(1)(1))
 
     return signature, code
+
+
+@stands_for(load)
+def _load(data: Any, at: Any) -> Any:
+    return data[at : at + 8].view(np.uint64)[0]
+
+
+@stands_for(store)
+def _store(data: Any, at: Any, word: Any) -> None:
+    data[at : at + 8].view(np.uint64)[0] = word
+
+
+@stands_for(lowest_bit)
+def _lowest_bit(word: Any) -> Any:
+    return (int(word) & -int(word)).bit_length() - 1
 
 
 @njit(cache=True, inline="always")
