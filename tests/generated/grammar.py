@@ -221,7 +221,9 @@ class Grammar(Expressions):
             if self.chance(0.6):
                 return Lifetimes(around)
         if self.chance(0.08):
-            return Lifetimes(around, lifetime=rng.choice(((0, 0, 3), (4, 0, 4), (0, 2, 2), (4, 4, 8), (0, 3, 0), (3, 0, 0))))
+            return Lifetimes(
+                around, lifetime=rng.choice(((0, 0, 3), (4, 0, 4), (0, 2, 2), (4, 4, 8), (0, 3, 0), (3, 0, 0)))
+            )
         granule = rng.choice((2, 3, 4)) if self.chance(0.12) else 0
         kind = rng.choices(("now", "range", "slide", "rows", "unbounded"), (2, 8, 3, 4, 1))[0]
         if kind in ("rows", "unbounded") and (not ends or (kind == "unbounded" and derived)):

@@ -22,7 +22,14 @@ from generated.lifetimes import FIRST, INSTANTS, Row, Snapshots
 from generated.streams import SOURCES, World
 from generated.tree import Dialect, Query, Stage
 
-_ARROW = {"i": pa.int64(), "s": pa.string(), "f": pa.float64(), "d": pa.decimal128(38, 2), "g": pa.float64(), "b": pa.bool_()}
+_ARROW = {
+    "i": pa.int64(),
+    "s": pa.string(),
+    "f": pa.float64(),
+    "d": pa.decimal128(38, 2),
+    "g": pa.float64(),
+    "b": pa.bool_(),
+}
 _COUNTER = itertools.count()
 
 Answers = dict[int, Counter[Row]]

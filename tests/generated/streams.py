@@ -133,6 +133,15 @@ def cut(streams: Mapping[str, list[Element]], rng: random.Random) -> tuple[Epoch
     return tuple(epoch for epoch in epochs if epoch)
 
 
+def without_promises(given: World) -> World:
+    """The same world without promises about data."""
+    epochs = []
+    for epoch in given.epochs:
+        kept = [(name, tuple(each for each in part if not isinstance(each, Punct))) for name, part in epoch]
+        epochs.append(tuple((name, part) for name, part in kept if part))
+    return World(tuple(epochs))
+
+
 def _stream(source: Declared, rng: random.Random, infinite: bool) -> list[Element]:
     if source.constant:
         rows = [{"k": k, "label": value("s", rng, 0.1)} for k in rng.sample((0, 1, 2, 3, -2), rng.randint(1, 4))]
@@ -220,4 +229,5 @@ def _pattern(type_: str, likely: Any, rng: random.Random) -> AttributePattern:
     if rng.random() < 0.5:
         return OneOf(tuple(dict.fromkeys([likely, *drawn])))
     low = likely if likely is not None else value(type_, rng, 0.0)
-    return rng.choice((Range(ge=low), Range(le=low), Range(gt=low), Range(lt=low), Range(ge=low, le=low)))
+    below = Range(le=low) if low == "" else Range(lt=low)  # nothing is less than the empty text
+    return rng.choice((Range(ge=low), Range(le=low), Range(gt=low), below, Range(ge=low, le=low)))

@@ -183,7 +183,9 @@ class Join(Node):
         word = {"inner": ""}.get(self.kind, self.kind.upper() + " ")
         if self.kind == "cross":
             return f"{left} CROSS JOIN {right}"
-        behind = f"USING ({', '.join(self.using)})" if self.using else f"ON {self.on.sql(dialect) if self.on else 'TRUE'}"
+        behind = (
+            f"USING ({', '.join(self.using)})" if self.using else f"ON {self.on.sql(dialect) if self.on else 'TRUE'}"
+        )
         return f"{left} {word}JOIN {right} {behind}"
 
     def constructs(self) -> Iterator[str]:
