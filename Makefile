@@ -3,18 +3,24 @@
 #   make demo                 the main job, live in the terminal
 #   make test                 the tests and the doctests, without the slow ones
 #   make check                lint, types, layering
+#   make explore SECONDS=60 [SEED=…] [WAYS=run,sessions,restore,spark]   generated queries against DuckDB
 #   make bench [WORK=name]    our numbers beside the peers', into bench/out/latest.json
 #   make clean                removes what the targets above have made
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := test
-.PHONY: demo test check bench clean setup
+.PHONY: demo test check explore bench clean setup
 
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORK  ?=
 ARGS  ?=
+WAYS  ?= run,sessions,restore
+SEED  ?=
+CASE  ?=
+# bash counts up a variable of this name, so only one that was given to make is taken
+SECONDS_ := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 # Compiled kernels are kept here, so that only the first run pays for them.  Numba looks at the file of a kernel alone, and
 # not at those whose functions are written into it: so there is a folder for each state of all of them.
@@ -53,6 +59,10 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --cache-dir .cache/import_linter
+
+explore: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m generated --seconds $(SECONDS_) --ways $(WAYS) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(CASE),--case $(CASE)) $(ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py $(WORK) $(ARGS)

@@ -136,8 +136,14 @@ class Expressions:
                 (f"SUM({distinct}{{0}})", "i", f"SUM({distinct}x)"), ("MIN({0})", "i", "MIN"), ("MAX({0})", "i", "MAX"),
             ],
             "s": [("MIN({0})", "s", "MIN"), ("MAX({0})", "s", "MAX")],
-            "f": [(f"SUM({distinct}{{0}})", "f", f"SUM({distinct}x)"), ("MIN({0})", "f", "MIN"), ("MAX({0})", "f", "MAX")],
-            "d": [(f"SUM({distinct}{{0}})", "d", f"SUM({distinct}x)"), ("MIN({0})", "d", "MIN"), ("MAX({0})", "d", "MAX")],
+            "f": [
+                (f"SUM({distinct}{{0}})", "f", f"SUM({distinct}x)"), ("MIN({0})", "f", "MIN"),
+                ("MAX({0})", "f", "MAX"),
+            ],
+            "d": [
+                (f"SUM({distinct}{{0}})", "d", f"SUM({distinct}x)"), ("MIN({0})", "d", "MIN"),
+                ("MAX({0})", "d", "MAX"),
+            ],
             "g": [
                 (f"AVG({distinct}{{0}})", self.rng.choice("if"), f"AVG({distinct}x)"), ("MEDIAN({0})", "i", "MEDIAN"),
                 ("QUANTILE({0}, 0.25)", "i", "QUANTILE"), ("MAX({0})", "g", "MAX"),

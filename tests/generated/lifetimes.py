@@ -1,4 +1,4 @@
-"""What windows, granularities, lifetimes and conversions mean, from their definitions, at every instant of a small time.
+"""What windows, granularities, lifetimes and conversions mean, from their definitions, at every instant.
 
 A stream here is its events; the snapshot of a derived stream is given for each instant, and its events are then the
 maximal intervals in which a row is there at least k times.  Slow, short, and independent of the engine.

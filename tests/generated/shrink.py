@@ -182,7 +182,7 @@ def _with(world: World, at: int, source: str, element: Element) -> World:
 def _smaller_queries(case: Case) -> Iterator[Case]:
     for at, asked in enumerate(case.asked):
         for query in smaller(asked.query):
-            if isinstance(query, Query):
+            if isinstance(query, Query) and fits(query):
                 new = Asked(query, asked.joins)
                 yield replace(case, asked=(*case.asked[:at], new, *case.asked[at + 1 :]))
 
@@ -200,6 +200,19 @@ def smaller(node: Node) -> Iterator[Node]:
                 if isinstance(part, Node):
                     for less in smaller(part):
                         yield replace(node, **{each.name: (*value[:at], less, *value[at + 1 :])})
+
+
+def fits(query: Query) -> bool:
+    """Whether columns still agree where they must: under an alias with names, on both sides of a set."""
+    for node in query.walk():
+        match node:
+            case Stage(Query() as of, _, names, types):
+                if of.types != types or len(names) != len(types):
+                    return False
+            case SetOperation(_, left, right):
+                if left.types != right.types:
+                    return False
+    return True
 
 
 def _itself(node: Node) -> Iterator[Node]:

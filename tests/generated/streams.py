@@ -1,4 +1,4 @@
-"""Random dirty streams: late, out of order, corrected, taken back, doubled, with CTIs and promises about data, cut anyhow.
+"""Random dirty streams: late, out of order, corrected, taken back, doubled, with CTIs and promises about data.
 
 Everything is legal: a promise is put only where all that still comes keeps it.
 """
@@ -9,6 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -176,7 +177,7 @@ def _chain(vs: int, ve: int, row: dict, source: Declared, rng: random.Random, in
         end = INF if infinite and rng.random() < 0.3 else rng.randint(vs + 1, LATEST)
         if end != ends[0]:
             ends.insert(0, end)
-    steps = [Adjust(vs, old, new, row) for old, new in zip(ends, ends[1:], strict=False)]
+    steps = [Adjust(vs, old, new, row) for old, new in pairwise(ends)]
     return [Insert(vs, ends[0], row), *steps]
 
 

@@ -1,10 +1,11 @@
 """Queries as trees, and their texts in two dialects: ours, and DuckDB's over the snapshot of one instant.
 
-An expression is a template with parts, so that the shrinker needs no knowledge of each kind.  `uses` names the construct
-for the counts.  A `Stage` is what stands in FROM: a stream or a subquery, and what is done to its lifetimes.  Where
-lifetimes are changed, DuckDB reads a table that holds the snapshot of the instant by our own definition (`lifetimes.py`).
+An expression is a template with parts, so that the shrinker needs no knowledge of each kind.  `uses` names the
+construct for the counts.  A `Stage` is what stands in FROM: a stream or a subquery, and what is done to its lifetimes.
+Where these are changed, DuckDB reads a table with the snapshot of the instant by our own definition (`lifetimes.py`).
 
-Types are letters: i whole numbers, s text, f floats that add up exactly, d decimals, g floats that are only shown, b truth.
+Types are letters: i whole numbers, s text, f floats that add up exactly, d decimals, g floats that are only shown,
+b truth values.
 """
 
 from __future__ import annotations

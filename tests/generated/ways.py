@@ -1,8 +1,8 @@
 """The ways to run a case in process, and the comparison with what DuckDB says.
 
 A case is one world, its queries, and how they are run: `run` (each query alone, with a policy, optimised or not),
-`sessions` (all in one session, which they join at given epochs), `restore` (the same, and the session is thrown away and
-taken up again from its snapshot after given epochs; and each query alone, in the same manner).
+`sessions` (all in one session, which they join at given epochs), `restore` (the same, and the session is thrown away
+and taken up again from its snapshot after given epochs; and each query alone, in the same manner).
 """
 
 from __future__ import annotations
