@@ -1,4 +1,4 @@
-"""Generated queries on Spark, many in one job, judged by DuckDB at every instant; `make explore WAYS=spark` has more."""
+"""Generated queries on Spark, many in one job, judged by DuckDB at every instant; `make explore` has more."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ LookUp = Callable[[Mapping[str, pa.Array], np.ndarray], None]
 _SHORT: Final = 1 << 14
 """A range of so many values meets others value by value."""
 MOST_COMBINED: Final = 2_000
-"""At most so many pairs of promises are combined one by one.  Two ports of a join of joins can promise hundreds of boxes
-each about different columns; all pairs of them would cost more than they tell.  A promise left out is never wrong."""
+"""At most so many pairs of promises are combined one by one.  Two ports of a join of joins can promise hundreds of
+boxes each about different columns; all pairs would cost more than they tell.  A promise left out is never wrong."""
 _WIDE: Final = Shape((), ("",))
 """Stands for the promises that are kept as lists."""
 
