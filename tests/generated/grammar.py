@@ -181,7 +181,7 @@ class Grammar(Expressions):
             names = tuple(f"{alias}c{at}" if self.chance(0.3) else f"c{at}" for at in range(len(query.types)))
             how = Lifetimes()
             if self.chance(0.35) and not any(isinstance(each, Stage) and each.cte for each in query.walk()):
-                how = self._lifetimes(names, ends, derived=True)
+                how = _of_snapshots(self._lifetimes(names, ends, derived=True))
             if how.around:  # a conversion around a query has no names for columns behind it
                 names = tuple(f"c{at}" for at in range(len(query.types)))
                 if any(isinstance(each, Select) and each.star for each in query.walk()):
@@ -233,6 +233,13 @@ class Grammar(Expressions):
             return Lifetimes(around, ("rows", rng.randint(1, 3), rng.choice((0, 0, 0, 2, 3))), by, granule)
         length, slide = rng.randint(1, 7), rng.randint(1, 4) if kind == "slide" else 0
         return Lifetimes(around, ("range" if kind == "slide" else kind, length, slide), (), granule)
+
+
+def _of_snapshots(how: Lifetimes) -> Lifetimes:
+    """What looks at events, over a subquery: behind COALESCE, since a filtered or projected source keeps its own."""
+    if how.around in ("INSERTS", "DELETES") or (how.lifetime is not None and how.around is None):
+        return replace(how, around="COALESCE")
+    return how
 
 
 def _usable(name: str, left: Scope, right: Scope) -> bool:
