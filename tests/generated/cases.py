@@ -21,7 +21,7 @@ from generated.tree import constructs
 from generated.ways import EMITS, Asked, Case, Outcome, difference, run
 
 QUERIES_PER_WORLD = 8
-LIMIT = 8.0
+LIMIT = 20.0
 """Seconds of CPU time for one query over its tiny streams."""
 LATE_BEHIND_PROMISES = bool(os.environ.get("EVERWHEN_LATE_BEHIND_PROMISES"))
 """Whether queries also join sessions late where promises about data have gone by."""

@@ -38,7 +38,7 @@ LookUp = Callable[[Mapping[str, pa.Array], np.ndarray], None]
 """Raises times to what is promised for the constants in some columns."""
 _SHORT: Final = 1 << 14
 """A range of so many values meets others value by value."""
-MOST_COMBINED: Final = 2_000
+MOST_COMBINED: Final = 500
 """At most so many pairs of promises are combined one by one.  Two ports of a join of joins can promise hundreds of
 boxes each about different columns; all pairs would cost more than they tell.  A promise left out is never wrong."""
 _WIDE: Final = Shape((), ("",))
