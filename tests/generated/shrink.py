@@ -11,6 +11,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from everwhen.model.element import Adjust, Cti, Element, Insert, Punct
@@ -50,20 +51,18 @@ def smallest(case: Case, what: str, fails: Fails = failure, seconds: float = 300
     changed = True
     while changed:
         changed = False
-        # what has just become smaller is made smaller still before the rest is looked at again
-        for shorter in (_fewer_queries, _smaller_queries, _smaller_streams, _calmer):
-            again = True
-            while again:
-                again = False
-                for candidate in shorter(case):
-                    if time.process_time() > until:
-                        return case, what
-                    if not _legal(candidate.world):
-                        continue
-                    found = fails(candidate)
-                    if found is not None and _kind(found) == kind:
-                        case, what, changed, again = candidate, found, True, True
-                        break
+        for shorter in (_fewer_queries, _smaller_streams, _smaller_queries, _calmer):
+            at = 0  # what stood before this place did not help; what has become smaller is tried here again
+            while (candidate := next(islice(shorter(case), at, None), None)) is not None:
+                if time.process_time() > until:
+                    return case, what
+                at += 1
+                if not _legal(candidate.world):
+                    continue
+                found = fails(candidate)
+                if found is not None and _kind(found) == kind:
+                    case, what, changed = candidate, found, True
+                    at -= 1
     return case, what
 
 
@@ -111,8 +110,8 @@ def _calmer(case: Case) -> Iterator[Case]:
 def _smaller_streams(case: Case) -> Iterator[Case]:
     world = case.world
     used = {stage.of for asked in case.asked for stage in asked.query.walk() if isinstance(stage, Stage)}
-    for name in sorted({name for epoch in world.epochs for name, _ in epoch}):
-        yield replace(case, world=_without(world, lambda source, _e, name=name: source == name and name not in used))
+    if any(name not in used for epoch in world.epochs for name, _ in epoch):
+        yield replace(case, world=_without(world, lambda source, _e: source not in used))
     for at in range(len(world.epochs)):
         yield replace(case, world=World((*world.epochs[:at], *world.epochs[at + 1 :])))
     groups = list(dict.fromkeys(_event(name, each) for epoch in world.epochs for name, part in epoch for each in part))

@@ -46,8 +46,9 @@ def test_generated_queries_are_answered_as_duckdb_does(way: str) -> None:
     assert not found.failures, "\n\n".join(
         shown(each.case.alone(each.at), each.what, each.seed) for each in found.failures
     )
+    late = found.reasons["refused: cannot join now"]  # rows whose past nobody knows any more
     ran, asked = found.queries[f"{way}: ran"], sum(found.queries.values())
-    assert ran > 0.8 * asked, found.queries
+    assert ran > 0.9 * (asked - late) and late < 0.3 * asked, (found.queries, found.reasons)
 
 
 def test_every_construct_has_run() -> None:
