@@ -5,12 +5,13 @@
 #   make test-fast            the tests without a JVM, without property tests and without those of documents
 #   make check                lint, format, types, layers
 #   make docs                 the documentation site, into build/site
+#   make explore SECONDS=60 [SEED=…] [WAYS=run,sessions,restore,spark]   generated queries against DuckDB
 #   make bench [WORK=name]    our numbers beside the peers', into bench/out/latest.json
 #   make clean                removes what the targets above have made
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := test
-.PHONY: demo test test-fast check lint types layers docs bench clean setup
+.PHONY: demo test test-fast check lint types layers docs explore bench clean setup
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -18,6 +19,11 @@ STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.docs-installed
 WORK  ?=
 ARGS  ?=
+WAYS  ?= run,sessions,restore
+SEED  ?=
+CASE  ?=
+# bash counts up a variable of this name, so only one that was given to make is taken
+SECONDS_ := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 # Compiled loops are kept here, so that they are compiled once.  Each is known by its code and that of all functions
 # that are written into it: a change of the source makes nothing wrong.
@@ -79,6 +85,10 @@ $(DOCS_STAMP): $(STAMP)
 docs: $(DOCS_STAMP)
 	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
 	@echo "open build/site/index.html"
+
+explore: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m generated --seconds $(SECONDS_) --ways $(WAYS) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(CASE),--case $(CASE)) $(ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python bench/run.py $(WORK) $(ARGS)

@@ -14,8 +14,8 @@ combinations) is kept as its lists and costs a look-up of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from functools import partial
-from itertools import product
+from functools import cache, partial
+from itertools import islice, product
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +39,9 @@ LookUp = Callable[[Mapping[str, pa.Array], np.ndarray], None]
 """Raises times to what is promised for the constants in some columns."""
 _SHORT: Final = 1 << 14
 """A range of so many values meets others value by value."""
+MOST_COMBINED: Final = 500
+"""At most so many pairs of promises are combined one by one.  Two ports of a join of joins can promise hundreds of
+boxes each about different columns; all pairs would cost more than they tell.  A promise left out is never wrong."""
 _WIDE: Final = Shape((), ("",))
 """Stands for the promises that are kept as lists."""
 
@@ -184,7 +187,10 @@ class PromiseSet:
         return all(self._implied_wide(wide.promise) for wide in found.wide)
 
     def meet(self, promises: Iterable[Promise]) -> Promises:
-        """What the given promises and the kept ones say together: all combinations, merged and simplified."""
+        """What the given promises and the kept ones say together: all combinations, merged and simplified.
+
+        Of those that no look-up brings together only the first `MOST_COMBINED` combinations.
+        """
         said = read_promises(promises, self.schema)
         if not (self and said):
             return Promises(self.schema)
@@ -205,7 +211,7 @@ class PromiseSet:
             found._join_looked_up(fresh._tables, self._look_ups())
         if self._tables:
             found._join_looked_up(self._tables, fresh._look_ups(), without=frozenset(fresh._tables))
-        others = (combine(p, q, self.schema) for p, q in fresh._pairs(self))
+        others = (combine(p, q, self.schema) for p, q in islice(fresh._pairs(self), MOST_COMBINED))
         found.add(p for p in others if p is not None)
         found._floor = self._floor
         return found.said()
@@ -347,10 +353,11 @@ class PromiseSet:
     def _parts(self) -> dict[Shape, Callable[[], list[Promise]]]:
         """The promises by what they bind; those of one column have one shape whatever they are."""
         parts: dict[Shape, Callable[[], list[Promise]]] = {
-            Shape((name,), ()): partial(_of_column, name, column, self._floor) for name, column in self._columns.items()
+            Shape((name,), ()): cache(partial(_of_column, name, column, self._floor))
+            for name, column in self._columns.items()
         }
         for shape, table in self._tables.items():
-            parts[shape] = partial(_of_table, table, self._floor)
+            parts[shape] = cache(partial(_of_table, table, self._floor))
         if self._wide:
             parts[_WIDE] = lambda: [wide.promise for wide in self._wide]
         return parts

@@ -126,6 +126,7 @@ class Groups:
     before: Rows
     keys: tuple[tuple[Expr, str], ...]
     aggregates: dict[int, Expr]  # by the identity of the call in the syntax
+    counts: frozenset[str] = frozenset()  # the names of those that are 0 over nothing
 
 
 @dataclass

@@ -49,7 +49,8 @@ def join(left: n.Node, right: n.Node, on: Expr | None, kind: Kind, fresh: Callab
         )
         joined = n.Join(mine, theirs, left_keys, right_keys, _residual(rest, now), kind)
     wanted = pair[:width] if kind in ("semi", "anti") else pair
-    if joined.schema.names == wanted:
+    # Equal names are not enough: of a right join with the same names on both sides they stand for the other side.
+    if joined.schema.names == wanted and all(now[name] == name for name in wanted):
         return joined
     return n.Map(joined, tuple((name, col(now[name])) for name in wanted))
 

@@ -88,7 +88,8 @@ class Scope:
         exact = [c for c in found if c.name == name.text]
         found = exact if len(found) > 1 and exact else found
         if len(found) > 1:
-            places = [t.alias or t.stream or "a subquery" for t in self.tables for c in t.columns if c in found]
+            homes = [(t, c) for t in self.tables for c in t.columns if c in found]
+            places = [t.alias or t.stream or c.origin or "a subquery" for t, c in homes]
             raise NameProblem(
                 f"{name.text} could be that of {' or '.join(dict.fromkeys(places))}; write for example "
                 f"{next(iter(places))}.{name.text}"

@@ -71,14 +71,8 @@ def aggregated(e: s.Select, binding: Binding, correlation: Correlation) -> Aggre
     values = tuple(value(item.expression, rows) for item in e.items if isinstance(item, s.Item))
     rows.place = "HAVING"
     having = None if e.having is None else condition(e.having, rows)
-    counts = [
-        a.name
-        for node in n.walk(rows.node)
-        if isinstance(node, n.Aggregate)
-        for a in node.aggregations
-        if a.function in ("count", "count_distinct")
-    ]
-    return Aggregated(rows.node, keys, values, having, frozenset(counts))
+    assert rows.groups is not None, "it has aggregates"
+    return Aggregated(rows.node, keys, values, having, rows.groups.counts)
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
@@ -203,7 +197,8 @@ def _group(e: s.Select, rows: Rows, calls: list[s.Function], outer: tuple[Key, .
     if not keys and not uses:
         raise binding.error("HAVING needs groups or aggregates; conditions on rows stand in WHERE", e.span)
     node = _aggregate(keys, uses, rows)
-    groups = Groups(rows, tuple((expr, name) for name, expr in keys), columns)
+    counts = frozenset(name for name, use, _ in uses if use.function in ("count", "count_distinct"))
+    groups = Groups(rows, tuple((expr, name) for name, expr in keys), columns, counts)
     return Rows(binding, node, rows.scope, rows.correlation, groups)
 
 

@@ -7,6 +7,8 @@ INSERTS and DELETES read the boundaries of events, so over a derived stream they
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Expr, col, conjunction, function
 from everwhen.core.time import INF, ticks
@@ -203,8 +205,8 @@ def _join(item: s.JoinItem, binding: Binding) -> Rows:
 
 
 def _using(item: s.JoinItem, a: Rows, b: Rows, pairs: Rows) -> tuple[Expr, Scope, tuple[tuple[str, Expr], ...]]:
-    """USING: equal columns of both sides, which a `*` shows once.  Of a right join it is the right side's value, of a
-    full join that of the side that has one."""
+    """USING: equal columns of both sides, which a `*` shows once and first, as in SQL.  Of a right join it is the right
+    side's value, of a full join that of the side that has one."""
     binding = pairs.binding
     tests: list[Expr] = []
     merged: list[tuple[str, Expr]] = []
@@ -227,9 +229,9 @@ def _using(item: s.JoinItem, a: Rows, b: Rows, pairs: Rows) -> tuple[Expr, Scope
             value = function("coalesce", col(mine.physical), col(theirs.physical))
             merged.append((binding.name("using"), value if item.kind == "full" else col(theirs.physical)))
             shown.append(ScopeColumn(mine.name, merged[-1][0]))
-            left = tuple(table.hiding([mine.name]) for table in left)
+        else:
+            table = next(table for table in left if mine in table.columns)
+            shown.append(replace(mine, origin=table.alias or table.stream or mine.origin))
+        left = tuple(table.hiding([mine.name]) for table in left)
         right = tuple(table.hiding([c.name for c in table.columns if same(name, c.name)]) for table in right)
-    tables = (*left, *right)
-    if shown:
-        tables = (Table(None, tuple(shown)), *tables)
-    return conjunction(tests), Scope(tables), tuple(merged)
+    return conjunction(tests), Scope((Table(None, tuple(shown)), *left, *right)), tuple(merged)

@@ -1,0 +1,265 @@
+"""Random queries: joins, sets, groups, subqueries, windows, nested as deep as asked for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from generated.expressions import Expressions, Reach
+from generated.scopes import Scope, column, joined, of_stage
+from generated.streams import SOURCES
+from generated.tree import Expr, Join, Lifetimes, Node, Query, Select, SetOperation, Stage, With
+
+JOINS = ("inner", "inner", "left", "right", "full", "cross", "semi", "anti", "comma")
+SETS = ("UNION", "UNION ALL", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL")
+
+
+class Grammar(Expressions):
+    """Draws queries.  `infinite`: the streams have rows without end, so windows that count instants are left out."""
+
+    def __init__(self, rng: random.Random, depth: int = 3, infinite: bool = False) -> None:
+        super().__init__(rng)
+        self.depth = depth
+        self.infinite = infinite
+        self._number = 0
+        self._with: list[tuple[str, Query]] = []
+
+    def draw(self) -> Query:
+        """A whole query."""
+        if self.chance(0.08):
+            common, _ = self.query(1, ())
+            self._with = [("cte", common)]
+            return With("cte", common, self.query(self.depth, ())[0])
+        return self.query(self.depth, ())[0]
+
+    def _alias(self) -> str:
+        self._number += 1
+        return f"t{self._number}"
+
+    # -- queries --------------------------------------------------------------------------------------------------
+
+    def query(self, depth: int, outer: tuple[Expr, ...], types: Sequence[str] | None = None) -> tuple[Query, bool]:
+        """A query, and whether all its rows end."""
+        if depth > 0 and self.chance(0.2):
+            left, ends = self.query(depth - 1, outer, types)
+            right, also = self.query(depth - 1, outer, left.types)
+            return SetOperation(self.rng.choice(SETS), left, right), ends and also
+        return self.select(depth, outer, types)
+
+    def select(self, depth: int, outer: tuple[Expr, ...], types: Sequence[str] | None = None) -> tuple[Select, bool]:
+        source, scope = self.from_clause(depth)
+        reach = Reach(scope.columns, outer, self._subquery, self._scalar, None, scope.qualified, depth)
+        where = self.condition(reach) if self.chance(0.55) else None
+        grouping = self.rng.choices(("none", "keys", "all"), (6, 3, 1))[0]
+        if types is not None and "b" in types:
+            grouping = "none"
+        if grouping == "none":
+            if types is None and scope.shown is not None and self.chance(0.2):
+                return Select(scope.shown, source, where, star=True, distinct=self.chance(0.2)), scope.ends
+            wanted = self._types(scope) if types is None else types
+            items = tuple(self.expr(t, reach, self.rng.choice((0, 0, 1, 2))) for t in wanted)
+            return Select(items, source, where, distinct=self.chance(0.2)), scope.ends
+        keys: tuple[Expr, ...] = ()
+        if grouping == "keys":
+            plain = replace(reach, outer=(), subquery=None, scalar=None, depth=0)
+            drawn = [self._key(plain) for _ in range(self.rng.choice((1, 1, 2)))]
+            keys = tuple(dict.fromkeys(drawn))
+        passed = tuple(key for key in keys if not key.parts and "." in key.template)
+        inner = Reach(keys, (), self._subquery, self._scalar, scope.columns, passed, depth - 1)
+        wanted = types or "".join(self.rng.choice("iiiisgf") for _ in range(self.rng.randint(1, 3)))
+        items = tuple(self._of_group(t, inner) for t in wanted)
+        if types is None and keys and self.chance(0.7):
+            items = (*keys, *items)
+        having = self._having(inner) if self.chance(0.3) else None
+        if not self._aggregates((*items, *((having,) if having else ()))):
+            if grouping == "all":
+                items = (*items[:-1], self.aggregate(items[-1].type, inner) or items[-1])
+            if grouping == "all" and not self._aggregates(items):
+                return Select(items, source, where), scope.ends
+        return Select(items, source, where, keys, having, grouping, self.chance(0.1)), scope.ends
+
+    @staticmethod
+    def _aggregates(items: Sequence[Expr]) -> bool:
+        return any(use.startswith("aggregate") for item in items for use in _own_uses(item))
+
+    def _key(self, reach: Reach) -> Expr:
+        if self.chance(0.8) and reach.columns:
+            return self.rng.choice(reach.columns)
+        return Expr("({0} + 1)", "i", (self.leaf("i", replace(reach, outer=())),), ("group by an expression",))
+
+    def _of_group(self, type_: str, inner: Reach) -> Expr:
+        """A key, an aggregate, or something over them."""
+        if type_ in "gb" or self.chance(0.6):
+            return self.aggregate(type_, inner) or self.constant(type_)
+        return self.expr(type_, inner, 1)
+
+    def _having(self, inner: Reach) -> Expr:
+        return self.condition(inner, 1)
+
+    def _types(self, scope: Scope) -> str:
+        there = [each.type for each in scope.columns] or ["i"]
+        wanted = [self.rng.choice(there) for _ in range(self.rng.randint(1, 3))]
+        return "".join("b" if self.chance(0.06) else t for t in wanted)
+
+    # -- subqueries in expressions --------------------------------------------------------------------------------
+
+    def _subquery(self, around: Reach, types: Sequence[str] | None) -> tuple[Query, bool]:
+        outer = (*around.outer, *around.passed) if self.chance(0.6) else ()
+        query, _ = self.query(min(around.depth - 1, 2), outer, types)
+        return query, _reads(query, outer)
+
+    def _scalar(self, around: Reach, type_: str) -> tuple[Query, bool]:
+        """One row at every instant: an aggregate without groups."""
+        outer = (*around.outer, *around.passed) if self.chance(0.6) else ()
+        source, scope = self.from_clause(around.depth - 1)
+        reach = Reach(scope.columns, outer, self._subquery, self._scalar, None, scope.qualified, around.depth - 1)
+        where = self.condition(reach, 1) if self.chance(0.8) else None
+        item = self.aggregate(type_, Reach((), aggregated=scope.columns)) or self.constant(type_)
+        if not self._aggregates([item]):
+            item = Expr("MAX({0})", type_, (self.constant(type_),), ("aggregate: MAX",))
+        query = Select((item,), source, where, grouping="all")
+        return query, _reads(query, outer)
+
+    # -- FROM -----------------------------------------------------------------------------------------------------
+
+    def from_clause(self, depth: int) -> tuple[Node, Scope]:
+        source, scope = self._source(depth)
+        joins = self.rng.choices((0, 1, 2), (5, 5, 2))[0] if depth > 0 else self.rng.choices((0, 1), (7, 2))[0]
+        commas = False
+        for _ in range(joins):
+            source, scope, commas = self._joined(source, scope, depth, commas)
+        return source, scope
+
+    def _joined(self, left: Node, scope: Scope, depth: int, commas: bool) -> tuple[Node, Scope, bool]:
+        if depth > 0 and self.chance(0.12):
+            right, theirs = self._source(depth - 1)
+            right, theirs, _ = self._joined(right, theirs, 0, True)
+        else:
+            right, theirs = self._source(depth - 1)
+        kind = self.rng.choice(JOINS)
+        if kind in ("cross", "comma"):
+            # a comma binds looser than JOIN, so what has one is not joined any further
+            kind = "cross" if commas or isinstance(right, Join) else kind
+            return Join(kind, left, right), joined(scope, theirs, ()), commas
+        if isinstance(left, Join) and left.kind == "comma":
+            return Join("comma", left, right), joined(scope, theirs, ()), commas
+        same = [name for name in scope.bare if _usable(name, scope, theirs)]
+        if same and self.chance(0.3):
+            using = tuple(self.rng.sample(same, self.rng.randint(1, min(2, len(same)))))
+            found = Join(kind, left, right, using=using)
+            return found, scope if kind in ("semi", "anti") else joined(scope, theirs, using), commas
+        on, uses = self._on(scope, theirs)
+        found = Join(kind, left, right, on, uses=uses)
+        both = joined(scope, theirs, ())
+        return found, replace(scope, ends=both.ends) if kind in ("semi", "anti") else both, commas
+
+    def _on(self, left: Scope, right: Scope) -> tuple[Expr, tuple[str, ...]]:
+        """An equality, an inequality, both, or anything."""
+        both = Reach((*left.qualified, *right.qualified), depth=0)
+        pairs = [(a, b) for a in left.qualified for b in right.qualified if a.type == b.type and a.type in "isd"]
+        if not pairs:
+            return self.condition(both, 1), ("on: anything",)
+        a, b = self.rng.choice(pairs)
+        if a.type == "i" and self.chance(0.15):
+            a = Expr("({0} + 1)", "i", (a,))
+        if self.chance(0.3):
+            a, b = b, a
+        op = self.rng.choices(("=", "<", "<>", ">=", "IS NOT DISTINCT FROM"), (12, 3, 1, 2, 1))[0]
+        found = Expr(f"{{0}} {op} {{1}}", "b", (a, b))
+        kind = "on: equal" if op == "=" else "on: not distinct" if op.startswith("IS") else "on: theta"
+        if self.chance(0.3):
+            word = "OR" if self.chance(0.15) else "AND"
+            rest = self.condition(both, 0)
+            return Expr(f"({{0}} {word} {{1}})", "b", (found, rest)), (f"{kind} {word.lower()} more",)
+        return found, (kind,)
+
+    def _source(self, depth: int) -> tuple[Node, Scope]:
+        alias = self._alias()
+        if depth > 0 and self.chance(0.35):
+            query, ends = self.query(depth - 1, ())
+            names = tuple(f"{alias}c{at}" if self.chance(0.3) else f"c{at}" for at in range(len(query.types)))
+            how = Lifetimes()
+            if self.chance(0.35) and not any(isinstance(each, Stage) and each.cte for each in query.walk()):
+                how = _of_snapshots(self._lifetimes(names, ends, derived=True))
+            if how.around:  # a conversion around a query has no names for columns behind it
+                names = tuple(f"c{at}" for at in range(len(query.types)))
+                if any(isinstance(each, Select) and each.star for each in query.walk()):
+                    how = replace(how, around=None)
+            return self._stage(query, alias, names, query.types, how, ends)
+        if self._with and self.chance(0.4):
+            name, query = self._with[0]
+            names = tuple(f"c{at}" for at in range(len(query.types)))
+            stage = Stage(name, alias, names, query.types, cte=True)
+            return stage, of_stage(alias, names, query.types, False)
+        source = SOURCES[self.rng.choice("AAAABBBCCCPPNNKKR")]
+        ends = not self.infinite and not source.constant
+        how = self._lifetimes(source.names, ends, derived=False) if self.chance(0.6) else Lifetimes()
+        return self._stage(source.name, alias, source.names, source.types, how, ends)
+
+    def _stage(
+        self, of: str | Query, alias: str, names: tuple[str, ...], types: tuple[str, ...], how: Lifetimes, ends: bool
+    ) -> tuple[Stage, Scope]:
+        if how.window is not None and how.window[0] in ("unbounded", "rows"):
+            ends = False
+        if how.around in ("INSERTS", "DELETES"):
+            ends = False
+        if how.lifetime is not None and how.lifetime[2]:
+            ends = True
+        return Stage(of, alias, names, types, how), of_stage(alias, names, types, ends)
+
+    def _lifetimes(self, names: Sequence[str], ends: bool, derived: bool) -> Lifetimes:
+        rng = self.rng
+        around = None
+        if self.chance(0.15):
+            around = rng.choice(("ISTREAM", "DSTREAM", "COALESCE", "RSTREAM", "INSERTS", "DELETES"))
+            if not ends and around == "RSTREAM":
+                around = "ISTREAM"
+            if around in ("INSERTS", "DELETES"):
+                return Lifetimes(around)
+            ends = ends or around in ("ISTREAM", "DSTREAM")
+            if self.chance(0.6):
+                return Lifetimes(around)
+        if self.chance(0.08):
+            return Lifetimes(
+                around, lifetime=rng.choice(((0, 0, 3), (4, 0, 4), (0, 2, 2), (4, 4, 8), (0, 3, 0), (3, 0, 0)))
+            )
+        granule = rng.choice((2, 3, 4)) if self.chance(0.12) else 0
+        kind = rng.choices(("now", "range", "slide", "rows", "unbounded"), (2, 8, 3, 4, 1))[0]
+        if kind in ("rows", "unbounded") and (not ends or (kind == "unbounded" and derived)):
+            kind = "range"
+        if kind == "rows":
+            by = (rng.choice(names),) if self.chance(0.5) else ()
+            return Lifetimes(around, ("rows", rng.randint(1, 3), rng.choice((0, 0, 0, 2, 3))), by, granule)
+        length, slide = rng.randint(1, 7), rng.randint(1, 4) if kind == "slide" else 0
+        return Lifetimes(around, ("range" if kind == "slide" else kind, length, slide), (), granule)
+
+
+def _of_snapshots(how: Lifetimes) -> Lifetimes:
+    """What looks at events, over a subquery: behind COALESCE, since a filtered or projected source keeps its own."""
+    if how.around in ("INSERTS", "DELETES") or (how.lifetime is not None and how.around is None):
+        return replace(how, around="COALESCE")
+    return how
+
+
+def _usable(name: str, left: Scope, right: Scope) -> bool:
+    """Whether USING may name it: one column on each side, of one type."""
+    mine, theirs = left.bare.get(name, ()), right.bare.get(name, ())
+    return len(mine) == len(theirs) == 1 and mine[0].type == theirs[0].type and mine[0].type in "isd"
+
+
+def _own_uses(expr: Expr) -> list[str]:
+    """The constructs of an expression without its subqueries."""
+    found = list(expr.uses)
+    for part in expr.parts:
+        if isinstance(part, Expr):
+            found += _own_uses(part)
+    return found
+
+
+def _reads(query: Query, outer: Sequence[Expr]) -> bool:
+    names = {each.template for each in outer}
+    return any(isinstance(node, Expr) and node.template in names for node in query.walk())
+
+
+__all__ = ["Grammar", "column"]

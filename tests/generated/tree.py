@@ -1,0 +1,296 @@
+"""Queries as trees, and their texts in two dialects: ours, and DuckDB's over the snapshot of one instant.
+
+An expression is a template with parts, so that the shrinker needs no knowledge of each kind.  `uses` names the
+construct for the counts.  A `Stage` is what stands in FROM: a stream or a subquery, and what is done to its lifetimes.
+Where these are changed, DuckDB reads a table with the snapshot of the instant by our own definition (`lifetimes.py`).
+
+Types are letters: i whole numbers, s text, f floats that add up exactly, d decimals, g floats that are only shown,
+b truth values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+TYPES = {"i": "BIGINT", "s": "VARCHAR", "f": "DOUBLE", "d": "DECIMAL(9, 2)", "g": "DOUBLE", "b": "BOOLEAN"}
+LITERALS = {"i": "1", "s": "'a'", "f": "0.5", "d": "CAST(1 AS DECIMAL(9, 2))", "g": "CAST(1 AS DOUBLE)", "b": "TRUE"}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a query is written: `table` gives DuckDB's name for a stage; None: the text is ours."""
+
+    table: Callable[[Stage], str] | None = None
+
+    @property
+    def ours(self) -> bool:
+        return self.table is None
+
+
+OURS = Dialect()
+
+
+@dataclass(frozen=True)
+class Node:
+    def parts_of(self) -> Iterator[Node]:
+        """The nodes right below."""
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            for part in value if isinstance(value, tuple) else (value,):
+                if isinstance(part, Node):
+                    yield part
+
+    def walk(self) -> Iterator[Node]:
+        yield self
+        for part in self.parts_of():
+            yield from part.walk()
+
+    def sql(self, dialect: Dialect, inside: bool = False) -> str:
+        """The text; `inside`: of a subquery in an expression, where an empty aggregate is a row."""
+        raise NotImplementedError
+
+    def constructs(self) -> Iterator[str]:
+        """What the counts call it."""
+        yield from ()
+
+
+@dataclass(frozen=True)
+class Expr(Node):
+    template: str
+    type: str
+    parts: tuple[Node, ...] = ()
+    uses: tuple[str, ...] = ()
+    theirs: str | None = None
+    """The template for DuckDB, where it is another."""
+
+    def sql(self, dialect: Dialect, inside: bool = False) -> str:
+        template = self.template if dialect.ours or self.theirs is None else self.theirs
+        if not self.parts:
+            return template
+        return template.format(*(part.sql(dialect, isinstance(part, Query)) for part in self.parts))
+
+    def constructs(self) -> Iterator[str]:
+        yield from self.uses
+
+
+def literal(type_: str) -> Expr:
+    return Expr(LITERALS[type_], type_)
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """What is done to the lifetimes of a stream, in this order: a conversion around it, then what stands behind it."""
+
+    around: str | None = None
+    """ISTREAM, DSTREAM, RSTREAM, INSERTS, DELETES, COALESCE."""
+    window: tuple[str, int, int] | None = None
+    """(now | range | unbounded | rows, length, slide); slide 0: none."""
+    partition: tuple[str, ...] = ()
+    granularity: int = 0
+    lifetime: tuple[int, int, int] | None = None
+    """(hop, shift, length); 0: left out."""
+
+    @property
+    def plain(self) -> bool:
+        return self == Lifetimes()
+
+    def behind(self) -> str:
+        found = ""
+        if self.window is not None:
+            kind, length, slide = self.window
+            by = f"PARTITION BY {', '.join(self.partition)} " if self.partition else ""
+            size = "" if kind in ("now", "unbounded") else f" {length}"
+            found += f" WINDOW({by}{kind.upper()}{size}{f' SLIDE {slide}' if slide else ''})"
+        if self.granularity:
+            found += f" GRANULARITY({self.granularity})"
+        if self.lifetime is not None:
+            words = zip(("HOP", "SHIFT", "LENGTH"), self.lifetime, strict=True)
+            found += f" LIFETIME({' '.join(f'{word} {n}' for word, n in words if n)})"
+        return found
+
+    def constructs(self) -> Iterator[str]:
+        if self.around:
+            yield f"around: {self.around}"
+        if self.window is not None:
+            kind, _, slide = self.window
+            yield f"window: {kind}{' slide' if slide else ''}{' partition' if self.partition else ''}"
+        if self.granularity:
+            yield "window: granularity"
+        if self.lifetime is not None:
+            yield "window: lifetime"
+
+
+@dataclass(frozen=True)
+class Stage(Node):
+    """A stream (by its name) or a subquery in FROM, under an alias; `named` lists its columns behind the alias."""
+
+    of: str | Query
+    alias: str
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    lifetimes: Lifetimes = Lifetimes()
+    cte: bool = False
+
+    def key(self) -> str:
+        """What it reads, without its alias."""
+        of = self.of if isinstance(self.of, str) else f"({self.of.sql(OURS)})"
+        around = self.lifetimes.around
+        return (f"{around}({self.of if isinstance(self.of, str) else self.of.sql(OURS)})" if around else of) + (
+            self.lifetimes.behind()
+        )
+
+    @property
+    def tabled(self) -> bool:
+        """Whether DuckDB reads it from a table."""
+        return not self.cte and (isinstance(self.of, str) or not self.lifetimes.plain)
+
+    def sql(self, dialect: Dialect, inside: bool = False) -> str:
+        columns = f"({', '.join(self.names)})"
+        if dialect.table is not None and self.tabled:
+            return f"{dialect.table(self)} {self.alias}{columns}"
+        if isinstance(self.of, str) or (dialect.ours and self.lifetimes.around):
+            return f"{self.key()} {self.alias}"
+        if dialect.ours:
+            return f"{self.key()} {self.alias}{columns}"
+        return f"({self.of.sql(dialect)}) {self.alias}{columns}"
+
+    def constructs(self) -> Iterator[str]:
+        yield from self.lifetimes.constructs()
+        if isinstance(self.of, Query):
+            yield "derived table" if self.lifetimes.plain else "derived table, windowed"
+        elif self.cte:
+            yield "reads WITH"
+        else:
+            yield f"reads {self.of}"
+
+
+@dataclass(frozen=True)
+class Join(Node):
+    kind: str
+    left: Node
+    right: Node
+    on: Expr | None = None
+    using: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+
+    def sql(self, dialect: Dialect, inside: bool = False) -> str:
+        left, right = self.left.sql(dialect), self.right.sql(dialect)
+        if self.kind == "comma":
+            return f"{left}, {right}"
+        if isinstance(self.right, Join):
+            right = f"({right})"
+        word = {"inner": ""}.get(self.kind, self.kind.upper() + " ")
+        if self.kind == "cross":
+            return f"{left} CROSS JOIN {right}"
+        behind = (
+            f"USING ({', '.join(self.using)})" if self.using else f"ON {self.on.sql(dialect) if self.on else 'TRUE'}"
+        )
+        return f"{left} {word}JOIN {right} {behind}"
+
+    def constructs(self) -> Iterator[str]:
+        yield f"join: {self.kind}{' using' if self.using else ''}"
+        yield from self.uses
+
+
+@dataclass(frozen=True)
+class Query(Node):
+    @property
+    def types(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Select(Query):
+    """`grouping`: none, all (aggregates without GROUP BY), keys.  `star`: our text says `*`, DuckDB's the columns."""
+
+    items: tuple[Expr, ...]
+    source: Node
+    where: Expr | None = None
+    keys: tuple[Expr, ...] = ()
+    having: Expr | None = None
+    grouping: str = "none"
+    distinct: bool = False
+    star: bool = False
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return tuple(item.type for item in self.items)
+
+    def sql(self, dialect: Dialect, inside: bool = False) -> str:
+        shown = ", ".join(f"{item.sql(dialect)} AS c{at}" for at, item in enumerate(self.items))
+        text = f"SELECT {'DISTINCT ' if self.distinct else ''}{'*' if self.star and dialect.ours else shown}"
+        text += f" FROM {self.source.sql(dialect)}"
+        if self.where is not None:
+            text += f" WHERE {self.where.sql(dialect)}"
+        if self.keys:
+            text += f" GROUP BY {', '.join(key.sql(dialect) for key in self.keys)}"
+        having = [] if self.having is None else [self.having.sql(dialect)]
+        if self.grouping == "all" and not inside and not dialect.ours:
+            having.append("COUNT(*) > 0")  # over nothing we say nothing
+        return text + (f" HAVING {' AND '.join(having)}" if having else "")
+
+    def constructs(self) -> Iterator[str]:
+        if self.distinct:
+            yield "distinct"
+        if self.star:
+            yield "star"
+            if any(isinstance(each, Join) and each.using for each in self.source.walk()):
+                yield "star over using"
+        if self.where is not None:
+            yield "where"
+        if self.grouping != "none":
+            yield {"all": "aggregates without groups", "keys": "group by"}[self.grouping]
+        if self.having is not None:
+            yield "having"
+
+
+@dataclass(frozen=True)
+class SetOperation(Query):
+    word: str
+    left: Query
+    right: Query
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return self.left.types
+
+    def sql(self, dialect: Dialect, inside: bool = False) -> str:
+        sides = [f"({each.sql(dialect, inside)})" for each in (self.left, self.right)]
+        return f"{sides[0]} {self.word} {sides[1]}"
+
+    def constructs(self) -> Iterator[str]:
+        yield f"set: {self.word}"
+
+
+@dataclass(frozen=True)
+class With(Query):
+    """`WITH name(columns) AS (query) body`; the body reads it as a stage of that name."""
+
+    name: str
+    query: Query
+    body: Query
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return self.body.types
+
+    def sql(self, dialect: Dialect, inside: bool = False) -> str:
+        columns = ", ".join(f"c{at}" for at in range(len(self.query.types)))
+        return f"WITH {self.name}({columns}) AS ({self.query.sql(dialect)}) {self.body.sql(dialect, inside)}"
+
+    def constructs(self) -> Iterator[str]:
+        yield "with"
+
+
+def constructs(query: Node) -> set[str]:
+    """All constructs of a query, and how deep it is nested."""
+    found = {name for node in query.walk() for name in node.constructs()}
+    return found | {f"nested {min(depth(query), 4)}{' or more' if depth(query) >= 4 else ''}"}
+
+
+def depth(node: Node) -> int:
+    """Queries within queries."""
+    below = max((depth(part) for part in node.parts_of()), default=0)
+    return below + 1 if isinstance(node, Select) else below
