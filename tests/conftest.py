@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # Tests are about compiled loops.  Workers of pytest share what they compile: while one compiles a loop, the other
-# interprets it.  `tests/model/test_loops.py` compares both.
+# interprets it.  `tests/compiled/test_njit.py` compares both.
 os.environ.setdefault("EVERWHEN_COMPILE", "eager")
 
 EXAMPLES = int(os.environ.get("EVERWHEN_EXAMPLES", "30"))

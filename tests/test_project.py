@@ -222,7 +222,7 @@ def test_no_package_index_is_named() -> None:
 
 
 def test_tests_are_marked_by_folder_and_by_kind() -> None:
-    files = ["tests/spark/test_store.py", "tests/docs/test_site.py", "tests/model/test_history.py"]
+    files = ["tests/spark/test_state_store.py", "tests/docs/test_site.py", "tests/stream/test_history.py"]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m"]
 
     def chosen(marks: str) -> set[str]:
@@ -231,6 +231,6 @@ def test_tests_are_marked_by_folder_and_by_kind() -> None:
         return {line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line}
 
     plain, marked = chosen("not spark and not docs and not property"), chosen("spark or docs or property")
-    assert {name.partition("::")[0] for name in plain} == {"tests/model/test_history.py"}
+    assert {name.partition("::")[0] for name in plain} == {"tests/stream/test_history.py"}
     assert {name.partition("::")[0] for name in marked} == set(files)  # properties of histories among them
     assert plain.isdisjoint(marked)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from everwhen.spark.api.session import session
 
 HERE = Path(__file__).parent
-COMPILING = ("test_operators_oracle.py", "test_punctuated_plans.py", "test_group_join.py", "test_epoch_guard.py")
+COMPILING = ("test_operators_oracle.py", "test_punctuated_plans.py", "test_group_join.py", "test_unordered_guard.py")
 SECOND_HALF = ("test_bad_input.py", "test_batch_parity.py", "test_expressions.py", "test_spark_files.py")
 
 # Warnings are errors here.  These come out of PySpark itself, whatever the caller does.

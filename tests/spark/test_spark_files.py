@@ -15,6 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import everwhen as ew
+from engine.element_files import some as disordered
+from engine.element_files import write
 from everwhen.engine.files.run import Progress, run_files
 from everwhen.errors import InputError, QueryError
 from everwhen.formats.input_file import InputFile
@@ -22,8 +24,6 @@ from everwhen.formats.parquet import read_elements
 from everwhen.spark.api.run_files import run_files_on_spark
 from everwhen.stream.history import History, first_difference
 from everwhen.stream.validity import check
-from runtime.element_files import some as disordered
-from runtime.element_files import write
 
 S = ew.source("S", {"k": "string", "x": "int64"})
 NAMES = ew.source("Names", {"k": "string", "Name": "string", "name": "string"})

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from element_strategies import PLAIN, plain, streams
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from everwhen.formats.json.lines import _careful, jsonlines
 from everwhen.formats.json.python_reader import decode_lines
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import batch_of
+from stream.element_strategies import PLAIN, plain, streams
 
 SCHEMA = Schema.of([("item", pa.int64()), ("price", pa.float64()), ("name", pa.string()), ("ok", pa.bool_())])
 

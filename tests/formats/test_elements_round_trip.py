@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 import pytest
-from element_strategies import PLAIN, VALUES, plain, streams
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from everwhen.formats.json.lines import jsonlines, read_jsonlines, write_jsonlin
 from everwhen.formats.parquet import read_elements, read_parquet, write_elements, write_parquet
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, batch_of
+from stream.element_strategies import PLAIN, VALUES, plain, streams
 
 
 def with_at(batch: ElementBatch) -> ElementBatch:

@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from promise_strategies import COMMON, patterns
 
 from everwhen.core.promise import OneOf, Promise, Range
 from everwhen.core.schema import Schema
@@ -15,6 +14,7 @@ from everwhen.punctuation.read import read_promises
 from everwhen.punctuation.table import FEW, Promises
 from everwhen.stream.batch_punctuation import Behind
 from everwhen.stream.element import Punct
+from punctuation.promise_strategies import COMMON, patterns
 
 
 def counted(said: Promises) -> int:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from element_strategies import VALUES
 from hypothesis import given
 from hypothesis import strategies as st
 
 from everwhen.core.scalars import Unfit, expected, from_python, json_texts, json_values, python_values, read_values
 from everwhen.errors import QueryError
+from stream.element_strategies import VALUES
 
 
 @given(data=st.data(), type_=st.sampled_from(list(VALUES)))

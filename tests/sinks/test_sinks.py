@@ -39,7 +39,7 @@ from everwhen.storage.folder import RemoteFolder
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import ElementBatch, batch_of, empty_elements
 from everwhen.stream.history import History
-from model.element_strategies import VALUES, elements, plain, schemas
+from stream.element_strategies import VALUES, elements, plain, schemas
 
 SCHEMA = Schema.of([("item", pa.int64()), ("name", pa.string())])
 
