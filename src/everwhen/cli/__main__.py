@@ -1,4 +1,4 @@
-"""`python -m everwhen.cli.program`."""
+"""`python -m everwhen.cli`."""
 
 import sys
 
