@@ -5,7 +5,6 @@ A seed and a way fix everything.  A case that takes longer than its limit of CPU
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 from collections import Counter
@@ -16,15 +15,13 @@ from types import FrameType
 
 from generated.grammar import Grammar
 from generated.judge import Judge, Unanswered
-from generated.streams import without_promises, world
+from generated.streams import world
 from generated.tree import constructs
 from generated.ways import EMITS, Asked, Case, Outcome, difference, run
 
 QUERIES_PER_WORLD = 8
 LIMIT = 20.0
 """Seconds of CPU time for one query over its tiny streams."""
-LATE_BEHIND_PROMISES = bool(os.environ.get("EVERWHEN_LATE_BEHIND_PROMISES"))
-"""Whether queries also join sessions late where promises about data have gone by."""
 
 
 class TooLong(BaseException):
@@ -88,8 +85,6 @@ def drawn(way: str, seed: str, queries: int = QUERIES_PER_WORLD) -> Case:
         asked.append(Asked(Grammar(rng, rng.choice((1, 1, 2, 2, 2, 3)), infinite).draw(), joins))
     restores = tuple(sorted(rng.sample(range(last), min(rng.randint(1, 4), last)))) if way == "restore" else ()
     case = Case(way, given, tuple(asked), rng.choice(EMITS), rng.random() < 0.6, rng.choice((1, 3, 1000)), restores)
-    if not LATE_BEHIND_PROMISES and any(each.joins for each in case.asked):
-        case = replace(case, world=without_promises(case.world))
     return case
 
 

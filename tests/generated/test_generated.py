@@ -28,8 +28,8 @@ from generated.streams import CATALOG, SOURCES, World, world
 from generated.tree import OURS, Expr, Join, Lifetimes, Select, Stage
 from generated.ways import Asked, Case, Outcome, difference
 
-WORLDS = {"run": 24, "sessions": 8, "restore": 8}
-SEED = "ci8"
+WORLDS = {"run": 16, "sessions": 10, "restore": 10}
+SEED = "ci11"
 
 
 @cache
