@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 import everwhen as ew
-from everwhen.core.promise import OneOf, Promise, Range
+from everwhen.core.punctuation import OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.engine.local import LocalRuntime
 from everwhen.stream.element import Cti
@@ -169,10 +169,10 @@ def _in_order(about: str) -> list[Epoch]:
         promises = []
         for at in range(EVERY, 10_001, EVERY):
             if about == "n":
-                promises.append((at, Promise({"n": Range(lt=first + at)})))
+                promises.append((at, Punctuation({"n": Range(lt=first + at)})))
             else:
                 key = int(random.integers(0, 1_000))
-                promises.append((at, Promise({"k": OneOf((key,))}, int(starts[at - 1]))))
+                promises.append((at, Punctuation({"k": OneOf((key,))}, int(starts[at - 1]))))
         batch = embedded(schema, starts, columns, promises, starts + 1)
         epochs.append({"S": joined(batch, batch_of([Cti(int(starts[-1]))], schema))})
     return epochs

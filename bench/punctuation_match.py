@@ -2,9 +2,9 @@
 
     python bench/punctuation_match.py KIND          consecutive, random, dense or text
 
-A `PromiseSet` takes a million promises `item = constant` in batches of 1,000, then says of 100,000 rows, half of which
-match one, what is promised.  The same is done with ten promises, on the same rows.  Times are processor times, best of
-several.  `ratio` is the million beside the ten; the aim is at most 3.
+A `PunctuationStore` takes a million promises `item = constant` in batches of 1,000, then says of 100,000 rows, half
+of which match one, what is promised.  The same is done with ten promises, on the same rows.  Times are processor
+times, best of several.  `ratio` is the million beside the ten; the aim is at most 3.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.promise import OneOf, Promise
+from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.schema import Schema
-from everwhen.punctuation.store import PromiseSet
+from everwhen.punctuation.store import PunctuationStore
 from measure import report
 
 MANY, FEW, BATCH, ROWS, TRIES = 1_000_000, 10, 1_000, 100_000, 15
@@ -55,9 +55,9 @@ def seconds(work: Callable[[], object]) -> float:
     return best
 
 
-def taken(schema: Schema, promises: list[Promise]) -> tuple[PromiseSet, float]:
+def taken(schema: Schema, promises: list[Punctuation]) -> tuple[PunctuationStore, float]:
     began = time.process_time()
-    kept = PromiseSet(schema)
+    kept = PunctuationStore(schema)
     for first in range(0, len(promises), BATCH):
         kept.add(promises[first : first + BATCH])
     return kept, time.process_time() - began
@@ -67,7 +67,7 @@ def main(kind: str) -> None:
     values = constants(kind)
     column = rows(kind, values)
     schema = Schema.of([("item", column.type)])
-    promises = [Promise({"item": OneOf((value,))}) for value in values]
+    promises = [Punctuation({"item": OneOf((value,))}) for value in values]
     taken(schema, promises[: 2 * BATCH])  # compiles or loads the kernels
     few, _ = taken(schema, promises[:: MANY // FEW])
     many, adding = taken(schema, promises)

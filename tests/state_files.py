@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everwhen.storage.framed_file import SNAPSHOT, seal, unseal
+from everwhen.storage.framed_file import SNAPSHOT, read_frames, write_frames
 from everwhen.storage.state_format import decode, encode
 
 
 def stored(state: object) -> bytes:
     """The file of a state."""
-    return b"".join(bytes(memoryview(chunk)) for chunk in seal(SNAPSHOT, encode(state)))
+    return b"".join(bytes(memoryview(chunk)) for chunk in write_frames(SNAPSHOT, encode(state)))
 
 
 def loaded(data: bytes) -> Any:
     """The state of a file."""
-    return decode(unseal(io.BytesIO(data), SNAPSHOT))
+    return decode(read_frames(io.BytesIO(data), SNAPSHOT))
 
 
 def through_file(state: Any) -> Any:

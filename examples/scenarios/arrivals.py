@@ -98,7 +98,7 @@ class Epoch:
         return sum(int((batch.op <= ADJUST).sum()) for batch in self.batches.values())
 
 
-Promises = Callable[[str, Arrivals, np.ndarray], np.ndarray]
+PunctuationTable = Callable[[str, Arrivals, np.ndarray], np.ndarray]
 """The CTI of a stream at each of these moments."""
 
 
@@ -132,7 +132,7 @@ class Scenario:
     key: tuple[str, ...]
     amount: str | None
     draw: Callable[[int, np.random.Generator], dict[str, Arrivals]]
-    promises: Promises
+    promises: PunctuationTable
 
     def epochs(self, events: int, seed: int = 7, every: int | None = None) -> Iterator[Epoch]:
         """The streams, an epoch every so many ticks."""

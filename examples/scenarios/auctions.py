@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.promise import OneOf, Promise
+from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.stream.element_batch import ElementBatch
 from scenarios.embedding import embedded
@@ -67,7 +67,7 @@ class Auctions:
             last = first + n >= self.bids and not self.steady
             gone = np.arange(len(open_)) if last else random.permutation(len(open_))[: len(open_) - self.at_once]
             closed = open_[gone]
-            promises = [(n, Promise({"item": OneOf((item,))})) for item in closed.tolist()]
+            promises = [(n, Punctuation({"item": OneOf((item,))})) for item in closed.tolist()]
             self.prices.update(zip(closed.tolist(), sums[gone].tolist(), strict=True))
             stays = np.ones(len(open_), np.bool_)
             stays[gone] = False

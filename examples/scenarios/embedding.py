@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.stream.batch_punctuation import punctuations
@@ -19,7 +19,7 @@ def embedded(
     schema: Schema,
     starts: np.ndarray,
     columns: Sequence[pa.Array],
-    promises: Sequence[tuple[int, Promise]] = (),
+    promises: Sequence[tuple[int, Punctuation]] = (),
     ends: np.ndarray | None = None,
 ) -> ElementBatch:
     """Inserts with these starts, each promise in front of the row with its number; numbers rise."""

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.promise import AttributePattern, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 from everwhen.stream.element_batch import ElementBatch
@@ -55,10 +55,10 @@ def warehouse(hours: int, reports: int, per_hour: int, batch: int, seed: int = 7
         yield epoch
 
 
-def _over(part: int, per_hour: int) -> Promise:
+def _over(part: int, per_hour: int) -> Punctuation:
     """That a part of an hour is over, or with its last part the hour."""
     hour, within = divmod(part, per_hour)
     match: dict[str, AttributePattern] = {"hour": OneOf((hour,))}
     if within < per_hour - 1:
         match["minute"] = Range(ge=60 * within // per_hour, lt=60 * (within + 1) // per_hour)
-    return Promise(match)
+    return Punctuation(match)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from everwhen.containers import bytes_table
 from everwhen.core.schema import Schema
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Pool, validity
+from everwhen.rows.interner import Interner, validity
 
 SOME = settings(max_examples=60)
 TEXT = st.text(alphabet="ab\0é", max_size=24)
@@ -26,7 +26,7 @@ TEXT = st.text(alphabet="ab\0é", max_size=24)
     skip=st.integers(0, 3),
 )
 def test_codes_are_equal_exactly_for_equal_strings(batches: list[list[str | None]], nulls: int, skip: int) -> None:
-    dictionary = Pool().dictionary(pa.string())
+    dictionary = Interner().dictionary(pa.string())
     known: dict[str, int] = {}
     for given_ in batches:
         array = pa.array(given_, pa.string()).slice(min(skip, len(given_)))
@@ -85,7 +85,7 @@ def test_bits_of_validity(n: int, nulls: int) -> None:
     ids=str,
 )
 def test_rows_with_nulls_behind_them(type_: pa.DataType, values: list[object]) -> None:
-    codec = RowCodec(Schema.of([("a", type_)]), Pool())
+    codec = RowCodec(Schema.of([("a", type_)]), Interner())
     for given_ in (values, [*values, None], [None, *values * 9]):
         array = pa.array(given_, type_)
         rows = codec.encode([array], len(array))

@@ -16,7 +16,7 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.ingress.event_log import EventLog
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 from state_files import through_file
 
 SOME = settings(max_examples=40)
@@ -101,7 +101,7 @@ Event = tuple[int, int, str, int]
 def test_the_log_is_a_multiset_of_what_an_adjust_may_name(seed: int, lasting: bool) -> None:
     """Against a counter: with a CTI per batch or none, adjusts in the same batch and later, errors, and undo."""
     rng = random.Random(seed)
-    codec = RowCodec(SCHEMA, Pool())
+    codec = RowCodec(SCHEMA, Interner())
     log, known, cti = EventLog(codec), Counter[Event](), 0
     for _ in range(40):
         until = cti + rng.choice([0, 0, 3, 9])
@@ -160,7 +160,7 @@ def test_the_log_is_a_multiset_of_what_an_adjust_may_name(seed: int, lasting: bo
 
 
 def test_nothing_is_kept_after_the_end() -> None:
-    codec = RowCodec(SCHEMA, Pool())
+    codec = RowCodec(SCHEMA, Interner())
     log = EventLog(codec)
     row = codec.encode((pa.array(["a"]), pa.array([1])), 1)
     zero = np.zeros(1, np.int64)

@@ -15,8 +15,8 @@ from everwhen.core.emit import Emit
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError, QueryError
-from everwhen.operators.ingress.finalize import GivenUp, Reason
-from everwhen.operators.ingress.pipeline import Intake
+from everwhen.operators.ingress.finalize import DroppedElements, Reason
+from everwhen.operators.ingress.pipeline import SourcePipeline
 from everwhen.reference import history as oracle
 from everwhen.reference.admission import finalized
 from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert
@@ -29,7 +29,7 @@ from state_files import through_file
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
 
 
-def intakes(runtime: LocalRuntime) -> dict[str, Intake]:
+def intakes(runtime: LocalRuntime) -> dict[str, SourcePipeline]:
     return {name: each.intake for name, each in runtime._ingress.inputs.items()}
 
 
@@ -197,7 +197,7 @@ def test_strong_and_middle_have_neither() -> None:
 
 
 def test_what_is_given_up_can_be_read() -> None:
-    side: list[tuple[str, GivenUp]] = []
+    side: list[tuple[str, DroppedElements]] = []
     runtime = LocalRuntime(QUERIES["count"], consistency=ew.WEAK, given_up=lambda name, lost: side.append((name, lost)))
     runtime.push(
         {"S": batch_of([Insert(5, 9, A), Insert(1, 2, B), Adjust(5, 9, 8, A), Insert(7, 9, A)], SCHEMA, "s.jsonl")}

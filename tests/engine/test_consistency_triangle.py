@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import everwhen as ew
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
-from everwhen.operators.ingress.pipeline import Intake
+from everwhen.operators.ingress.pipeline import SourcePipeline
 from everwhen.reference import history as oracle
 from everwhen.reference.admission import finalized
 from everwhen.stream.element import Adjust, Element, Insert
@@ -28,7 +28,7 @@ from everwhen.testing.step_invariants import Invariants
 from everwhen.testing.strategies import histories
 
 
-def intakes(runtime: LocalRuntime) -> dict[str, Intake]:
+def intakes(runtime: LocalRuntime) -> dict[str, SourcePipeline]:
     return {name: each.intake for name, each in runtime._ingress.inputs.items()}
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.engine.epochs import Arrival, Epoch, joined
+from everwhen.engine.epochs import Epoch, EpochReader, joined
 from everwhen.errors import InputError
 from everwhen.stream.element import Cti, Insert
 from everwhen.stream.element_batch import ElementBatch, batch_of
@@ -32,34 +32,34 @@ def rows(epoch: Epoch) -> dict[str, list[int]]:
 
 def test_inputs_take_turns_and_close_one_by_one() -> None:
     inputs = {"A": [batch([1, 2, 3]), batch([4, 5])], "B": [batch([10])]}
-    found = list(Arrival(inputs, 2))
+    found = list(EpochReader(inputs, 2))
     assert [rows(epoch) for epoch in found] == [{"A": [1, 2], "B": [10]}, {"A": [3, 4]}, {"A": [5]}, {}]
     assert [epoch.closes for epoch in found] == [(), ("B",), (), ("A",)]
     assert [epoch.last for epoch in found] == [False, False, False, True]
 
 
 def test_open_inputs_are_not_closed() -> None:
-    found = list(Arrival({"A": [batch([1])], "B": []}, 2, open=True))
+    found = list(EpochReader({"A": [batch([1])], "B": []}, 2, open=True))
     assert [(rows(epoch), epoch.closes, epoch.last) for epoch in found] == [({"A": [1]}, (), False)]
 
 
 def test_a_batch_comes_at_once_where_small_ones_are_not_put_together() -> None:
     inputs = {"A": [batch([1]), batch([2, 3, 4])]}
-    found = Arrival(inputs, 2, fill_up=False)
+    found = EpochReader(inputs, 2, fill_up=False)
     assert [rows(epoch).get("A") for epoch in found] == [[1], [2, 3], [4], None]
 
 
 def test_relations_come_first_and_are_closed_even_if_the_rest_is_open() -> None:
     inputs = {"S": [batch([1])], "R": [batch([7]), batch([8])], "Q": []}
-    found = list(Arrival(inputs, 1, open=True, relations=["R", "Q"]))
+    found = list(EpochReader(inputs, 1, open=True, relations=["R", "Q"]))
     assert [(rows(epoch), epoch.closes) for epoch in found] == [({"R": [7, 8]}, ()), ({"S": [1]}, ("R", "Q"))]
-    found = list(Arrival({"R": [batch([7])]}, 1, relations=["R"]))
+    found = list(EpochReader({"R": [batch([7])]}, 1, relations=["R"]))
     assert [(rows(epoch), epoch.closes, epoch.last) for epoch in found] == [({"R": [7]}, (), False), ({}, ("R",), True)]
 
 
 def test_arrival_numbers_decide_and_ties_go_by_the_order_of_inputs() -> None:
     inputs = {"A": [batch([1, 2, 3], [0, 5, 5])], "B": [batch([10, 11], [5, 6])], "C": []}
-    found = list(Arrival(inputs, 2))
+    found = list(EpochReader(inputs, 2))
     assert [rows(epoch) for epoch in found] == [{"A": [1, 2]}, {"A": [3], "B": [10]}, {"B": [11]}, {}]
     assert [epoch.closes for epoch in found] == [("C",), (), ("A",), ("B",)]
 
@@ -67,16 +67,16 @@ def test_arrival_numbers_decide_and_ties_go_by_the_order_of_inputs() -> None:
 def test_arrival_numbers_on_some_inputs_only() -> None:
     inputs = {"A": [batch([1], [0], "a.jsonl")], "B": [batch([2], None, "b.jsonl", first=3)]}
     with pytest.raises(InputError, match=r'b\.jsonl:3: there is no "at" here, and a\.jsonl has it'):
-        list(Arrival(inputs, 2))
+        list(EpochReader(inputs, 2))
     with pytest.raises(InputError, match=r's\.jsonl:3: some elements of this input have "at"'):
-        list(Arrival({"A": [batch([1, 2], [0, 0]), batch([3], None, first=3)]}, 1))
+        list(EpochReader({"A": [batch([1, 2], [0, 0]), batch([3], None, first=3)]}, 1))
 
 
 def test_arrival_numbers_do_not_go_back() -> None:
     with pytest.raises(InputError, match=r's\.jsonl:2: "at" goes back from 4 to 3'):
-        list(Arrival({"A": [batch([1, 2], [4, 3])]}, 1))
+        list(EpochReader({"A": [batch([1, 2], [4, 3])]}, 1))
     with pytest.raises(InputError, match=r's\.jsonl:9: "at" goes back from 4 to 3'):
-        list(Arrival({"A": [batch([1], [4]), batch([2], [3], first=9)]}, 1))
+        list(EpochReader({"A": [batch([1], [4]), batch([2], [3], first=9)]}, 1))
 
 
 def test_only_as_much_is_read_as_is_needed() -> None:
@@ -87,7 +87,7 @@ def test_only_as_much_is_read_as_is_needed() -> None:
             read.append(x)
             yield batch([x], [x])
 
-    arrival = iter(Arrival({"A": slowly(0), "B": slowly(1000)}, 5))
+    arrival = iter(EpochReader({"A": slowly(0), "B": slowly(1000)}, 5))
     next(arrival)
     assert len(read) <= 10
 
@@ -115,20 +115,20 @@ def test_epochs_do_not_depend_on_how_inputs_were_cut_and_can_be_taken_up(
                 left = left.slice(min(piece, len(left)), len(left))
         return found
 
-    whole = Arrival(inputs({}, []), size)
+    whole = EpochReader(inputs({}, []), size)
     expected = []
     positions = []
     for epoch in whole:
         expected.append(rows(epoch))
         positions.append(dict(whole.taken))
-    assert [rows(epoch) for epoch in Arrival(inputs({}, cut), size)] == expected
+    assert [rows(epoch) for epoch in EpochReader(inputs({}, cut), size)] == expected
     if numbered:
         order = sorted((a, i, k) for i, at in enumerate(numbers) for k, a in enumerate(at))
         seen = [sorted(x for found in epoch.values() for x in found) for epoch in expected if epoch]
         wanted = [sorted(100 * i + k for _, i, k in order[n : n + size]) for n in range(0, len(order), size)]
         assert seen == wanted
     stop %= len(expected)
-    again = Arrival(inputs(positions[stop], cut), size, taken=positions[stop])
+    again = EpochReader(inputs(positions[stop], cut), size, taken=positions[stop])
     assert [found for epoch in again if (found := rows(epoch))] == [found for found in expected[stop + 1 :] if found]
     assert sum(again.taken.values()) == sum(map(len, numbers))
 

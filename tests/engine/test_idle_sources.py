@@ -13,7 +13,7 @@ from everwhen.engine.session.session import Session
 from everwhen.engine.session.sql_session import SqlSession
 from everwhen.errors import QueryError
 from everwhen.operators.ingress.finalize import Reason
-from everwhen.operators.ingress.pipeline import Intake
+from everwhen.operators.ingress.pipeline import SourcePipeline
 from everwhen.reference import history as oracle
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
@@ -22,7 +22,7 @@ from everwhen.testing import assert_same_history, assert_valid
 from state_files import through_file
 
 
-def intakes(runtime: LocalRuntime) -> dict[str, Intake]:
+def intakes(runtime: LocalRuntime) -> dict[str, SourcePipeline]:
     return {name: each.intake for name, each in runtime._ingress.inputs.items()}
 
 

@@ -24,7 +24,7 @@ from everwhen.engine.files.run import Progress, run_files
 from everwhen.errors import EvaluationError, InputError, QueryError, StateError
 from everwhen.formats.input_file import InputFile
 from everwhen.formats.parquet import read_elements
-from everwhen.storage.framed_file import PICKLED, SNAPSHOT, seal
+from everwhen.storage.framed_file import PICKLED, SNAPSHOT, write_frames
 from everwhen.stream.history import History
 from everwhen.stream.validity import check
 from state_files import loaded, stored
@@ -243,12 +243,12 @@ def test_a_checkpoint_of_an_older_version_is_refused_by_name(tmp_path: Path) -> 
         run_files(QUERY, {"S": file}, out, checkpoint=str(place))
     about.write_text(now)
     bomb = pickle.dumps(Bomb(tmp_path / "it ran"), protocol=5)
-    state.write_bytes(b"".join(seal(PICKLED, [[bomb]])))
+    state.write_bytes(b"".join(write_frames(PICKLED, [[bomb]])))
     with pytest.raises(
         StateError, match=r"state-\d+ cannot be read: Everwhen 0\.4 or an older version .*; go on with the"
     ):
         run_files(QUERY, {"S": file}, out, checkpoint=str(place))
-    state.write_bytes(b"".join(seal(SNAPSHOT, [[bomb]])))
+    state.write_bytes(b"".join(write_frames(SNAPSHOT, [[bomb]])))
     with pytest.raises(StateError, match=r"state-\d+ cannot be read: it holds no state"):
         run_files(QUERY, {"S": file}, out, checkpoint=str(place))
     assert not (tmp_path / "it ran").exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from everwhen.core.promise import Nothing, OneOf, Promise, Range
+from everwhen.core.punctuation import Nothing, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import InputError
@@ -41,14 +41,14 @@ def inferred(text: str) -> list[tuple[str, str]]:
         ('{"op":"cti","t":10}', Cti(10)),
         ('{"op":"cti","t":null}', Cti(INF)),
         ('{"op":"external_cti","vs":0,"ve":8,"count":5}', ExternalCti(0, 8, 5)),
-        ('{"op":"punct","match":{"item":7}}', Punct(Promise({"item": OneOf((7,))}))),
-        ('{"op":"punct","match":{"item":null},"t":null}', Punct(Promise({"item": OneOf((None,))}))),
-        ('{"op":"punct","match":{"item":{"in":[7,null]}},"t":4}', Punct(Promise({"item": OneOf((7, None))}, 4))),
-        ('{"op":"punct","match":{"item":{"in":[]}}}', Punct(Promise({"item": OneOf(())}))),
-        ('{"op":"punct","match":{"price":{"ge":0,"lt":4.5}}}', Punct(Promise({"price": Range(ge=0.0, lt=4.5)}))),
-        ('{"op":"punct","match":{"item":{"gt":0,"le":4}}}', Punct(Promise({"item": Range(gt=0, le=4)}))),
-        ('{"op":"punct","match":{"item":{"none":true}}}', Punct(Promise({"item": Nothing()}))),
-        ('{"op":"punct","match":{}}', Punct(Promise({}))),
+        ('{"op":"punct","match":{"item":7}}', Punct(Punctuation({"item": OneOf((7,))}))),
+        ('{"op":"punct","match":{"item":null},"t":null}', Punct(Punctuation({"item": OneOf((None,))}))),
+        ('{"op":"punct","match":{"item":{"in":[7,null]}},"t":4}', Punct(Punctuation({"item": OneOf((7, None))}, 4))),
+        ('{"op":"punct","match":{"item":{"in":[]}}}', Punct(Punctuation({"item": OneOf(())}))),
+        ('{"op":"punct","match":{"price":{"ge":0,"lt":4.5}}}', Punct(Punctuation({"price": Range(ge=0.0, lt=4.5)}))),
+        ('{"op":"punct","match":{"item":{"gt":0,"le":4}}}', Punct(Punctuation({"item": Range(gt=0, le=4)}))),
+        ('{"op":"punct","match":{"item":{"none":true}}}', Punct(Punctuation({"item": Nothing()}))),
+        ('{"op":"punct","match":{}}', Punct(Punctuation({}))),
         ('  {"vs" : 1 , "row" : { "item" : 2 } }  \r', Insert(1, 2, {"item": 2, "price": None})),
         ('{"vs":1,"row":{"price":3}}', Insert(1, 2, {"item": None, "price": 3.0})),
         ('{"vs":1,"row":{"price":"NaN"}}', None),

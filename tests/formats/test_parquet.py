@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from everwhen.core.promise import OneOf, Promise
+from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME
 from everwhen.errors import InputError, QueryError
@@ -60,8 +60,8 @@ def test_all_kinds_of_elements(path: Path) -> None:
         Adjust(2, INF, INF, {"x": 2}),
         Cti(7),
         Cti(INF),
-        Punct(Promise({"x": OneOf((1, 2))})),
-        Punct(Promise({}, 5)),
+        Punct(Punctuation({"x": OneOf((1, 2))})),
+        Punct(Punctuation({}, 5)),
         ExternalCti(0, 8, 5),
     ]
 
@@ -156,7 +156,7 @@ def test_extra_columns_are_written_only_where_they_are_needed(path: Path) -> Non
     batch = batch_of([Insert(1, 2, {"x": 1})], X)
     write_parquet([batch, batch], path)
     assert pq.read_schema(path).names == ["op", "vs", "ve", "vnew", "x"]
-    late = batch_of([ExternalCti(0, 3, 1)], X), batch_of([Punct(Promise({"x": OneOf((1,))}, 4))], X)
+    late = batch_of([ExternalCti(0, 3, 1)], X), batch_of([Punct(Punctuation({"x": OneOf((1,))}, 4))], X)
     assert write_parquet([batch, *late, batch], path) == 4
     assert pq.read_schema(path).names == ["op", "vs", "ve", "vnew", "_match", "_count", "x"]
     again = [e for found in read_parquet(path) for e in found.elements()]

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 import everwhen as ew
-from everwhen.core.promise import AttributePattern, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.language.catalog import Catalog, Entry
@@ -213,14 +213,14 @@ def _promising(elements: list[Insert | Adjust], source: Declared, rng: random.Ra
 
 def _promise(
     all_: list[Insert | Adjust], rest: list[Insert | Adjust], source: Declared, rng: random.Random
-) -> Promise | None:
+) -> Punctuation | None:
     columns = rng.sample(source.columns, rng.choice((1, 1, 1, 2)))
     likely = rng.choice(all_).row if all_ else {}
     match = {name: _pattern(type_, likely.get(name), rng) for name, type_ in columns}
-    until = min((each.sync for each in rest if Promise(match).matches(each.row)), default=INF)
+    until = min((each.sync for each in rest if Punctuation(match).matches(each.row)), default=INF)
     if until > 0 and rng.random() < 0.3:
         until = min(until, rng.randint(1, LATEST))
-    return Promise(match, until) if until > 0 else None
+    return Punctuation(match, until) if until > 0 else None
 
 
 def _pattern(type_: str, likely: Any, rng: random.Random) -> AttributePattern:

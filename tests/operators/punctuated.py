@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 import everwhen as ew
-from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.local import LocalRuntime
@@ -74,7 +74,7 @@ def limit(match: Mapping[str, AttributePattern], rest: Iterable[Element]) -> int
     An adjust counts as an insert does, if its row matches: from the earlier of its two ends on (semantics, 16).
     """
     changes = (each for each in rest if isinstance(each, Insert | Adjust))
-    return min((each.sync for each in changes if Promise(match).matches(each.row)), default=INF)
+    return min((each.sync for each in changes if Punctuation(match).matches(each.row)), default=INF)
 
 
 def with_promises(elements: Sequence[Element], rng: random.Random, schema: Schema, chance: float) -> list[Element]:
@@ -88,7 +88,7 @@ def with_promises(elements: Sequence[Element], rng: random.Random, schema: Schem
             t = limit(match, elements[at:])
             if rng.random() < 0.3:
                 t = min(t, rng.randint(-4, 14))
-            found.append(Punct(Promise(match, t)))
+            found.append(Punct(Punctuation(match, t)))
         found.append(element)
     return found
 
@@ -111,7 +111,7 @@ class PunctuatedOutput(Output):
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema)
-        self.promises: list[Promise] = []
+        self.promises: list[Punctuation] = []
         self.all: list[Element] = []
 
     def take(self, batch: ElementBatch) -> list[Element]:
@@ -123,7 +123,7 @@ class PunctuatedOutput(Output):
 
     def known(self) -> list[Known]:
         """All that the output has promised, CTI and punctuation."""
-        cti = [Promise({}, self.cti)] if self.cti > NEVER else []
+        cti = [Punctuation({}, self.cti)] if self.cti > NEVER else []
         return [by_position(promise, self.schema) for promise in (*self.promises, *cti)]
 
 
@@ -138,9 +138,9 @@ class Inputs:
         for name, batch in epoch.items():
             self.elements.setdefault(name, []).extend(batch.elements())
 
-    def promises(self, name: str) -> list[Promise]:
+    def promises(self, name: str) -> list[Punctuation]:
         said = self.elements.get(name, [])
-        ctis = [Promise({}, each.t) for each in said if isinstance(each, Cti)]
+        ctis = [Punctuation({}, each.t) for each in said if isinstance(each, Cti)]
         return [*(each.promise for each in said if isinstance(each, Punct)), *ctis[-1:]]
 
     def known(self, name: str) -> list[Known]:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.ingress.guard import Guard
-from everwhen.operators.ingress.pipeline import Intake
+from everwhen.operators.ingress.pipeline import SourcePipeline
 from everwhen.reference.admission import aligned
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
@@ -30,7 +30,7 @@ class Desk:
 
     def __init__(self, block: int, insert_only: bool = False) -> None:
         self.block = block
-        self.intake = Intake(Guard("S", RowCodec(SCHEMA, Pool()), insert_only), aligns=True)
+        self.intake = SourcePipeline(Guard("S", RowCodec(SCHEMA, Interner()), insert_only), aligns=True)
 
     def take(self, elements: Iterable[Element]) -> list[Element]:
         intake = self.intake

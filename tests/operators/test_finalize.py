@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.core.promise import OneOf, Promise
+from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MIN_TIME, NEVER
 from everwhen.errors import InputError
 from everwhen.operators.ingress.finalize import Finalize, Reason
-from everwhen.operators.ingress.guard import Guard, Guarded
-from everwhen.operators.ingress.pipeline import Intake
+from everwhen.operators.ingress.guard import CheckedBatch, Guard
+from everwhen.operators.ingress.pipeline import SourcePipeline
 from everwhen.reference.admission import finalized
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
@@ -32,7 +32,7 @@ SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
 
 
-def as_elements(said: Guarded) -> list[Element]:
+def as_elements(said: CheckedBatch) -> list[Element]:
     """What is said, as elements."""
     times = zip(said.op.tolist(), said.vs.tolist(), said.ve.tolist(), said.vnew.tolist(), strict=True)
     columns = [column.to_pylist() for column in said.codec.decode(said.rows)]
@@ -47,7 +47,7 @@ class Desk:
     """A guard with Finalize behind it."""
 
     def __init__(self, remember: int) -> None:
-        self.intake = Intake(Guard("S", RowCodec(SCHEMA, Pool())), remember, finalizes=True)
+        self.intake = SourcePipeline(Guard("S", RowCodec(SCHEMA, Interner())), remember, finalizes=True)
         self.given_up: Counter[tuple[str, str]] = Counter()
 
     @property
@@ -120,8 +120,8 @@ def test_a_source_of_inserts_only_keeps_nothing(history: History, rng: random.Ra
         elements.insert(rng.randint(0, len(elements)), ExternalCti(0, 4, rng.randint(0, 3)))
     elements = [e for e in elements if not isinstance(e, Cti)] if rng.random() < 0.6 else elements
     expected = finalized(elements, remember)
-    guard = Guard("S", RowCodec(SCHEMA, Pool()), insert_only=True)
-    intake, said = Intake(guard, remember, finalizes=True), list[str]()
+    guard = Guard("S", RowCodec(SCHEMA, Interner()), insert_only=True)
+    intake, said = SourcePipeline(guard, remember, finalizes=True), list[str]()
     if any(isinstance(e, Cti) for e in elements) and any(isinstance(e, ExternalCti) for e in elements):
         return  # which of the two speaks first is the test above's matter
     for batch in batches(elements, SCHEMA, rng):
@@ -260,7 +260,7 @@ def test_events_that_are_promised_are_not_remembered() -> None:
     desk = Desk(INF)
     desk.all(*(Insert(t, INF, {"k": "ab"[t % 2], "x": t}) for t in range(1000)), Insert(5, 9, B), Insert(7, 20, B))
     assert desk.intake.state_size().rows == 1002
-    desk.all(Punct(Promise.constants({"k": "a"})), Punct(Promise({"k": OneOf(("b",))}, 15)))
+    desk.all(Punct(Punctuation.constants({"k": "a"})), Punct(Punctuation({"k": OneOf(("b",))}, 15)))
     assert desk.intake.state_size().rows == 501  # those of b that may still be changed at 15 or later
     assert desk.all(Adjust(7, 20, 16, B), Adjust(1, INF, 30, {"k": "b", "x": 1})) == [
         "adjust [7, 20 -> 16) k='b' x=2", "adjust [1, ∞ -> 30) k='b' x=1",
@@ -273,7 +273,7 @@ def test_events_that_are_promised_are_not_remembered() -> None:
 def test_room_is_used_again_when_events_are_promised() -> None:
     desk, sizes = Desk(INF), []
     for x in range(60):
-        desk.all(*(Insert(t, INF, {"k": "a", "x": x}) for t in range(100)), Punct(Promise.constants({"x": x})))
+        desk.all(*(Insert(t, INF, {"k": "a", "x": x}) for t in range(100)), Punct(Punctuation.constants({"x": x})))
         sizes.append(desk.finalize.state_size().bytes if x % 20 == 19 else 0)  # which drops them, too
     assert sizes[59] - sizes[19] <= 8 * 40 * 100  # the sync times, which no CTI has passed
 

@@ -14,7 +14,7 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.builder import Stream
 from everwhen.core.emit import Emit
 from everwhen.core.kinds import type_of
-from everwhen.core.promise import Frontier, Promise
+from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import EvaluationError
@@ -217,7 +217,7 @@ def test_a_promise_of_both_sides_about_a_key_frees_its_group_and_goes_on() -> No
     chronons = ew.source("T", COLUMNS, chronons=True, keys="k")
     runtime = LocalRuntime(best(S.lifetime(length=4)).join(chronons, on="k"))
     operator = next(e.operator for e in runtime._plan.operators if isinstance(e.operator, GroupJoinOperator))
-    closed = Punct(Promise.constants({"k": "a"}))
+    closed = Punct(Punctuation.constants({"k": "a"}))
     rows = [Insert(0, 9, {"k": k, "x": 1}) for k in ("a", "b")]
     runtime.push({"S": batch_of(rows, SCHEMA), "T": batch_of([Insert(2, 3, {"k": "a", "x": 0})], SCHEMA)})
     assert not [e for e in runtime.push({"S": batch_of([closed], SCHEMA)})["out"].elements() if isinstance(e, Punct)]

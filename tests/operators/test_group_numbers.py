@@ -11,7 +11,7 @@ import random
 import pytest
 
 import everwhen as ew
-from everwhen.core.promise import AttributePattern
+from everwhen.core.punctuation import AttributePattern
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.session.session import Session
 from everwhen.reference import evaluate

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import everwhen as ew
-from everwhen.core.promise import Nothing, OneOf, Promise, Range
+from everwhen.core.punctuation import Nothing, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.engine.local import LocalRuntime
@@ -28,7 +28,7 @@ REST: list[Element] = [Adjust(0, 7, 6, A), Insert(4, 8, B), Cti(INF)]
 def punct(t: int = INF, **match: Any) -> Punct:
     """A promise until `t`; a plain value is a constant."""
     patterns = (Range, OneOf, Nothing)
-    return Punct(Promise({name: p if isinstance(p, patterns) else OneOf((p,)) for name, p in match.items()}, t))
+    return Punct(Punctuation({name: p if isinstance(p, patterns) else OneOf((p,)) for name, p in match.items()}, t))
 
 
 BAD: dict[str, tuple[list[Element], int, str]] = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
-from everwhen.operators.join.join_state import JoinSide
+from everwhen.operators.join.join_state import JoinState
 from everwhen.operators.join.loops import join as kernel
 from everwhen.operators.join.loops.lifetimes import (
     END,
@@ -31,7 +31,7 @@ from everwhen.operators.join.loops.lifetimes import (
     other,
 )
 from everwhen.rows.changes import Changes
-from everwhen.rows.codec import Pool, RowCodec
+from everwhen.rows.codec import Interner, RowCodec
 
 KEYS = 3
 LATEST = 30
@@ -63,13 +63,13 @@ steps = st.lists(
 )
 
 
-def a_side() -> JoinSide:
-    side = JoinSide(RowCodec(Schema.of([("v", pa.int64())]), Pool()))
+def a_side() -> JoinState:
+    side = JoinState(RowCodec(Schema.of([("v", pa.int64())]), Interner()))
     side.grow(KEYS)
     return side
 
 
-def put(side: JoinSide, some: list[tuple[Row, int]]) -> None:
+def put(side: JoinState, some: list[tuple[Row, int]]) -> None:
     key, lo, hi, value, weight = (
         np.array(column, np.int64) for column in zip(*((*r, w) for r, w in some), strict=True)
     )
@@ -78,12 +78,12 @@ def put(side: JoinSide, some: list[tuple[Row, int]]) -> None:
     side.add(key, Changes(side.codec, lo, hi, weight, coded))
 
 
-def links(side: JoinSide, at: int) -> tuple[int, int, bool]:
+def links(side: JoinState, at: int) -> tuple[int, int, bool]:
     word = side.log[at, LINKS]
     return int(earlier(word)), int(other(word)), bool(on_spine(word))
 
 
-def ordered(side: JoinSide, key: int) -> list[int]:
+def ordered(side: JoinState, key: int) -> list[int]:
     """The entries of a key in the order of the tree, checked on the way: `last` of each covers all that it leads to."""
 
     def plain(at: int) -> list[int]:
@@ -109,7 +109,7 @@ def ordered(side: JoinSide, key: int) -> list[int]:
     return found
 
 
-def check_tree(side: JoinSide) -> None:
+def check_tree(side: JoinState) -> None:
     for key in range(KEYS):
         entries = ordered(side, key)
         starts = [(int(side.log[at, LO]), at) for at in entries]
@@ -118,7 +118,7 @@ def check_tree(side: JoinSide) -> None:
         assert int(side.heads[key, END]) >= max((int(side.log[at, HI]) for at in entries), default=NEVER)
 
 
-def probed(side: JoinSide, key: int, lo: int, hi: int) -> list[tuple[int, int, int, int]]:
+def probed(side: JoinState, key: int, lo: int, hi: int) -> list[tuple[int, int, int, int]]:
     """Value, lo, hi and weight of what a change of that lifetime meets."""
     one = (np.array([x], np.int64) for x in (key, lo, hi))
     _, entry, _ = kernel.probe(*one, 0, side.heads, side.log, side.cti, 1000, side.touched)
@@ -169,7 +169,7 @@ def test_a_probe_meets_what_is_alive_however_rows_came_and_went(
         check_tree(side)
 
 
-def touched(side: JoinSide, lo: int, hi: int) -> int:
+def touched(side: JoinState, lo: int, hi: int) -> int:
     """How many entries of key 0 a probe comes by, told by making each one that has ended, or not begun, alive."""
     n = 0
     entries = ordered(side, 0)

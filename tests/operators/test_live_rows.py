@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from everwhen.containers import live_runs as kernel
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.live_rows import LiveRows
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 
 KEYS, TIMES = 3, range(-2, 30)
 Segment = tuple[int, int, int, int]
@@ -55,7 +55,7 @@ def changed(rng: random.Random, there: Counter[Segment], cti: int) -> list[tuple
 @given(seed=st.integers(0, 2**32))
 def test_a_counter_says_the_same(seed: int) -> None:
     rng = random.Random(seed)
-    live = LiveRows(1, (), Pool())
+    live = LiveRows(1, (), Interner())
     live.grow(KEYS)
     there: Counter[Segment] = Counter()
     cti = NEVER
@@ -68,7 +68,7 @@ def test_a_counter_says_the_same(seed: int) -> None:
             live.expire(cti)
         if rng.random() < 0.3:
             ids = np.arange(KEYS)
-            state, live = live.snapshot(ids), LiveRows(1, (), Pool())
+            state, live = live.snapshot(ids), LiveRows(1, (), Interner())
             live.grow(KEYS)
             live.restore(ids, state, state["records"])
         for t in TIMES:
@@ -85,7 +85,7 @@ def test_a_counter_says_the_same(seed: int) -> None:
 
 def test_what_ended_before_a_change_is_left_alone() -> None:
     """Their values are not read, nor are they moved."""
-    live = LiveRows(1, (), Pool())
+    live = LiveRows(1, (), Interner())
     live.grow(1)
     old = np.array([(t, t + 2, 1, 5) for t in range(1000)], np.int64)
     live.apply(np.zeros(len(old), np.int64), old)

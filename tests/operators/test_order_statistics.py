@@ -18,7 +18,7 @@ from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
 from everwhen.operators.sweep.order_statistics import Code, OrderStatistics
 from everwhen.reference import history as reference_history
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 from everwhen.stream.element import Cti, Insert
 from everwhen.stream.element_batch import INSERT, ElementBatch, batch_of
 from everwhen.stream.history import History
@@ -40,7 +40,7 @@ def alive(rows: list[tuple[int, int, int, int, int]], key: int, t: int) -> list[
 @pytest.mark.parametrize("seed", range(6))
 def test_it_is_what_is_alive_at_any_instant(seed: int) -> None:
     random = np.random.default_rng(seed)
-    statistics = OrderStatistics([Code(pa.int64())], Pool())
+    statistics = OrderStatistics([Code(pa.int64())], Interner())
     statistics.grow(4)
     rows: list[tuple[int, int, int, int, int]] = []
     cti = 0
@@ -80,7 +80,7 @@ def test_it_is_what_is_alive_at_any_instant(seed: int) -> None:
             assert statistics.state_size().rows <= kept
         if step % 7 == 6:
             ids = np.arange(4)
-            state, statistics = statistics.snapshot(ids), OrderStatistics([Code(pa.int64())], Pool())
+            state, statistics = statistics.snapshot(ids), OrderStatistics([Code(pa.int64())], Interner())
             statistics.grow(4)
             statistics.restore(ids, state)
     statistics.expire(INF)
@@ -88,7 +88,7 @@ def test_it_is_what_is_alive_at_any_instant(seed: int) -> None:
 
 
 def test_a_tree_of_many_values_gives_its_nodes_back() -> None:
-    statistics = OrderStatistics([Code(pa.int64())], Pool())
+    statistics = OrderStatistics([Code(pa.int64())], Interner())
     statistics.grow(1)
     values = np.random.default_rng(0).permutation(50_000)
     n = len(values)

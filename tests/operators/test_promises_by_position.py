@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 import everwhen as ew
-from everwhen.core.promise import OneOf, Promise
+from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
 from everwhen.stream.element import Element, Insert, Punct
@@ -22,7 +22,7 @@ SETS = ("UNION ALL", "UNION", "EXCEPT ALL", "EXCEPT", "INTERSECT ALL", "INTERSEC
 
 
 def about(**constants: int) -> Punct:
-    return Punct(Promise({name: OneOf((value,)) for name, value in constants.items()}, INF))
+    return Punct(Punctuation({name: OneOf((value,)) for name, value in constants.items()}, INF))
 
 
 @pytest.mark.parametrize("kind", SETS)

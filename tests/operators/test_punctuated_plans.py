@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.core.promise import AttributePattern, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation, Range
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError
@@ -83,7 +83,7 @@ def test_a_pattern_concerns_an_adjust_of_a_matching_row(vnew: int, fits: bool) -
     """It forbids what changes an instant before its time, by an insert or an adjust (semantics, 16): the event's start
     does not count."""
     row = {"k": "a", "x": 1}
-    stream: list[Element] = [Insert(0, 9, row), Punct(Promise({"x": Range(ge=1)}, 5)), Adjust(0, 9, vnew, row)]
+    stream: list[Element] = [Insert(0, 9, row), Punct(Punctuation({"x": Range(ge=1)}, 5)), Adjust(0, 9, vnew, row)]
     runtime = LocalRuntime(S.distinct(), emit="current")
     assert check(stream).grammatical == fits
     for element in stream[:2]:
@@ -99,13 +99,13 @@ def test_a_weaker_promise_takes_nothing_back() -> None:
     """A promise waits in the join for kept rows; one for less that comes behind it does not take its place."""
     key: dict[str, AttributePattern] = {"k": OneOf(("a",))}
     runtime = LocalRuntime(S.join(T, on="k"), emit="final")
-    waiting = [Insert(0, INF, {"k": "a", "x": 1}), Punct(Promise(key, INF)), Punct(Promise(key, 5))]
+    waiting = [Insert(0, INF, {"k": "a", "x": 1}), Punct(Punctuation(key, INF)), Punct(Punctuation(key, 5))]
     for element in waiting:
         assert not len(runtime.push({"S": batch_of([element], SCHEMA, "S")})["out"])
     rest: list[AttributePattern] = [OneOf((None,)), Range(le=3), Range(gt=3)]
     said = PunctuatedOutput(S.join(T, on="k").schema)
     for pattern in rest:  # the last of them closes the key on the right
-        punct = Punct(Promise({**key, "x": pattern}, INF))
+        punct = Punct(Punctuation({**key, "x": pattern}, INF))
         said.take(runtime.push({"T": batch_of([punct], SCHEMA, "T")})["out"])
     assert promised(said.known(), ("a", 1, 2)) == INF
     assert promised(said.known(), ("a", 1, 7)) == INF
@@ -135,10 +135,10 @@ def test_patterns_that_cover_a_dropped_column_count_as_one(plan: str, pieces: st
     said.take(runtime.push({"S": batch_of(events, SCHEMA, "S")})["out"])
     for pattern, t in zip(PIECES[pieces], times, strict=True):
         assert not said.promises and not said.elements
-        punct = Punct(Promise({"k": OneOf(("a",)), "x": pattern}, t))
+        punct = Punct(Punctuation({"k": OneOf(("a",)), "x": pattern}, t))
         said.take(runtime.push({"S": batch_of([punct], SCHEMA, "S")})["out"])
     (promise,) = said.promises
-    assert promise == Promise({"k": OneOf(("a",))}, 4)
+    assert promise == Punctuation({"k": OneOf(("a",))}, 4)
     out = [(element.vs, element.ve) for element in said.elements if isinstance(element, Insert)]
     assert sorted(t for vs, ve in out for t in range(vs, min(ve, 4))) == [0, 1, 2, 3]  # a window of rows says instants
 

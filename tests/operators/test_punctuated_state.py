@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.algebra import nodes as n
-from everwhen.core.promise import OneOf, Promise
+from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
-from everwhen.operators.ingress.pipeline import Intake
+from everwhen.operators.ingress.pipeline import SourcePipeline
 from everwhen.reference.promise_rules import kept, mirrored, promised
 from everwhen.reference.punctuation import Anything
 from everwhen.stream.element import Cti, Punct
@@ -36,7 +36,7 @@ from operators.differential import EMITS, SCHEMA, S, T, col, epochs, sources, st
 from operators.punctuated import Inputs, punctuated
 
 
-def intakes(runtime: LocalRuntime) -> dict[str, Intake]:
+def intakes(runtime: LocalRuntime) -> dict[str, SourcePipeline]:
     return {name: each.intake for name, each in runtime._ingress.inputs.items()}
 
 
@@ -279,7 +279,7 @@ def test_what_is_wholly_promised_is_gone(name: str, emit: str, data: st.DataObje
         runtime.push(epoch)
     values = sorted({row[K] for each in given_.values() for _, _, row in each.events()}, key=str)
     values += ["", "a", "b", "ä", None]
-    last = [Punct(Promise({"k": OneOf((value,))}, INF)) for value in dict.fromkeys(values)]
+    last = [Punct(Punctuation({"k": OneOf((value,))}, INF)) for value in dict.fromkeys(values)]
     for each in runtime.inputs:
         runtime.push({each: batch_of(last, SCHEMA, each)})
     left = {each.name: each.state_rows for each in runtime.metadata() if each.state_rows}

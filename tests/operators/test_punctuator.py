@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import everwhen as ew
 from everwhen.algebra.complement import complement
 from everwhen.algebra.expressions.build import Expr, col
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import InputError, QueryError
@@ -123,7 +123,7 @@ def test_the_definition_whatever_the_batches(scheme: Scheme, stream: list[Row], 
     (scheme,) = bound([scheme], SCHEMA, "a test")
     expected = next((i for i, row in enumerate(stream) if ruled_out(scheme, stream[:i], row)), None)
     machine = Punctuator([scheme], SCHEMA)
-    promises: list[Promise] = []
+    promises: list[Punctuation] = []
     taken, found = 0, None
     for batch in cut(stream, cuts):
         seen = machine.observe(columns(batch), len(batch))
@@ -158,7 +158,7 @@ def test_without_an_order_promises_hold_and_good_streams_pass(
         if not ruled_out(scheme, good, row):
             good.append(row)
     machine = Punctuator([scheme], SCHEMA, ordered=False)
-    promises: list[Promise] = []
+    promises: list[Punctuation] = []
     for batch in cut(good, cuts):
         mixed = data.draw(st.permutations(list(batch)))
         seen = machine.observe(columns(mixed), len(mixed))

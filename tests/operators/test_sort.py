@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from everwhen.core.promise import AttributePattern, Frontier, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, Frontier, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import QueryError
@@ -21,7 +21,7 @@ from everwhen.operators.sort.sort import SortOperator
 from everwhen.operators.sort.sort_prefix import SortPrefix
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 from state_files import through_file
 
 REPORTS = Schema.of([("sid", pa.string()), ("hour", pa.uint8()), ("temp", pa.float64())])
@@ -31,13 +31,13 @@ class Sorting:
     """A sort operator, told in plain rows `(start, end, weight, values…)`."""
 
     def __init__(self, schema: Schema, *by: tuple[str, bool]) -> None:
-        self.codec = RowCodec(schema, Pool())
+        self.codec = RowCodec(schema, Interner())
         self.by = by
         self.operator = SortOperator(by, self.codec)
         self.frontier = Frontier()
 
     def step(
-        self, rows: Sequence[tuple[Any, ...]] = (), *promises: Promise, time: int = NEVER
+        self, rows: Sequence[tuple[Any, ...]] = (), *promises: Punctuation, time: int = NEVER
     ) -> list[tuple[Any, ...]]:
         """The rows that come out, with their starts first."""
         times = np.array([row[:3] for row in rows], np.int64).reshape(-1, 3)
@@ -62,8 +62,8 @@ def report(at: int, sid: str, hour: int | None, temp: float = 0.0) -> tuple[Any,
     return at, INF, 1, sid, hour, temp
 
 
-def hours(low: int, high: int) -> Promise:
-    return Promise({"hour": Range(ge=low, le=high)})
+def hours(low: int, high: int) -> Punctuation:
+    return Punctuation({"hour": Range(ge=low, le=high)})
 
 
 def test_the_run_of_the_paper() -> None:
@@ -77,7 +77,7 @@ def test_the_run_of_the_paper() -> None:
     assert sorting.step([report(5, "s2", 1)], hours(0, 3)) == [
         (2, "s1", 0, 0.0), (5, "s2", 1, 0.0), (1, "s1", 3, 0.0), (4, "s2", 4, 0.0),
     ]  # fmt: skip
-    assert sorting.frontier.promises == (Promise({"hour": Range(le=4)}),)
+    assert sorting.frontier.promises == (Punctuation({"hour": Range(le=4)}),)
     assert sorting.operator.state_size().rows == 1
     assert sorting.step([report(6, "s1", 7), report(7, "s1", 6)], hours(7, 9)) == []
     assert sorting.frontier.promises == ()
@@ -89,11 +89,11 @@ def test_the_run_of_the_paper() -> None:
 def test_limits_promised_at_the_start_begin_the_order() -> None:
     schema = Schema.of([("temp", pa.float64())])
     sorting = Sorting(schema, ("temp", False))
-    assert sorting.step([(0, 1, 1, 30.0), (0, 1, 1, 25.0)], Promise({"temp": Range(ge=20.0, lt=28.0)})) == []
-    assert sorting.step([], Promise({"temp": Range(lt=20.0)}), Promise({"temp": Range(gt=95.0)})) == [(0, 25.0)]
+    assert sorting.step([(0, 1, 1, 30.0), (0, 1, 1, 25.0)], Punctuation({"temp": Range(ge=20.0, lt=28.0)})) == []
+    assert sorting.step([], Punctuation({"temp": Range(lt=20.0)}), Punctuation({"temp": Range(gt=95.0)})) == [(0, 25.0)]
     falling = Sorting(schema, ("temp", True))
-    assert falling.step([(0, 1, 1, 30.0), (0, 1, 1, 90.0)], Promise({"temp": Range(gt=95.0)})) == []
-    assert falling.step([], Promise({"temp": Range(ge=80.0, le=95.0)})) == [(0, 90.0)]
+    assert falling.step([(0, 1, 1, 30.0), (0, 1, 1, 90.0)], Punctuation({"temp": Range(gt=95.0)})) == []
+    assert falling.step([], Punctuation({"temp": Range(ge=80.0, le=95.0)})) == [(0, 90.0)]
 
 
 def test_corrections_are_netted_while_they_wait_and_copies_stay_copies() -> None:
@@ -106,7 +106,7 @@ def test_corrections_are_netted_while_they_wait_and_copies_stay_copies() -> None
 
 def test_a_promise_for_some_time_lets_nothing_out() -> None:
     sorting = Sorting(Schema.of([("hour", pa.uint8())]), ("hour", False))
-    assert sorting.step([(0, 5, 1, 0)], Promise({"hour": Range(le=3)}, 100), time=4) == []
+    assert sorting.step([(0, 5, 1, 0)], Punctuation({"hour": Range(le=3)}, 100), time=4) == []
     assert sorting.frontier.time == 0  # the row that waits begins there
     assert sorting.step([], time=50) == []
 
@@ -114,8 +114,8 @@ def test_a_promise_for_some_time_lets_nothing_out() -> None:
 def test_what_the_dropped_columns_cover_together_counts() -> None:
     schema = Schema.of([("hour", pa.uint8()), ("ok", pa.bool_())])
     sorting = Sorting(schema, ("hour", False))
-    assert sorting.step([(0, 1, 1, 2, True)], Promise({"hour": Range(le=3), "ok": OneOf((True, None))})) == []
-    assert sorting.step([], Promise({"hour": Range(le=3), "ok": OneOf((False,))})) == [(0, 2, True)]
+    assert sorting.step([(0, 1, 1, 2, True)], Punctuation({"hour": Range(le=3), "ok": OneOf((True, None))})) == []
+    assert sorting.step([], Punctuation({"hour": Range(le=3), "ok": OneOf((False,))})) == [(0, 2, True)]
 
 
 # -- the prefix against its definition ---------------------------------------------------------------------------------
@@ -132,9 +132,9 @@ seconds: st.SearchStrategy[AttributePattern] = st.sampled_from(
 )
 some_promises = st.lists(
     st.one_of(
-        st.builds(lambda a: Promise({"a": a}), firsts),
-        st.builds(lambda a, b: Promise({"a": a, "b": b}), firsts, seconds),
-        st.builds(lambda b: Promise({"b": b}), seconds),
+        st.builds(lambda a: Punctuation({"a": a}), firsts),
+        st.builds(lambda a, b: Punctuation({"a": a, "b": b}), firsts, seconds),
+        st.builds(lambda b: Punctuation({"b": b}), seconds),
     ),
     max_size=6,
 )
@@ -147,7 +147,7 @@ def _key(row: tuple[Any, Any], falling: tuple[bool, bool]) -> list[tuple[bool, i
 @settings(max_examples=60, deadline=None)
 @given(promises=some_promises, falling=st.tuples(st.booleans(), st.booleans()))
 def test_the_prefix_is_what_is_promised_from_the_beginning_on(
-    promises: list[Promise], falling: tuple[bool, bool]
+    promises: list[Punctuation], falling: tuple[bool, bool]
 ) -> None:
     expected: set[tuple[Any, Any]] = set()
     for row in sorted(DOMAIN, key=lambda row: _key(row, falling)):
@@ -176,13 +176,13 @@ def test_the_prefix_is_what_is_promised_from_the_beginning_on(
 )
 def test_rows_come_in_order_and_all_of_them(steps: list[tuple[list[tuple[int, Any]], Any]], down: bool) -> None:
     sorting = Sorting(Schema.of([("a", pa.uint8()), ("n", pa.int64())]), ("a", down))
-    said: list[Promise] = []
+    said: list[Punctuation] = []
     passed, given_rows = [], []
-    promised: list[Promise] = []
+    promised: list[Punctuation] = []
     for number, (rows, pattern) in enumerate(steps):
         fresh = [(at, at + 1, 1, a, number) for at, a in rows if not any(p.matches({"a": a}) for p in promised)]
         given_rows += [(at, a, number) for at, _, _, a, number in fresh]
-        promised.append(Promise({"a": pattern}))
+        promised.append(Punctuation({"a": pattern}))
         out = sorting.step(fresh, promised[-1])
         assert not any(p.matches({"a": a}) for p in said for _, a, _ in out)  # grammatical
         said += sorting.frontier.promises

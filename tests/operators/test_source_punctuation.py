@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.core.consistency import length_of
-from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.errors import InputError
 from everwhen.operators.ingress import source_punctuation as source_promises
@@ -20,7 +20,7 @@ from everwhen.operators.ingress.checked_batch import Arrived
 from everwhen.operators.ingress.guard import Guard
 from everwhen.operators.ingress.source_punctuation import SourcePromises
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import ADJUST, ElementBatch, batch_of
 
@@ -78,12 +78,14 @@ def elements(draw: st.DrawFn) -> list[Element]:
                 draw(st.lists(st.sampled_from(bound), max_size=2, unique=True)) if draw(st.booleans()) else bound[:1]
             )
             found.append(
-                Punct(Promise({name: draw(patterns(name)) for name in names}, draw(st.sampled_from([2, 4, ew.INF]))))
+                Punct(
+                    Punctuation({name: draw(patterns(name)) for name in names}, draw(st.sampled_from([2, 4, ew.INF])))
+                )
             )
     return found
 
 
-def broken_by(said: Sequence[Promise], element: Element) -> bool:
+def broken_by(said: Sequence[Punctuation], element: Element) -> bool:
     if not isinstance(element, Insert | Adjust):
         return False
     return any(promise.t > element.sync and promise.matches(element.row) for promise in said)
@@ -96,7 +98,7 @@ def test_the_first_one(compared: int, standing: int, batches: list[list[Element]
     kept = source_promises._COMPARED, source_promises._STANDING
     source_promises._COMPARED, source_promises._STANDING = compared, standing
     try:
-        promises, said = SourcePromises(SCHEMA), list[Promise]()
+        promises, said = SourcePromises(SCHEMA), list[Punctuation]()
         for listed in batches:
             batch = batch_of(listed, SCHEMA, "S")
             expected, after = None, list(said)
@@ -122,8 +124,8 @@ def test_a_promise_that_comes_after_many(pattern: AttributePattern) -> None:
     """Rows are looked up among many constants by marks; what is promised later is marked, too, in whatever form."""
     row = {"x": 0.0, "s": "", "b": False}
     promises = SourcePromises(SCHEMA)
-    many = [Punct(Promise({"k": OneOf((k,))})) for k in range(0, 60, 2)]
-    for listed in (many, [Insert(0, 1, {"k": 33, **row})], [Punct(Promise({"k": pattern}))]):
+    many = [Punct(Punctuation({"k": OneOf((k,))})) for k in range(0, 60, 2)]
+    for listed in (many, [Insert(0, 1, {"k": 33, **row})], [Punct(Punctuation({"k": pattern}))]):
         batch = batch_of(listed, SCHEMA, "S")
         assert promises.check(batch, arrived(batch)) is None
         promises.settle(-1)
@@ -135,7 +137,7 @@ def test_a_promise_that_comes_after_many(pattern: AttributePattern) -> None:
 
 @given(listed=elements())
 def test_rows_are_coded_around_promises(listed: list[Element]) -> None:
-    batch, codec = batch_of(listed, SCHEMA, "S"), RowCodec(SCHEMA, Pool())
+    batch, codec = batch_of(listed, SCHEMA, "S"), RowCodec(SCHEMA, Interner())
     data = arrived(batch)
     rows = [element for element in listed if isinstance(element, Insert | Adjust)]
     plain = batch_of(rows, SCHEMA, "S")
@@ -152,18 +154,18 @@ def test_rows_are_coded_around_promises(listed: list[Element]) -> None:
 
 def test_values_in_the_place_of_a_promise_are_no_data() -> None:
     """Whoever makes a batch by hand may leave anything there; as many nulls stand elsewhere."""
-    batch = batch_of([Insert(0, 1, {"k": None, "x": 1.5}), Punct(Promise({})), Insert(1, 2, {"k": 2})], SCHEMA, "S")
+    batch = batch_of([Insert(0, 1, {"k": None, "x": 1.5}), Punct(Punctuation({})), Insert(1, 2, {"k": 2})], SCHEMA, "S")
     filled = tuple(pa.array([None, 7, 2], pa.int64()) if i == 0 else column for i, column in enumerate(batch.columns))
     made = ElementBatch(SCHEMA, batch.op, batch.vs, batch.ve, batch.vnew, filled, batch.promises)
-    data, codec = arrived(made), RowCodec(SCHEMA, Pool())
+    data, codec = arrived(made), RowCodec(SCHEMA, Interner())
     rows = codec.encode(data.columns, len(data), data.gaps)
     assert codec.column(rows, 0).to_pylist() == [None, 2]
 
 
 def test_the_message_names_the_element_and_its_values() -> None:
-    guard = Guard("S", RowCodec(SCHEMA, Pool()), insert_only=True)
+    guard = Guard("S", RowCodec(SCHEMA, Interner()), insert_only=True)
     row = {"k": 3, "x": None, "s": "a", "b": True}
-    listed = [Punct(Promise({"b": OneOf((True, None))})), Insert(2, 5, row)]
+    listed = [Punct(Punctuation({"b": OneOf((True, None))})), Insert(2, 5, row)]
     with pytest.raises(InputError) as told:
         guard.step(batch_of(listed, SCHEMA, "S"))
     assert str(told.value).startswith(

@@ -10,10 +10,10 @@ import pytest
 
 from everwhen.core.schema import Schema
 from everwhen.errors import InputError
-from everwhen.operators.ingress.guard import Guarded
-from everwhen.operators.ingress.unordered_guard import EpochGuard
+from everwhen.operators.ingress.guard import CheckedBatch
+from everwhen.operators.ingress.unordered_guard import UnorderedGuard
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 from state_files import through_file
 
 SCHEMA = Schema.of([("x", pa.int64())])
@@ -21,11 +21,11 @@ Element = tuple[int, int, int, int, int]
 """op, vs, ve, vnew, x"""
 
 
-def guard(**options: bool) -> EpochGuard:
-    return EpochGuard("S", RowCodec(SCHEMA, Pool()), **options)
+def guard(**options: bool) -> UnorderedGuard:
+    return UnorderedGuard("S", RowCodec(SCHEMA, Interner()), **options)
 
 
-def push(guarding: EpochGuard, elements: list[Element], cti: int = -100) -> Guarded:
+def push(guarding: UnorderedGuard, elements: list[Element], cti: int = -100) -> CheckedBatch:
     op, vs, ve, vnew, x = (np.array(column, np.int64) for column in zip(*elements, strict=True)) if elements else (
         np.empty(0, np.int64) for _ in range(5)
     )  # fmt: skip

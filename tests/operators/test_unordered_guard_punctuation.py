@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 import everwhen as ew
-from everwhen.core.promise import OneOf, Promise, Range
+from everwhen.core.punctuation import OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import InputError
-from everwhen.operators.ingress.unordered_guard import EpochGuard
+from everwhen.operators.ingress.unordered_guard import UnorderedGuard
 from everwhen.operators.punctuate.punctuator import Punctuator
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 from everwhen.stream.element_batch import ADJUST, INSERT
 from state_files import through_file
 
@@ -24,12 +24,12 @@ SCHEMA = Schema.of([("item", pa.int64()), ("kind", pa.string())])
 Row = tuple[int, int, int, int, int | None, str]
 
 
-def guard(*schemes: Any) -> EpochGuard:
+def guard(*schemes: Any) -> UnorderedGuard:
     punctuator = Punctuator(schemes, SCHEMA, hosted=True, ordered=False) if schemes else None
-    return EpochGuard("S", RowCodec(SCHEMA, Pool()), punctuator=punctuator)
+    return UnorderedGuard("S", RowCodec(SCHEMA, Interner()), punctuator=punctuator)
 
 
-def step(one: EpochGuard, rows: list[Row], *promises: Promise, cti: int = NEVER) -> None:
+def step(one: UnorderedGuard, rows: list[Row], *promises: Punctuation, cti: int = NEVER) -> None:
     op, vs, ve, vnew = (np.array([row[i] for row in rows], np.int64) for i in range(4))
     columns = pa.array([row[4] for row in rows], pa.int64()), pa.array([row[5] for row in rows], pa.string())
     one.step(op, vs, ve, vnew, columns, cti, promises)
@@ -41,8 +41,8 @@ def at(vs: int, item: int | None, kind: str = "a") -> Row:
 
 def test_a_promise_holds_from_the_next_epoch_on_and_in_a_snapshot() -> None:
     one = guard()
-    step(one, [at(1, 7), at(1, 8)], Promise.constants({"item": 7}), Promise({"item": Range(ge=20)}, 10))
-    assert one.frontier.promises == (Promise({"item": OneOf((7,))}), Promise({"item": Range(ge=20)}, 10))
+    step(one, [at(1, 7), at(1, 8)], Punctuation.constants({"item": 7}), Punctuation({"item": Range(ge=20)}, 10))
+    assert one.frontier.promises == (Punctuation({"item": OneOf((7,))}), Punctuation({"item": Range(ge=20)}, 10))
     other = guard()
     other.restore(through_file(one.snapshot()))
     for each in (one, other):
@@ -61,16 +61,16 @@ def test_rows_that_are_promised_and_what_time_has_passed_are_forgotten() -> None
     one = guard()
     step(one, [at(1, 7), at(1, 8)])
     assert one.state_size().rows == 2
-    step(one, [], Promise.constants({"item": 7}))
+    step(one, [], Punctuation.constants({"item": 7}))
     assert one.state_size().rows == 1
-    step(one, [], Promise.constants({"item": 9}, 5), cti=5)
+    step(one, [], Punctuation.constants({"item": 9}, 5), cti=5)
     assert one.frontier.promises == ()
     step(one, [at(5, 9)])
 
 
 def test_a_promise_about_another_column_than_the_key_is_checked_too() -> None:
     one = guard()
-    step(one, [], Promise({"item": Range(lt=5), "kind": OneOf(("b",))}))
+    step(one, [], Punctuation({"item": Range(lt=5), "kind": OneOf(("b",))}))
     step(one, [at(1, 3, "a"), at(1, 6, "b")])
     with pytest.raises(InputError, match="ruled out: punct item <= 4 and kind = 'b'"):
         step(one, [at(1, 4, "b")])
@@ -79,11 +79,11 @@ def test_a_promise_about_another_column_than_the_key_is_checked_too() -> None:
 def test_schemes_are_watched_between_epochs_not_within_one() -> None:
     one = guard(ew.punctuation.sorted_by("item"))
     step(one, [at(1, 9), at(1, 4)])
-    assert one.frontier.promises == (Promise({"item": Range(le=8)}),)
+    assert one.frontier.promises == (Punctuation({"item": Range(le=8)}),)
     other = guard(ew.punctuation.sorted_by("item"))
     other.restore(through_file(one.snapshot()))
     for each in (one, other):
         with pytest.raises(InputError, match=r"S: .*item.*; row {'item': 8, "):
             step(each, [at(2, 10), at(2, 8)])
         step(each, [at(2, 9), at(2, 12)])
-        assert each.frontier.promises == (Promise({"item": Range(le=11)}),)
+        assert each.frontier.promises == (Punctuation({"item": Range(le=11)}),)

@@ -20,14 +20,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.core.promise import Nothing, OneOf, Range
+from everwhen.core.punctuation import Nothing, OneOf, Range
 from everwhen.reference import punctuation_invariants as inv
 from everwhen.reference import punctuation_iterators as its
 from everwhen.reference.punctuation import (
     ANY,
     Element,
     Pattern,
-    Punctuation,
+    Patterns,
     Row,
     Stage,
     State,
@@ -114,14 +114,14 @@ PATTERNS: st.SearchStrategy[Pattern] = st.one_of(
     st.integers(0, 2).map(lambda v: Range(gt=v - 1, lt=v + 1)),
     st.just(Nothing()),
 )
-PUNCTUATIONS = st.tuples(PATTERNS, PATTERNS).map(Punctuation)
+PUNCTUATIONS = st.tuples(PATTERNS, PATTERNS).map(Patterns)
 
 
 @st.composite
 def streams(draw: st.DrawFn, slices: int, values: Sequence[Any] = VALUES) -> list[list[Element]]:
     """Slices in which no row matches an earlier punctuation; within a slice there is no order."""
     stream: list[list[Element]] = []
-    said: list[Punctuation] = []
+    said: list[Patterns] = []
     for _ in range(slices):
         rows = [t for t in draw(st.lists(st.sampled_from(ROWS), max_size=3)) if not set_match(t, said)]
         new = draw(st.lists(PUNCTUATIONS, max_size=2))
@@ -158,7 +158,7 @@ per_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 @settings(max_examples=200)
 @given(p=PUNCTUATIONS, q=PUNCTUATIONS)
-def test_combine_is_and(p: Punctuation, q: Punctuation) -> None:
+def test_combine_is_and(p: Patterns, q: Patterns) -> None:
     both = combine(p, q)
     for t in EVERYTHING:
         assert (both is not None and match(t, both)) == (match(t, p) and match(t, q))
@@ -167,7 +167,7 @@ def test_combine_is_and(p: Punctuation, q: Punctuation) -> None:
 # --- conformance ------------------------------------------------------------------------------------------------------
 
 
-def described(ps: Sequence[Punctuation], width: int) -> set[Row]:
+def described(ps: Sequence[Patterns], width: int) -> set[Row]:
     """All rows that a punctuation of the list matches, of any width."""
     return {t for t in product((REST, *VALUES), repeat=width) if set_match(t, ps)}
 
@@ -299,6 +299,6 @@ def test_an_iterator_that_passes_too_early_is_not_safe() -> None:
 
 def test_an_iterator_that_says_what_it_cannot_keep_is_not_proper() -> None:
     rash = broken(named("difference"), 1, prop=lambda ps, state: ps)
-    only_ones = Punctuation((OneOf((1,)), ANY))
+    only_ones = Patterns((OneOf((1,)), ANY))
     given_: list[list[list[Element]]] = [[[], [(1, 1)]], [[only_ones], []]]
     assert not grammatical(rash.said(*given_))

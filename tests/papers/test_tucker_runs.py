@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from everwhen.core.promise import Nothing, Range
+from everwhen.core.punctuation import Nothing, Range
 from everwhen.reference import punctuation_iterators as its
 from everwhen.reference.punctuation import (
     ANY,
     Behaviour,
     Element,
-    Punctuation,
+    Patterns,
     Stage,
     State,
     StreamIterator,
@@ -37,7 +37,7 @@ Slices = list[list[Element]]
 
 def ones(values: Iterable[Any]) -> list[Element]:
     """The paper's elements are single values; ours are rows of one attribute."""
-    return [value if isinstance(value, Punctuation) else (value,) for value in values]
+    return [value if isinstance(value, Patterns) else (value,) for value in values]
 
 
 def lines(stages: Iterable[Stage], *functions: str) -> list[tuple[Any, ...]]:
@@ -124,7 +124,7 @@ def report(sid: int, hour: int, minute: int, temperature: int) -> tuple[int, int
 HOURS = range(24)
 
 
-def hours(pattern: Any) -> Punctuation:
+def hours(pattern: Any) -> Patterns:
     return punct(ANY, pattern, ANY, ANY)
 
 
@@ -204,7 +204,7 @@ def as_printed() -> StreamIterator:
     """The paper's sdiff: with a slice of the left input it passes, says and drops nothing."""
     left, right = its.difference().inputs
 
-    def remember(ps: list[Punctuation], st: State) -> State:
+    def remember(ps: list[Patterns], st: State) -> State:
         return State(st.rows, ([*st.promises[0], *ps], st.promises[1]), st.said)
 
     mute = Behaviour(left.step, pass_nothing, prop_nothing, remember)

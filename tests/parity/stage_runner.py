@@ -18,7 +18,7 @@ from everwhen.plan.stages.model import StagePlan, StreamIn
 from everwhen.plan.stages.prune_columns import narrow
 from everwhen.plan.stages.stages import cut
 from everwhen.spark.exchange.stream_rows import Rows
-from everwhen.spark.worker.partition import EpochInput, StageKernel
+from everwhen.spark.worker.partition import EpochInput, StagePartition
 from everwhen.stream.element import Cti, Element
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch
 from state_files import through_file
@@ -31,7 +31,7 @@ class Buckets:
         self.plan: StagePlan = cut({"out": narrow(query)}, {}, lambda expr, schema: False)
         self.n = n
         self.emit = Emit(emit)
-        self.kernels = [[StageKernel(stage, self.emit) for _ in range(n)] for stage in self.plan.stages]
+        self.kernels = [[StagePartition(stage, self.emit) for _ in range(n)] for stage in self.plan.stages]
         self.said = NEVER
         self.rng = random.Random(seed)
 
@@ -79,7 +79,7 @@ class Buckets:
         """Every bucket goes on from its snapshot."""
         for at, stage in enumerate(self.plan.stages):
             for bucket, kernel in enumerate(self.kernels[at]):
-                again = StageKernel(stage, self.emit)
+                again = StagePartition(stage, self.emit)
                 again.restore(through_file(kernel.snapshot()))
                 self.kernels[at][bucket] = again
 

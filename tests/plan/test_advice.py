@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 import everwhen as ew
-from everwhen.core.promise import Promise, Range
+from everwhen.core.punctuation import Punctuation, Range
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import QueryError
 from everwhen.plan.sanity.advice import Advice, advise
@@ -150,10 +150,10 @@ def test_a_way_frees_everything_and_a_part_of_it_does_not(name: str, emit: str) 
 
 def _promises(columns: set[str], ordered: bool, values: Sequence[tuple[int, int]]) -> list[Element]:
     if ordered:
-        return [Punct(Promise({column: Range(le=9)})) for column in columns]
+        return [Punct(Punctuation({column: Range(le=9)})) for column in columns]
     places = [(column, sorted(COLUMNS).index(column)) for column in sorted(columns)]
     return [
-        Punct(Promise.constants({column: value}))
+        Punct(Punctuation.constants({column: value}))
         for column, at in places
         for value in sorted({row[at] for row in values})
     ]
@@ -303,9 +303,9 @@ def test_one_source_under_other_names() -> None:
     declared = ew.source("S", COLUMNS, chronons=True, insert_only=True).punctuate(ew.punctuation.given("k"))
     assert unbounded(declared.unbounded().union(declared.unbounded().select("x", "k")).distinct().node)
     runtime = LocalRuntime(turned, emit="final")
-    rows: list[Element] = [Insert(0, 1, {"k": 1, "x": 2}), Punct(Promise.constants({"k": 1}))]
+    rows: list[Element] = [Insert(0, 1, {"k": 1, "x": 2}), Punct(Punctuation.constants({"k": 1}))]
     runtime.push({"S": batch_of(rows, S.schema, "S")})
     assert runtime.state_size().rows > 0
-    rest = [Punct(Promise.constants(each)) for each in ({"k": 2}, {"x": 1}, {"x": 2})]
+    rest = [Punct(Punctuation.constants(each)) for each in ({"k": 2}, {"x": 1}, {"x": 2})]
     runtime.push({"S": batch_of(rest, S.schema, "S")})
     assert runtime.state_size().rows == 0

@@ -14,17 +14,17 @@ import everwhen as ew
 from everwhen.algebra import nodes as n
 from everwhen.algebra.properties.derive import properties
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF
 from everwhen.engine.fixed_dataflow import FixedDataflow
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError, QueryError
 from everwhen.operators.contract import Output
-from everwhen.operators.ingress.unordered_guard import EpochGuard
+from everwhen.operators.ingress.unordered_guard import UnorderedGuard
 from everwhen.plan.lower import lower
 from everwhen.plan.properties import instants
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
@@ -135,7 +135,7 @@ def segments(query: ew.Stream, given: Mapping[str, History]) -> list[tuple[int, 
         events = list(given[name].events())
         codec = plan.codecs[name]
         batch = batch_of([Insert(vs, ve, dict(zip(SCHEMA.names, row, strict=True))) for vs, ve, row in events], SCHEMA)
-        guarded = EpochGuard(name, codec).step(batch.op, batch.vs, batch.ve, batch.vnew, batch.columns, INF)
+        guarded = UnorderedGuard(name, codec).step(batch.op, batch.vs, batch.ve, batch.vnew, batch.columns, INF)
         changes = guarded.segments() if port.form == "segments" else guarded.events()
         inputs[port] = Output(changes, Frontier(INF))
     dataflow.step(inputs, 100)
@@ -192,8 +192,8 @@ def test_lifetimes_of_more_than_a_tick_are_errors(name: str) -> None:
 
 
 def test_the_guard_of_an_epoch_checks_too() -> None:
-    codec = RowCodec(SCHEMA, Pool())
-    guard = EpochGuard("S", codec, chronons=True)
+    codec = RowCodec(SCHEMA, Interner())
+    guard = UnorderedGuard("S", codec, chronons=True)
     batch = batch_of([Insert(0, 1, A), Insert(1, 3, A)], SCHEMA)
     with pytest.raises(InputError, match=r"the lifetime \[1, 3\) on a source that is declared to live one tick"):
         guard.step(batch.op, batch.vs, batch.ve, batch.vnew, batch.columns, 0)

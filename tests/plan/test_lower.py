@@ -8,7 +8,7 @@ import everwhen as ew
 from everwhen.algebra.expressions.build import Expr
 from everwhen.core.emit import Emit
 from everwhen.errors import QueryError
-from everwhen.operators.output.changelog import Chain, EventChain
+from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
 from everwhen.plan.lower import PhysicalPlan, lower
 from operators.differential import PLANS, Plan, S, T, col
 
@@ -48,13 +48,13 @@ def test_events_stay_events_until_segments_are_needed() -> None:
     assert [(placed.name, placed.inputs[0].form) for placed in plan.operators] == [
         ("filter", "events"), ("alter lifetime", "segments"),
     ]  # fmt: skip
-    assert isinstance(plan.sinks[0].chain, EventChain)
+    assert isinstance(plan.sinks[0].chain, EventChangelogEncoder)
     assert names(S.lifetime(length=3).distinct()) == ["alter lifetime", "net", "distinct"]
 
 
 def test_what_stands_at_the_output() -> None:
-    assert isinstance(lowered(S).sinks[0].chain, EventChain)
-    assert isinstance(lowered(S.distinct()).sinks[0].chain, Chain)
+    assert isinstance(lowered(S).sinks[0].chain, EventChangelogEncoder)
+    assert isinstance(lowered(S.distinct()).sinks[0].chain, ChangelogEncoder)
     assert names(S, Emit.FINAL) == ["hold"]
     assert names(S.distinct(), Emit.FINAL) == ["distinct"]
     assert names(S.range(2), Emit.ENDED) == ["window", "in order"]

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 
@@ -84,9 +84,9 @@ def times() -> st.SearchStrategy[int]:
 
 
 @st.composite
-def promises(draw: st.DrawFn, schema: Schema) -> Promise:
+def promises(draw: st.DrawFn, schema: Schema) -> Punctuation:
     names = draw(st.lists(st.sampled_from(schema.names), unique=True, max_size=len(schema)))
-    return Promise({name: draw(patterns(schema.field(name).type)) for name in names}, draw(times()))
+    return Punctuation({name: draw(patterns(schema.field(name).type)) for name in names}, draw(times()))
 
 
 def schemas(most: int = 3, types: tuple[pa.DataType, ...] = tuple(DOMAINS)) -> st.SearchStrategy[Schema]:
@@ -105,6 +105,6 @@ def columns(rows: list[dict[str, Any]], schema: Schema) -> dict[str, pa.Array]:
     return {f.name: from_python([row[f.name] for row in rows], f.type) for f in schema}
 
 
-def limit(promises_: list[Promise], row: dict[str, Any]) -> int:
+def limit(promises_: list[Punctuation], row: dict[str, Any]) -> int:
     """F(x) by definition."""
     return max((p.t for p in promises_ if p.matches(row)), default=NEVER)

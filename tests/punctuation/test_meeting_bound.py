@@ -5,33 +5,33 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from everwhen.core.promise import OneOf, Promise, Range
+from everwhen.core.punctuation import OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.punctuation import store as promise_set
-from everwhen.punctuation.store import PromiseSet
+from everwhen.punctuation.store import PunctuationStore
 
 SCHEMA = Schema.of([(name, pa.int64()) for name in "abcd"])
 
 
-def boxes(one: str, two: str) -> list[Promise]:
-    return [Promise({one: OneOf((2 * at,)), two: Range(ge=at, le=3 * at)}, 5 + at) for at in range(100)]
+def boxes(one: str, two: str) -> list[Punctuation]:
+    return [Punctuation({one: OneOf((2 * at,)), two: Range(ge=at, le=3 * at)}, 5 + at) for at in range(100)]
 
 
 def test_pairs_are_combined_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
     combine = promise_set.combine
 
-    def counted(p: Promise, q: Promise, schema: Schema | None = None) -> Promise | None:
+    def counted(p: Punctuation, q: Punctuation, schema: Schema | None = None) -> Punctuation | None:
         nonlocal asked
         asked += 1
         return combine(p, q, schema)
 
     monkeypatch.setattr(promise_set, "combine", counted)
-    kept = PromiseSet(SCHEMA)
+    kept = PunctuationStore(SCHEMA)
     kept.add(boxes("a", "b"))
     found = kept.meet(boxes("c", "d"))
     assert 0 < asked <= promise_set.MOST_COMBINED
-    other = PromiseSet(SCHEMA)
+    other = PunctuationStore(SCHEMA)
     other.add(boxes("c", "d"))
     said = list(found)
     assert said

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from promise_strategies import DOMAINS, NAN, domain, patterns, payloads, promises, schemas
 
-from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 from everwhen.punctuation.pattern_algebra import combine, simplified, subsumes
@@ -21,18 +21,18 @@ from everwhen.punctuation.value_sets import spans_of
 
 
 @st.composite
-def several(draw: st.DrawFn, count: int) -> tuple[Schema, list[Promise]]:
+def several(draw: st.DrawFn, count: int) -> tuple[Schema, list[Punctuation]]:
     schema = draw(schemas(2))
     return schema, [draw(promises(schema)) for _ in range(count)]
 
 
-def matches(promise: Promise | None, row: dict[str, Any]) -> bool:
+def matches(promise: Punctuation | None, row: dict[str, Any]) -> bool:
     return promise is not None and promise.matches(row)
 
 
 @given(several(2))
 @settings(max_examples=150, deadline=None)
-def test_the_law_of_combine(case: tuple[Schema, list[Promise]]) -> None:
+def test_the_law_of_combine(case: tuple[Schema, list[Punctuation]]) -> None:
     schema, (p, q) = case
     found = combine(p, q)
     assert found is None or found.t == min(p.t, q.t)
@@ -42,10 +42,10 @@ def test_the_law_of_combine(case: tuple[Schema, list[Promise]]) -> None:
 
 @given(several(3))
 @settings(max_examples=100, deadline=None)
-def test_combine_is_commutative_and_associative(case: tuple[Schema, list[Promise]]) -> None:
+def test_combine_is_commutative_and_associative(case: tuple[Schema, list[Punctuation]]) -> None:
     schema, (p, q, r) = case
 
-    def then(a: Promise | None, b: Promise | None) -> Promise | None:
+    def then(a: Punctuation | None, b: Punctuation | None) -> Punctuation | None:
         return None if a is None or b is None else combine(a, b)
 
     pq, qp = combine(p, q), combine(q, p)
@@ -57,7 +57,7 @@ def test_combine_is_commutative_and_associative(case: tuple[Schema, list[Promise
 
 @given(several(2))
 @settings(max_examples=200, deadline=None)
-def test_subsumes_never_says_too_much(case: tuple[Schema, list[Promise]]) -> None:
+def test_subsumes_never_says_too_much(case: tuple[Schema, list[Punctuation]]) -> None:
     schema, (p, q) = case
     holds = all(p.matches(row) and p.t >= q.t for row in payloads(schema) if q.matches(row))
     for known in (None, schema):
@@ -118,7 +118,7 @@ def test_simplified(pattern: AttributePattern, type_: pa.DataType, expected: Att
 def test_not_a_number_is_above_every_number() -> None:
     assert Range(ge=5.0).matches(NAN) and not Range(lt=5.0).matches(NAN) and Range(le=NAN).matches(5.0)
     assert OneOf((float("nan"),)).matches(NAN) and not OneOf((None,)).matches(NAN)
-    assert combine(Promise({"a": OneOf((NAN,))}), Promise({"a": Range(gt=1.0)})) is not None
+    assert combine(Punctuation({"a": OneOf((NAN,))}), Punctuation({"a": Range(gt=1.0)})) is not None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from promise_strategies import limit
 
-from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
@@ -36,7 +36,7 @@ def numbers() -> st.SearchStrategy[AttributePattern]:
 
 
 @st.composite
-def promises(draw: st.DrawFn) -> Promise:
+def promises(draw: st.DrawFn) -> Punctuation:
     match: dict[str, AttributePattern] = {}
     if draw(st.booleans()):
         match["a"] = draw(bools())
@@ -45,7 +45,7 @@ def promises(draw: st.DrawFn) -> Promise:
         match["b"] = draw(bools())
     if "c" in dropped:
         match["c"] = draw(numbers())
-    return Promise(match, draw(st.sampled_from([INF, 1, 2])))
+    return Punctuation(match, draw(st.sampled_from([INF, 1, 2])))
 
 
 def inputs(a: Any, never_null: frozenset[str]) -> list[dict[str, Any]]:
@@ -62,11 +62,11 @@ def output_row(a: Any) -> dict[str, Any]:
 @given(st.lists(promises(), max_size=14), st.sets(st.sampled_from("bc")), st.data())
 @settings(max_examples=250, deadline=None)
 def test_projection_is_sound_and_for_one_column_complete(
-    given_: list[Promise], never_null: set[str], data: st.DataObject
+    given_: list[Punctuation], never_null: set[str], data: st.DataObject
 ) -> None:
     projection = Projection(ABC, KEPT, never_null)
-    taken: list[Promise] = []
-    said: list[Promise] = []
+    taken: list[Punctuation] = []
+    said: list[Punctuation] = []
     while len(taken) < len(given_):
         batch = given_[len(taken) : len(taken) + data.draw(st.integers(1, 4))]
         if data.draw(st.booleans()):
@@ -106,28 +106,30 @@ def test_every_type_is_covered_by_ranges_and_constants_that_meet(type_: pa.DataT
         if left_out is not None:  # some constant
             without = OneOf(((None, *cut)[left_out % len(cut)],))
             parts = [part for part in parts if part != without]
-        said = projection.take(Promise({"k": OneOf((1,)), "d": part}, 5) for part in parts)
-        assert said == ([Promise({"k": OneOf((1,))}, 5)] if left_out is None else [])
+        said = projection.take(Punctuation({"k": OneOf((1,)), "d": part}, 5) for part in parts)
+        assert said == ([Punctuation({"k": OneOf((1,))}, 5)] if left_out is None else [])
 
 
 def test_what_goes_on_at_once() -> None:
     projection = Projection(ABC, {"a": ["x"], "c": ["c", "d"]})
-    assert projection.take([Promise({"a": OneOf((True,))}, 3), Promise({}, 2), Promise({"a": Nothing()})]) == [
-        Promise({}, 2),
-        Promise({"x": OneOf((True,))}, 3),
+    assert projection.take(
+        [Punctuation({"a": OneOf((True,))}, 3), Punctuation({}, 2), Punctuation({"a": Nothing()})]
+    ) == [
+        Punctuation({}, 2),
+        Punctuation({"x": OneOf((True,))}, 3),
     ]
-    assert projection.take([Promise({"c": Range(ge=3)})]) == [Promise({"c": Range(ge=3), "d": Range(ge=3)})]
+    assert projection.take([Punctuation({"c": Range(ge=3)})]) == [Punctuation({"c": Range(ge=3), "d": Range(ge=3)})]
     assert len(projection) == 0
 
 
 def test_a_wider_pattern_completes_narrower_ones() -> None:
     projection = Projection(ABC, {"c": ["c"], "a": ["a"]}, ["b"])
-    assert projection.take([Promise({"c": OneOf((i,)), "b": OneOf((True,))}, 9) for i in range(3)]) == []
-    assert projection.take([Promise({"c": Range(ge=1), "b": OneOf((False,))}, 4)]) == [
-        Promise({"c": OneOf((1, 2))}, 4),
+    assert projection.take([Punctuation({"c": OneOf((i,)), "b": OneOf((True,))}, 9) for i in range(3)]) == []
+    assert projection.take([Punctuation({"c": Range(ge=1), "b": OneOf((False,))}, 4)]) == [
+        Punctuation({"c": OneOf((1, 2))}, 4),
     ]
-    assert projection.take([Promise({"c": Range(ge=1), "b": OneOf((False,))}, 6)]) == [
-        Promise({"c": OneOf((1, 2))}, 6),
+    assert projection.take([Punctuation({"c": Range(ge=1), "b": OneOf((False,))}, 6)]) == [
+        Punctuation({"c": OneOf((1, 2))}, 6),
     ]
 
 
@@ -136,11 +138,11 @@ def test_what_is_said_for_good_is_no_state() -> None:
     projection = Projection(schema, {"hour": ["hour"]}, ["sensor"])
     for hour in range(200):
         for part in (Range(lt="m"), OneOf(("m",))):
-            assert projection.take([Promise({"hour": OneOf((hour,)), "sensor": part})]) == []
-        assert projection.take([Promise({"hour": OneOf((hour,)), "sensor": Range(gt="m")})]) == [
-            Promise({"hour": OneOf((hour,))})
+            assert projection.take([Punctuation({"hour": OneOf((hour,)), "sensor": part})]) == []
+        assert projection.take([Punctuation({"hour": OneOf((hour,)), "sensor": Range(gt="m")})]) == [
+            Punctuation({"hour": OneOf((hour,))})
         ]
-        assert projection.take([Promise({"hour": OneOf((hour,)), "sensor": OneOf(("late",))})]) == []
+        assert projection.take([Punctuation({"hour": OneOf((hour,)), "sensor": OneOf(("late",))})]) == []
         assert len(projection) == 0
     assert projection.nbytes < 20_000
 
@@ -148,14 +150,14 @@ def test_what_is_said_for_good_is_no_state() -> None:
 def test_many_constants_of_a_dropped_column_stay_a_few_steps() -> None:
     schema = Schema.of([("k", pa.int64()), ("n", pa.int64())])
     projection = Projection(schema, {"k": ["k"]}, ["n"])
-    projection.take(Promise({"k": OneOf((1,)), "n": OneOf((i,))}, 7) for i in range(2000))
+    projection.take(Punctuation({"k": OneOf((1,)), "n": OneOf((i,))}, 7) for i in range(2000))
     assert len(projection) == 3
-    said = projection.take([Promise({"n": Range(lt=0)}, 9), Promise({"n": Range(ge=1500)}, 8)])
-    assert said == [Promise({"k": OneOf((1,))}, 7)]
+    said = projection.take([Punctuation({"n": Range(lt=0)}, 9), Punctuation({"n": Range(ge=1500)}, 8)])
+    assert said == [Punctuation({"k": OneOf((1,))}, 7)]
 
 
 def test_unknown_columns_are_refused() -> None:
     with pytest.raises(QueryError, match="unknown column 'z' in a projection"):
         Projection(ABC, {"z": ["z"]})
     with pytest.raises(QueryError, match="unknown column 'z' in a pattern"):
-        Projection(ABC, KEPT).take([Promise({"z": OneOf((1,))})])
+        Projection(ABC, KEPT).take([Punctuation({"z": OneOf((1,))})])

@@ -9,7 +9,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from everwhen.core.promise import OneOf, Promise
+from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import InputError
@@ -46,8 +46,8 @@ def test_all_kinds_of_elements() -> None:
         Insert(3, INF, {"item": 8, "name": None}),
         Adjust(1, 5, 1, {"item": 7, "name": "x"}),
         Adjust(3, INF, 9, {"item": 8, "name": None}),
-        Punct(Promise({"item": OneOf((7,))}, INF)),
-        Punct(Promise({"item": OneOf((7,)), "name": OneOf(("y",))}, 6)),
+        Punct(Punctuation({"item": OneOf((7,))}, INF)),
+        Punct(Punctuation({"item": OneOf((7,)), "name": OneOf(("y",))}, 6)),
         Cti(4),
         Cti(INF),
     ]

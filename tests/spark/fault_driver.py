@@ -35,9 +35,9 @@ from everwhen.spark.api.handle import Handle
 from everwhen.spark.api.session import session
 from everwhen.spark.api.start import start
 from everwhen.spark.driver import epoch_runner as epoch_module
-from everwhen.spark.driver.epoch_log import Journal
-from everwhen.spark.state.state_store import BucketStore
-from everwhen.spark.worker.partition import StageKernel
+from everwhen.spark.driver.epoch_log import EpochLog
+from everwhen.spark.state.state_store import PartitionStore
+from everwhen.spark.worker.partition import StagePartition
 from everwhen.spark.worker.stage_task import StageTask
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
@@ -143,11 +143,11 @@ class FaultyTask(StageTask):
         faults = str(Path(self.root).parents[2] / "faults")
         if not FaultyTask.ready:
             FaultyTask.ready = True
-            before(StageKernel, "step", lambda *_: strike(faults, FaultyTask.now, "before_step"))
-            after(StageKernel, "step", lambda *_: strike(faults, FaultyTask.now, "after_step"))
-            after(BucketStore, "publish_log", lambda *_: strike(faults, FaultyTask.now, "after_log"))
-            before(BucketStore, "publish_snapshot", lambda *_: strike(faults, FaultyTask.now, "before_snapshot"))
-            after(BucketStore, "publish_snapshot", lambda *_: strike(faults, FaultyTask.now, "after_snapshot"))
+            before(StagePartition, "step", lambda *_: strike(faults, FaultyTask.now, "before_step"))
+            after(StagePartition, "step", lambda *_: strike(faults, FaultyTask.now, "after_step"))
+            after(PartitionStore, "publish_log", lambda *_: strike(faults, FaultyTask.now, "after_log"))
+            before(PartitionStore, "publish_snapshot", lambda *_: strike(faults, FaultyTask.now, "before_snapshot"))
+            after(PartitionStore, "publish_snapshot", lambda *_: strike(faults, FaultyTask.now, "after_snapshot"))
             after(ChangelogSink, "write_part", lambda *_: strike(faults, FaultyTask.now, "after_part"))
         yield from super().__call__(batches)
 
@@ -160,7 +160,7 @@ def main() -> None:
     place, conninfo = Path(sys.argv[1]), sys.argv[2]
     faults = str(place / "faults")
     epoch_module.StageTask = FaultyTask  # type: ignore[misc]
-    before(Journal, "done", lambda _, epoch, *__: strike(faults, epoch, "after_job"))
+    before(EpochLog, "done", lambda _, epoch, *__: strike(faults, epoch, "after_job"))
     before(ChangelogSink, "commit_parts", lambda _, epoch, *__: strike(faults, epoch, "before_manifest"))
     before(PostgresSink, "commit", lambda _, epoch, *__: strike(faults, epoch, "between_sinks"))
     after(PostgresSink, "commit", lambda _, epoch, *__: strike(faults, epoch, "after_sinks"))

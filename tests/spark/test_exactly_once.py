@@ -26,8 +26,8 @@ from everwhen.errors import SinkError, StateError
 from everwhen.plan.stages.model import Stage
 from everwhen.plan.stages.stages import cut
 from everwhen.sinks import ChangelogSink, read_changelog
-from everwhen.spark.exchange.schema import ERROR, NOTE, SOURCE, Layout, control
-from everwhen.spark.state.state_store import BucketStore
+from everwhen.spark.exchange.schema import ERROR, NOTE, SOURCE, ExchangeSchema, control
+from everwhen.spark.state.state_store import PartitionStore
 from everwhen.spark.worker import stage_task as task_module
 from everwhen.spark.worker import state_host as resident
 from everwhen.spark.worker.stage_task import StageTask
@@ -246,7 +246,7 @@ class Bucket:
     def run(self, worker: dict[Any, Any], epoch: int, rows: pa.RecordBatch, run: str = "run") -> list[dict[str, Any]]:
         self.monkeypatch.setattr(resident, "_LIVE", worker)
         self.monkeypatch.setattr(task_module.TaskContext, "get", lambda: self)
-        out = Layout.of(node.schema for node in self.stage.queries.values())
+        out = ExchangeSchema.of(node.schema for node in self.stage.queries.values())
         task = StageTask(
             "query", run, str(self.root), self.stage, Emit.CURRENT, epoch, 2, ("S",), self.layout, out,
             snapshot_every=self.snapshot_every,
@@ -257,8 +257,8 @@ class Bucket:
         return 0
 
     @property
-    def layout(self) -> Layout:
-        return Layout.of(stream.schema for stream in self.stage.inputs)
+    def layout(self) -> ExchangeSchema:
+        return ExchangeSchema.of(stream.schema for stream in self.stage.inputs)
 
     def rows(self, batch: ElementBatch) -> pa.RecordBatch:
         """An epoch's rows and the progress of their source."""
@@ -328,11 +328,11 @@ def test_a_bucket_that_is_told_of_an_error_publishes_nothing_and_tells_all_other
     rows = bucket.layout.controls([control(ERROR, 0, note=told), control(NOTE, 0, note="{}")])
     out = bucket.run({}, 0, rows)
     assert [(row["bucket"], row["tag"], row["note"]) for row in out] == [(0, ERROR, told), (1, ERROR, told)]
-    assert BucketStore(bucket.root, 1, 0).newest_epoch() == -1
+    assert PartitionStore(bucket.root, 1, 0).newest_epoch() == -1
 
 
 def test_an_error_in_a_bucket_publishes_nothing_and_tells_all_others(bucket: Bucket) -> None:
     out = bucket.run({}, 0, bucket.rows(batch_of([ew.Adjust(3, 5, 4, ROW)], SCHEMA)))
     assert [(row["bucket"], row["tag"]) for row in out] == [(0, ERROR), (1, ERROR)]
     assert "an adjust of an event that is not there" in out[0]["note"]
-    assert BucketStore(bucket.root, 1, 0).newest_epoch() == -1
+    assert PartitionStore(bucket.root, 1, 0).newest_epoch() == -1

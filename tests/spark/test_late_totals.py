@@ -14,7 +14,7 @@ from test_bad_input import PLAIN, TOTALS, begin, finish, write
 from everwhen.core.consistency import consistency
 from everwhen.sinks import MemorySink
 from everwhen.spark.api.handle import Handle
-from everwhen.spark.driver.epoch_log import Known
+from everwhen.spark.driver.epoch_log import EpochState
 from everwhen.spark.driver.late_totals import LateWarnings, counted, late_words
 from everwhen.spark.sources.source import Disorder, ResolvedSource, SparkSource, resolve
 
@@ -27,17 +27,17 @@ def source(late: str) -> ResolvedSource:
 
 
 def test_totals_go_on_from_the_epoch_before() -> None:
-    known = Known()
+    known = EpochState()
     for fed, late in ((50, 0), (50, 30), (100, 70)):
-        known = counted(known, Known(sources={"S": fed}), {"S": fed}, {"S": late} if late else {}, {})
+        known = counted(known, EpochState(sources={"S": fed}), {"S": fed}, {"S": late} if late else {}, {})
     assert (known.rows, known.late, known.sources) == ({"S": 200}, {"S": 100}, {"S": 100})
     assert late_words(known) == "S 100 of 200 rows (50 %)"
-    assert late_words(Known(rows={"S": 5})) == ""
+    assert late_words(EpochState(rows={"S": 5})) == ""
 
 
 def test_what_a_level_gives_up_as_late_is_counted_once() -> None:
-    known = counted(Known(), Known(), {"S": 10}, {}, {"S": {"late": 4, "forgotten": 2}})
-    known = counted(known, Known(), {"S": 10}, {}, {"S": {"late": 7, "forgotten": 2}})
+    known = counted(EpochState(), EpochState(), {"S": 10}, {}, {"S": {"late": 4, "forgotten": 2}})
+    known = counted(known, EpochState(), {"S": 10}, {}, {"S": {"late": 7, "forgotten": 2}})
     assert (known.rows, known.late) == ({"S": 27}, {"S": 7})
 
 
@@ -55,7 +55,7 @@ def test_a_warning_comes_once_and_when_they_have_doubled(
 ) -> None:
     warnings = LateWarnings({"S": source("drop")}, lambda name: f"late/{name}")
     for late, rows in totals:
-        warnings.look(Known(rows={"S": rows}, late={"S": late}))
+        warnings.look(EpochState(rows={"S": rows}, late={"S": late}))
     assert [int(record.getMessage().split(": ")[1].split(" of ")[0]) for record in caplog.records] == warned
     for record in caplog.records:
         assert record.levelno == logging.WARNING

@@ -20,7 +20,7 @@ from spark_epochs import write_epochs
 
 from everwhen.spark.worker import owner_rpc as homes
 from everwhen.spark.worker import state_host as resident
-from everwhen.spark.worker.owner_rpc import Home, ask
+from everwhen.spark.worker.owner_rpc import StateServer, ask
 
 ROWS = pa.table({"x": pa.array(range(300_000), pa.int64()), "s": pa.array(["a", None, "ccc"] * 100_000)})
 
@@ -95,7 +95,7 @@ def test_a_home_that_dies_does_not_answer(neighbour: Neighbour) -> None:
     neighbour.process.wait()
     assert neighbour.asked("answer") is None
     assert {path.name for path in neighbour.folder.iterdir()} == {"bucket", str(neighbour.process.pid)}
-    home = Home(lambda words: None, neighbour.folder)
+    home = StateServer(lambda words: None, neighbour.folder)
     try:
         assert [path.name for path in neighbour.folder.iterdir()] == [str(os.getpid())]
         home.keep("bucket")
@@ -132,7 +132,7 @@ def test_a_home_that_works_is_waited_for_and_one_that_does_not_is_not(
 
 def test_a_bucket_without_a_home_or_at_home_is_not_sent_away(tmp_path: Path) -> None:
     assert ask("bucket", {}, ROWS, tmp_path) is None
-    home = Home(lambda words: pytest.fail("asked itself"), tmp_path)
+    home = StateServer(lambda words: pytest.fail("asked itself"), tmp_path)
     try:
         home.keep("bucket")
         assert ask("bucket", {}, ROWS, tmp_path) is None
@@ -146,12 +146,12 @@ def test_a_folder_that_others_can_look_into_is_not_used(tmp_path: Path, monkeypa
     assert homes._folder() == own and own.stat().st_mode & 0o777 == 0o700
     own.chmod(0o755)
     with pytest.raises(PermissionError, match="not a folder of this user alone"):
-        Home(lambda words: None)
+        StateServer(lambda words: None)
     assert ask("bucket", {}, ROWS) is None
     own.rmdir()
     own.symlink_to(tmp_path)
     with pytest.raises(PermissionError, match="not a folder of this user alone"):
-        Home(lambda words: None)
+        StateServer(lambda words: None)
 
 
 # -- which home answers ----------------------------------------------------------------------------------------------
@@ -167,8 +167,8 @@ class Task:
 
 def holding(monkeypatch: pytest.MonkeyPatch, buckets: int) -> dict[Any, Any]:
     """A worker that holds so many buckets after epoch 6."""
-    live: dict[Any, Any] = {("q", 1, b): resident.Live(Task("run"), 6, None) for b in range(buckets)}  # type: ignore[arg-type]
-    live["other", 1, 0] = resident.Live(Task("other run"), 6, None)  # type: ignore[arg-type]
+    live: dict[Any, Any] = {("q", 1, b): resident.LiveState(Task("run"), 6, None) for b in range(buckets)}  # type: ignore[arg-type]
+    live["other", 1, 0] = resident.LiveState(Task("other run"), 6, None)  # type: ignore[arg-type]
     monkeypatch.setattr(resident, "_LIVE", live)
     return live
 

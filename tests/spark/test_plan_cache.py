@@ -24,9 +24,9 @@ from everwhen.spark.api.handle import Handle
 from everwhen.spark.api.start import start
 from everwhen.spark.driver import epoch_runner as epoch_module
 from everwhen.spark.internals import plan_cache as chain_module
-from everwhen.spark.internals.plan_cache import Chain
+from everwhen.spark.internals.plan_cache import CachedPlan
 from everwhen.spark.sources.source import Disorder, SparkSource
-from everwhen.spark.state.state_store import BucketStore
+from everwhen.spark.state.state_store import PartitionStore
 from everwhen.spark.worker.stage_task import StageTask
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid
@@ -85,8 +85,8 @@ def test_what_is_planned_once_serves_every_epoch(
 ) -> None:
     """Read by two tasks, by three that do not merge what they have merged, and by seven that do."""
     planned, read = [], []
-    plan, reading = Chain.of, chain_module._reading
-    monkeypatch.setattr(Chain, "of", staticmethod(lambda frame: planned.append(frame) or plan(frame)))
+    plan, reading = CachedPlan.of, chain_module._reading
+    monkeypatch.setattr(CachedPlan, "of", staticmethod(lambda frame: planned.append(frame) or plan(frame)))
     monkeypatch.setattr(chain_module, "_reading", lambda *given: read.append(reading(*given)) or read[-1])
     for epoch in range(4):
         write(tmp_path, epoch, rows_of(epoch))
@@ -131,7 +131,7 @@ def test_a_task_that_fails_in_an_epoch_leaves_no_trace(
             begin(spark, tmp_path).await_termination(300)
     assert os.path.exists(mark)
     if point == "publish":
-        assert any(BucketStore(tmp_path / "checkpoint/everwhen/state", 1, b).log(2) is not None for b in (0, 1))
+        assert any(PartitionStore(tmp_path / "checkpoint/everwhen/state", 1, b).log(2) is not None for b in (0, 1))
     begin(spark, tmp_path).await_termination(300)
     check(tmp_path, 4)
 

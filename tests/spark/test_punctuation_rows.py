@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from everwhen.core.promise import Frontier, OneOf, Promise, Range
+from everwhen.core.punctuation import Frontier, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.punctuation.store import PromiseSet
+from everwhen.punctuation.store import PunctuationStore
 from everwhen.spark.exchange.punctuation_rows import (
     BY_HASH,
     OWNED,
@@ -25,19 +25,19 @@ from everwhen.spark.exchange.punctuation_rows import (
     heard,
     promise_rows,
 )
-from everwhen.spark.exchange.schema import ERROR, PROMISE, Layout
+from everwhen.spark.exchange.schema import ERROR, PROMISE, ExchangeSchema
 
 SCHEMA = Schema.of([("item", pa.int64()), ("seller", pa.string()), ("day", pa.date32())])
-LAYOUT = Layout.of([SCHEMA])
+LAYOUT = ExchangeSchema.of([SCHEMA])
 D = date(2024, 2, 28)
 
 
-def rows(promise: Promise, sender: int | None = 1, buckets: int = 3, **about: Any) -> pa.Table:
+def rows(promise: Punctuation, sender: int | None = 1, buckets: int = 3, **about: Any) -> pa.Table:
     address = Address(5, SCHEMA, about.pop("by", ("item",)), about.pop("own", None), **about)
     return pa.Table.from_batches(promise_rows(LAYOUT, address, [promise], buckets, sender), LAYOUT.arrow)
 
 
-def all_of(promise: Promise) -> list[tuple[Any, ...]]:
+def all_of(promise: Punctuation) -> list[tuple[Any, ...]]:
     """The values of a promise that binds columns to lists of constants."""
     bound = [pattern.values for _, pattern in sorted(promise.match.items()) if isinstance(pattern, OneOf)]
     return list(product(*bound))
@@ -50,33 +50,33 @@ def buckets_of(table: pa.Table) -> list[int]:
 @pytest.mark.parametrize(
     ("promise", "by", "buckets"),
     [
-        (Promise.constants({"item": 7}), ("item",), [BY_HASH]),
-        (Promise({"item": OneOf((7, None, 9)), "seller": OneOf(("a",))}), ("item",), [BY_HASH] * 3),
-        (Promise({"item": OneOf((7, 9)), "seller": OneOf(("a", "b"))}), ("seller", "item"), [BY_HASH] * 4),
-        (Promise({"day": Range(ge=D, lt=date(2024, 3, 2))}), ("day",), [BY_HASH] * 3),
-        (Promise({"item": OneOf(tuple(range(0, 300_000, 2)))}), ("item",), [BY_HASH] * 150_000),
+        (Punctuation.constants({"item": 7}), ("item",), [BY_HASH]),
+        (Punctuation({"item": OneOf((7, None, 9)), "seller": OneOf(("a",))}), ("item",), [BY_HASH] * 3),
+        (Punctuation({"item": OneOf((7, 9)), "seller": OneOf(("a", "b"))}), ("seller", "item"), [BY_HASH] * 4),
+        (Punctuation({"day": Range(ge=D, lt=date(2024, 3, 2))}), ("day",), [BY_HASH] * 3),
+        (Punctuation({"item": OneOf(tuple(range(0, 300_000, 2)))}), ("item",), [BY_HASH] * 150_000),
         # not all columns of the key, no constants, too many of them, no key at all
-        (Promise.constants({"item": 7}), ("item", "seller"), [0, 1, 2]),
-        (Promise({"item": Range(ge=7)}), ("item",), [0, 1, 2]),
-        (Promise({"item": Range(ge=0, le=10**9)}), ("item",), [0, 1, 2]),
-        (Promise({"seller": Range(ge="a", le="b")}), ("seller",), [0, 1, 2]),
+        (Punctuation.constants({"item": 7}), ("item", "seller"), [0, 1, 2]),
+        (Punctuation({"item": Range(ge=7)}), ("item",), [0, 1, 2]),
+        (Punctuation({"item": Range(ge=0, le=10**9)}), ("item",), [0, 1, 2]),
+        (Punctuation({"seller": Range(ge="a", le="b")}), ("seller",), [0, 1, 2]),
         (
-            Promise({"item": OneOf(tuple(range(0, 2000, 2))), "seller": OneOf(tuple(map(str, range(1000))))}),
+            Punctuation({"item": OneOf(tuple(range(0, 2000, 2))), "seller": OneOf(tuple(map(str, range(1000))))}),
             ("item", "seller"),
             [0, 1, 2],
         ),
-        (Promise.constants({"item": 7}), (), [0, 1, 2]),
-        (Promise.constants({"item": 7}), None, [0, 1, 2]),
+        (Punctuation.constants({"item": 7}), (), [0, 1, 2]),
+        (Punctuation.constants({"item": 7}), None, [0, 1, 2]),
     ],
 )
 def test_a_promise_goes_to_the_buckets_of_its_constants_or_to_all(
-    promise: Promise, by: tuple[str, ...] | None, buckets: list[int]
+    promise: Punctuation, by: tuple[str, ...] | None, buckets: list[int]
 ) -> None:
     table = rows(promise, by=by)
     assert buckets_of(table) == buckets and set(table.column("tag").to_pylist()) == {PROMISE}
     found = heard(table.filter(pa.array([bucket in (BY_HASH, 0) for bucket in buckets])), {5: SCHEMA})[5]
     assert found.whole == []
-    back, there = PromiseSet(SCHEMA), PromiseSet(SCHEMA)
+    back, there = PunctuationStore(SCHEMA), PunctuationStore(SCHEMA)
     back.add(found.parts[1])
     there.add([promise])
     assert all(map(there.implies, found.parts[1]))
@@ -84,7 +84,7 @@ def test_a_promise_goes_to_the_buckets_of_its_constants_or_to_all(
 
 
 def test_who_may_say_it_decides_whether_it_holds() -> None:
-    promise = Promise({"item": OneOf((7, 8))}, 12)
+    promise = Punctuation({"item": OneOf((7, 8))}, 12)
     assert set(rows(promise, sender=None).column("c").to_pylist()) == {WHOLE}
     assert set(rows(promise, buckets=1).column("c").to_pylist()) == {WHOLE}
     assert set(rows(promise).column("c").to_pylist()) == {PART}
@@ -96,8 +96,8 @@ def test_who_may_say_it_decides_whether_it_holds() -> None:
 
 
 def test_what_buckets_say_stands_with_their_times() -> None:
-    said = Heard(parts={1: [Promise.constants({"item": 7})]})
-    assert said.frontiers({0: 4}) == {0: Frontier(4), 1: Frontier(NEVER, (Promise.constants({"item": 7}),))}
+    said = Heard(parts={1: [Punctuation.constants({"item": 7})]})
+    assert said.frontiers({0: 4}) == {0: Frontier(4), 1: Frontier(NEVER, (Punctuation.constants({"item": 7}),))}
 
 
 def words(*texts: str) -> list[dict[str, Any]]:

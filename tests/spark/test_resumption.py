@@ -16,7 +16,7 @@ from everwhen.engine.local import LocalRuntime
 from everwhen.errors import SinkLostError, StateError
 from everwhen.sinks import ChangelogSink, read_changelog
 from everwhen.spark.api.start import start
-from everwhen.spark.driver.epoch_log import Decided, Journal, Known
+from everwhen.spark.driver.epoch_log import EpochDecision, EpochLog, EpochState
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history
 
@@ -115,16 +115,16 @@ def test_a_changelog_that_vanishes_while_the_query_runs_stops_it(spark: SparkSes
 
 
 def test_an_epoch_that_is_not_done_may_be_planned_anew(tmp_path: Path) -> None:
-    journal = Journal(str(tmp_path))
+    journal = EpochLog(str(tmp_path))
     offsets = tmp_path / "spark" / "offsets"
     offsets.mkdir(parents=True)
     (offsets / "0").write_text("v1\n{}\n1")
-    decided = Decided(frozenset({"S"}), 1.0, {})
+    decided = EpochDecision(frozenset({"S"}), 1.0, {})
     assert journal.begun(0, decided) == decided
     (offsets / "0").write_text("v1\n{}\n2")
     journal.check_plan(0)
-    assert journal.begun(0, Decided(frozenset(), 2.0, {})) == decided, "what was decided stays"
-    journal.done(0, Known())
+    assert journal.begun(0, EpochDecision(frozenset(), 2.0, {})) == decided, "what was decided stays"
+    journal.done(0, EpochState())
     journal.check_plan(0)
     (offsets / "0").write_text("v1\n{}\n3")
     with pytest.raises(StateError, match="epoch 0 is done already, and Spark has planned it anew"):
@@ -132,10 +132,10 @@ def test_an_epoch_that_is_not_done_may_be_planned_anew(tmp_path: Path) -> None:
 
 
 def test_a_journal_of_the_version_before_is_read(tmp_path: Path) -> None:
-    journal = Journal(str(tmp_path))
+    journal = EpochLog(str(tmp_path))
     folder = tmp_path / "everwhen" / "epochs"
     folder.mkdir(parents=True)
     (folder / "000000000000.begun").write_text('{"idle": [], "now": 1.0, "level": {}}')
     (folder / "000000000000.done").write_text('{"sources": {"S": 3}, "queries": {}, "seen": {}, "said": {}}')
     journal.check_plan(0)
-    assert journal.known(0) == Known({"S": 3}, {}, {}, {}, {}, {})
+    assert journal.known(0) == EpochState({"S": 3}, {}, {}, {}, {}, {})

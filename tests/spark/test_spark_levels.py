@@ -33,7 +33,7 @@ from everwhen.spark.api.run_files import run_files_on_spark
 from everwhen.spark.api.start import start
 from everwhen.spark.driver import epoch_runner as epoch_module
 from everwhen.spark.sources.source import SparkSource
-from everwhen.spark.worker.ingress_task import IntakeKernel, IntakeTask
+from everwhen.spark.worker.ingress_task import IngressPartition, IngressTask
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
@@ -76,7 +76,7 @@ def written(folder: Path, epochs: Sequence[Sequence[Element]], first: int = 0) -
     write_epochs(folder, [batch_of(epoch, SCHEMA) for epoch in shuffled], first)
 
 
-class Job:
+class EpochJob:
     """A query on Spark over folders of epochs, stopped and started at will."""
 
     def __init__(self, spark: SparkSession, place: Path, query: ew.Stream, level: Consistency, buckets: int) -> None:
@@ -114,7 +114,7 @@ def test_spark_answers_as_the_local_runtime_does(
     spark: SparkSession, tmp_path: Path, block: int, remember: int, buckets: int, joins: bool
 ) -> None:
     query, level = (PAIRS if joins else SUMS), ew.consistency(block, remember)
-    job = Job(spark, tmp_path, query, level, buckets)
+    job = EpochJob(spark, tmp_path, query, level, buckets)
     streams = {name: epochs_of(ord(name)) for name in job.names}
     for name, epochs in streams.items():
         written(tmp_path / name, epochs[:3])
@@ -147,7 +147,7 @@ def test_spark_answers_as_the_local_runtime_does(
 def test_a_running_query_is_moved(spark: SparkSession, tmp_path: Path) -> None:
     """B, M and what is said when change between epochs; started again, it goes on where it was moved to."""
     epochs = epochs_of(7)
-    job = Job(spark, tmp_path, SUMS, ew.consistency(remember="inf"), 2)
+    job = EpochJob(spark, tmp_path, SUMS, ew.consistency(remember="inf"), 2)
     turns = [{}, {"emit": "final"}, {"block": 2, "remember": 4, "emit": "all"}, {"remember": 9, "emit": "current"}, {}]
     for at, turn in enumerate(turns):
         written(tmp_path / "S", [epochs[at]], first=at)
@@ -165,7 +165,7 @@ def test_a_running_query_is_moved(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_a_plain_query_says_other_things_when_it_is_asked_to(spark: SparkSession, tmp_path: Path) -> None:
     epochs = epochs_of(8)
-    job = Job(spark, tmp_path, SUMS, ew.MIDDLE, 2)
+    job = EpochJob(spark, tmp_path, SUMS, ew.MIDDLE, 2)
     written(tmp_path / "S", epochs[:2])
     job.run()
     written(tmp_path / "S", [*epochs[2:], [Cti(INF)]], first=2)
@@ -201,7 +201,7 @@ def test_files_at_any_level(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_wrong_rows_are_told(spark: SparkSession, tmp_path: Path) -> None:
-    job = Job(spark, tmp_path, SUMS, ew.consistency(2, 5), 2)
+    job = EpochJob(spark, tmp_path, SUMS, ew.consistency(2, 5), 2)
     written(tmp_path / "S", [[Insert(1, 3, {"k": "a", "x": 1}), Cti(3)], [Insert(2, 4, {"k": "a", "x": 1})]])
     with pytest.raises(InputError, match="behind the CTI 3"):
         job.run()
@@ -213,7 +213,9 @@ def test_who_waits_does_not_wait_for_ever_for_a_source_that_rests(
 ) -> None:
     """To block for long is to wait for promises; one that says nothing any more holds them up, unless it may rest."""
     row = {"k": "a", "x": 1}
-    job = Job(spark, tmp_path, S.union(T).group_by("k").agg(n=ew.count()), ew.consistency(100, "inf", emit="ended"), 2)
+    job = EpochJob(
+        spark, tmp_path, S.union(T).group_by("k").agg(n=ew.count()), ew.consistency(100, "inf", emit="ended"), 2
+    )
     sources = {"T": SparkSource("vs", end="ve", op="op", vnew="vnew", idle=idle)}
     written(tmp_path / "S", [[Insert(1, 4, row), Cti(1)]])
     written(tmp_path / "T", [[Insert(0, 3, row), Cti(1)]])
@@ -248,7 +250,7 @@ def test_an_intake_that_fails_in_the_middle_is_begun_anew(
     for plan in plans:
         (faults / plan).touch()
 
-    class Faulty(IntakeTask):  # in here, so that workers get it by value
+    class Faulty(IngressTask):  # in here, so that workers get it by value
         def strike(self, point: str) -> None:
             plan = faults / f"{self.epoch}.{point}"
             if plan.exists():
@@ -257,18 +259,18 @@ def test_an_intake_that_fails_in_the_middle_is_begun_anew(
                     os.kill(os.getpid(), signal.SIGKILL)
                 raise RuntimeError(f"planned: {plan.name}")
 
-        def step(self, kernel: IntakeKernel, table: pa.Table, meta: Mapping[str, Any]) -> dict[str, ElementBatch]:
+        def step(self, kernel: IngressPartition, table: pa.Table, meta: Mapping[str, Any]) -> dict[str, ElementBatch]:
             self.strike("before step")
-            found = IntakeTask.step(self, kernel, table, meta)
+            found = IngressTask.step(self, kernel, table, meta)
             self.strike("after step")
             return found
 
         def _rows(self, tag: int, batch: ElementBatch, note: pa.Array | None) -> Iterator[pa.RecordBatch]:
-            yield from IntakeTask._rows(self, tag, batch, note)
+            yield from IngressTask._rows(self, tag, batch, note)
             self.strike("handing on")
 
     monkeypatch.setattr(epoch_module, "IntakeTask", Faulty)
-    job = Job(spark, tmp_path, PAIRS, ew.consistency(2, 3), 2)
+    job = EpochJob(spark, tmp_path, PAIRS, ew.consistency(2, 3), 2)
     streams = {name: epochs_of(ord(name)) for name in job.names}
     for name, epochs in streams.items():
         written(tmp_path / name, epochs)

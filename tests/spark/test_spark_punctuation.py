@@ -16,14 +16,14 @@ from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
 from everwhen.core.consistency import Consistency
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF
 from everwhen.engine.files.run import run_files
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError
 from everwhen.formats.parquet import read_elements
 from everwhen.punctuation.pattern_json import show_promise
-from everwhen.punctuation.store import PromiseSet
+from everwhen.punctuation.store import PunctuationStore
 from everwhen.spark.api.run_files import run_files_on_spark
 from everwhen.stream.element import Element, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch, batch_of
@@ -45,7 +45,7 @@ Epoch = dict[str, list[Element]]
 
 
 def closed(name: str, *items: int) -> list[Element]:
-    return [Punct(Promise.constants({name: item})) for item in items]
+    return [Punct(Punctuation.constants({name: item})) for item in items]
 
 
 def auctions(count: int, seed: int = 1, at_once: int = 5) -> list[Epoch]:
@@ -92,7 +92,7 @@ def reading(spark: SparkSession, folder: Path, source: ew.Stream) -> DataFrame:
     return spark.readStream.schema(fields).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
-class Job:
+class EpochJob:
     """A query over the epochs' files, started as often as wanted."""
 
     def __init__(self, spark: SparkSession, place: Path, query: Any, **options: Any) -> None:
@@ -123,7 +123,7 @@ class Job:
 
 def said(elements: list[Element], schema: Any) -> set[str]:
     """All that the promises of a stream say, in one form."""
-    together = PromiseSet(schema)
+    together = PunctuationStore(schema)
     together.add(each.promise for each in elements if isinstance(each, Punct))
     return set(map(show_promise, together))
 
@@ -134,7 +134,7 @@ def test_closing_prices_are_those_of_one_process_also_over_a_restart(
 ) -> None:
     epochs = auctions(3 * buckets, at_once=4)
     expected = locally(CLOSING, epochs, emit)
-    job = Job(spark, tmp_path, CLOSING, buckets=buckets, emit=emit, snapshot_every=3)
+    job = EpochJob(spark, tmp_path, CLOSING, buckets=buckets, emit=emit, snapshot_every=3)
     job.give(epochs[:3])
     first = job.run()
     assert first.status == "stopped", first.last_error
@@ -153,14 +153,14 @@ def by_seller() -> list[Epoch]:
     """Auctions of three sellers; that a seller has no more items is said before their last auctions close."""
     epochs = auctions(5, seed=3, at_once=4)
     for at, seller in ((-3, "s0"), (-2, "s1"), (-1, "s2")):
-        epochs[at]["Item"].append(Punct(Promise.constants({"seller": seller})))
+        epochs[at]["Item"].append(Punct(Punctuation.constants({"seller": seller})))
     return epochs
 
 
 def test_what_all_buckets_promise_holds_in_the_next_stage(spark: SparkSession, tmp_path: Path) -> None:
     epochs = by_seller()
     expected = locally(SELLERS, epochs)
-    job = Job(spark, tmp_path, SELLERS, buckets=2, emit="final", snapshot_every=2)
+    job = EpochJob(spark, tmp_path, SELLERS, buckets=2, emit="final", snapshot_every=2)
     job.give(epochs[:-2])
     assert "stage 2" in job.run().explain().lower()
     job.give(epochs[-2:])
@@ -176,7 +176,7 @@ def test_an_element_that_breaks_a_promise_is_named_and_nothing_of_its_epoch_is_s
     spark: SparkSession, tmp_path: Path
 ) -> None:
     epochs = auctions(2, at_once=2)
-    job = Job(spark, tmp_path, CLOSING, buckets=2, emit="final")
+    job = EpochJob(spark, tmp_path, CLOSING, buckets=2, emit="final")
     job.give(epochs)
     assert job.run().last_error is None
     before = job.answers()
@@ -271,7 +271,7 @@ def test_levels_that_wait_or_forget_use_promises(spark: SparkSession, tmp_path: 
     for epoch in epochs:
         batches = {name: batch_of(found, {"Item": ITEM, "Bid": BID}[name].schema) for name, found in epoch.items()}
         expected += runtime.push(batches)["out"].elements()
-    job = Job(spark, tmp_path, CLOSING, buckets=2, consistency=level, snapshot_every=2)
+    job = EpochJob(spark, tmp_path, CLOSING, buckets=2, consistency=level, snapshot_every=2)
     job.give([{name: rng.sample(found, len(found)) for name, found in epoch.items()} for epoch in epochs[:3]])
     assert job.run().last_error is None
     job.give(epochs[3:])
@@ -313,7 +313,7 @@ def test_a_level_watches_what_is_declared(spark: SparkSession, tmp_path: Path) -
 
 
 def test_a_level_tells_what_is_wrong_with_a_promise(spark: SparkSession, tmp_path: Path) -> None:
-    job = Job(spark, tmp_path, CLOSING, buckets=2, consistency=ew.consistency(3))
+    job = EpochJob(spark, tmp_path, CLOSING, buckets=2, consistency=ew.consistency(3))
     job.give([{"Bid": [Insert(1, INF, {"item": 7, "price": 5}), *closed("item", 7)]}])
     wrong = pq.read_table(tmp_path / "Bid" / "000000.parquet").to_pylist()
     wrong[-1]["_match"] = '{"nothing": 1}'

@@ -25,9 +25,9 @@ from pyarrow import fs
 
 from everwhen.errors import StateError
 from everwhen.spark.state import state_store as module
-from everwhen.spark.state.state_store import BucketState, BucketStore, inspect
+from everwhen.spark.state.state_store import BucketState, PartitionStore, inspect
 from everwhen.storage.folder import LocalFolder, RemoteFolder, open_folder
-from everwhen.storage.framed_file import LOG, PICKLED, SNAPSHOT, seal, unseal
+from everwhen.storage.framed_file import LOG, PICKLED, SNAPSHOT, read_frames, write_frames
 
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 PAYLOADS = pa.table(
@@ -52,20 +52,20 @@ def table(*values: int) -> pa.Table:
     return pa.table({"x": pa.array(values, pa.int64())})
 
 
-def path_of(store: BucketStore, name: str) -> Path:
+def path_of(store: PartitionStore, name: str) -> Path:
     return Path(store._folder.place(name))
 
 
 @pytest.fixture(params=["local", "other file system"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> BucketStore:
-    found = BucketStore(tmp_path / "state", 1, 2)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> PartitionStore:
+    found = PartitionStore(tmp_path / "state", 1, 2)
     if request.param != "local":  # the code of hdfs and s3, on files that a test can look at
         place = found._folder.place()
         found._folder = RemoteFolder(fs.LocalFileSystem(), place, place)
     return found
 
 
-def test_logs_come_back_as_they_were(store: BucketStore) -> None:
+def test_logs_come_back_as_they_were(store: PartitionStore) -> None:
     assert store.log(0) is None and store.newest_epoch() == -1
     assert store.publish_log(0, PAYLOADS, {"state_rows": 3, "text": "ä"})
     assert store.publish_log(1, PAYLOADS.slice(1, 1), {})
@@ -85,7 +85,7 @@ def test_logs_come_back_as_they_were(store: BucketStore) -> None:
     assert [epoch for epoch, _, _ in store.logs_between(1, 2)] == [2] and store.newest_epoch() == 3
 
 
-def test_the_first_log_stays(store: BucketStore) -> None:
+def test_the_first_log_stays(store: PartitionStore) -> None:
     assert store.publish_log(5, table(1), {"who": "first"})
     assert not store.publish_log(5, table(2), {"who": "second"})
     found, meta = store.log(5) or pytest.fail("not there")
@@ -93,8 +93,8 @@ def test_the_first_log_stays(store: BucketStore) -> None:
     assert [entry.name for entry in store._folder.entries()] == ["log-000000000005"]
 
 
-def test_someone_publishes_while_we_write(store: BucketStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = BucketStore.__new__(BucketStore)
+def test_someone_publishes_while_we_write(store: PartitionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = PartitionStore.__new__(PartitionStore)
     other.__dict__ |= store.__dict__
     real = module.stream_of
 
@@ -110,7 +110,7 @@ def test_someone_publishes_while_we_write(store: BucketStore, monkeypatch: pytes
 
 
 def race(root: str, number: int, epochs: int, start: Any, results: Any) -> None:
-    mine = BucketStore(root, 0, 0)
+    mine = PartitionStore(root, 0, 0)
     start.wait()
     results.put((number, [mine.publish_log(epoch, table(number, epoch), {"by": number}) for epoch in range(epochs)]))
 
@@ -124,7 +124,7 @@ def test_two_processes_race_and_exactly_one_wins(tmp_path: Path) -> None:
     won = dict(results.get(timeout=60) for _ in racers)
     for racer in racers:
         racer.join(30)
-    found = BucketStore(tmp_path, 0, 0)
+    found = PartitionStore(tmp_path, 0, 0)
     for epoch, read, meta in found.logs_between(-1, epochs - 1):
         assert won[1][epoch] != won[2][epoch]
         winner = 1 if won[1][epoch] else 2
@@ -132,7 +132,7 @@ def test_two_processes_race_and_exactly_one_wins(tmp_path: Path) -> None:
     assert len(found._folder.entries()) == epochs
 
 
-def test_snapshots_come_back_writable(store: BucketStore) -> None:
+def test_snapshots_come_back_writable(store: PartitionStore) -> None:
     state = {"edges": np.arange(1000), "empty": np.empty(0), "fortran": np.ones((3, 4), order="F"), "rows": PAYLOADS}
     frozen = np.arange(5)
     frozen.flags.writeable = False
@@ -149,7 +149,7 @@ def test_snapshots_come_back_writable(store: BucketStore) -> None:
     assert store.newest_snapshot(4) == (4, "again")
 
 
-def test_a_damaged_snapshot_is_skipped_and_named(store: BucketStore) -> None:
+def test_a_damaged_snapshot_is_skipped_and_named(store: PartitionStore) -> None:
     for epoch in (2, 5, 9):
         store.publish_snapshot(epoch, f"state {epoch}")
     newest = path_of(store, "snapshot-000000000009")
@@ -162,7 +162,7 @@ def test_a_damaged_snapshot_is_skipped_and_named(store: BucketStore) -> None:
 
 @pytest.mark.parametrize("kind", ["log", "snapshot"])
 def test_no_truncation_goes_unnoticed(tmp_path: Path, kind: str) -> None:
-    store = BucketStore(tmp_path, 0, 0)
+    store = PartitionStore(tmp_path, 0, 0)
     store.publish_log(0, table(1, 2, 3), {"a": 1})
     store.publish_snapshot(0, {"x": np.arange(10), "y": [1, 2]})
     file = path_of(store, f"{kind}-000000000000")
@@ -178,7 +178,7 @@ def test_no_truncation_goes_unnoticed(tmp_path: Path, kind: str) -> None:
     assert not unreadable(store, kind)
 
 
-def unreadable(store: BucketStore, kind: str) -> bool:
+def unreadable(store: PartitionStore, kind: str) -> bool:
     if kind == "snapshot":
         return store.newest_snapshot(0) is None
     try:
@@ -191,7 +191,7 @@ def unreadable(store: BucketStore, kind: str) -> bool:
 
 @pytest.mark.parametrize("kind", ["log", "snapshot"])
 def test_a_changed_byte_is_noticed_or_does_not_matter(tmp_path: Path, kind: str) -> None:
-    store = BucketStore(tmp_path, 0, 0)
+    store = PartitionStore(tmp_path, 0, 0)
     store.publish_log(0, table(1, 2, 3), {"a": 1})
     store.publish_snapshot(0, [1, "two", b"three" * 20])
     before = store.log(0), store.newest_snapshot(0)
@@ -207,26 +207,26 @@ def test_a_changed_byte_is_noticed_or_does_not_matter(tmp_path: Path, kind: str)
     assert noticed > len(whole) / 2
 
 
-def test_a_state_of_another_version_is_refused_by_name(store: BucketStore) -> None:
+def test_a_state_of_another_version_is_refused_by_name(store: PartitionStore) -> None:
     """It is whole, so nothing older may be taken in its place without a word."""
     store.publish_snapshot(0, "fine")
     newest = path_of(store, "snapshot-000000000001")
-    newest.write_bytes(b"".join(seal(PICKLED, [[pickle.dumps("old")]])))
+    newest.write_bytes(b"".join(write_frames(PICKLED, [[pickle.dumps("old")]])))
     with pytest.raises(
         StateError, match=r"snapshot-000000000001 cannot be read: Everwhen 0\.4 or an older.*pickle.*; go on"
     ):
         store.newest_snapshot(1)
     head = json.dumps({"format": 2, "software": "everwhen 9.1"}).encode()
-    newest.write_bytes(b"".join(seal(SNAPSHOT, [[head]])))
+    newest.write_bytes(b"".join(write_frames(SNAPSHOT, [[head]])))
     with pytest.raises(StateError, match=r"everwhen 9\.1 has written it, in format 2, .*; go on with the version that"):
         store.newest_snapshot(1)
     assert store.newest_snapshot(0) == (0, "fine") and not store.damaged
 
 
-def test_a_pickle_in_the_place_of_a_state_runs_nothing(store: BucketStore, tmp_path: Path) -> None:
+def test_a_pickle_in_the_place_of_a_state_runs_nothing(store: PartitionStore, tmp_path: Path) -> None:
     store.publish_snapshot(0, "fine")
     bomb = pickle.dumps(Bomb(tmp_path / "it ran"))
-    path_of(store, "snapshot-000000000001").write_bytes(b"".join(seal(SNAPSHOT, [[bomb]])))
+    path_of(store, "snapshot-000000000001").write_bytes(b"".join(write_frames(SNAPSHOT, [[bomb]])))
     assert store.newest_snapshot(1) == (0, "fine") and "it holds no state" in store.damaged[0]
     assert not (tmp_path / "it ran").exists()
 
@@ -241,27 +241,27 @@ class Bomb:
         return Path.touch, (self.place,)
 
 
-def test_a_log_that_somebody_has_written_is_damaged_and_nothing_else(store: BucketStore) -> None:
+def test_a_log_that_somebody_has_written_is_damaged_and_nothing_else(store: PartitionStore) -> None:
     store.publish_log(0, pa.table({"x": ["x" * 77]}), {})
     file = path_of(store, "log-000000000000")
     with open(file, "rb") as opened:
-        meta, rows = map(bytes, unseal(opened, LOG))
+        meta, rows = map(bytes, read_frames(opened, LOG))
     before, found, after = rows.rpartition(np.array([0, 77], np.int32).tobytes())
     wild = before + np.array([0, 2_000_000_000], np.int32).tobytes() + after
     assert found
     for frames in ([b"[" * 100_000, rows], [b"no JSON", rows], [meta, b"no rows"], [meta, wild], [meta], []):
-        file.write_bytes(b"".join(seal(LOG, [[frame] for frame in frames])))
+        file.write_bytes(b"".join(write_frames(LOG, [[frame] for frame in frames])))
         with pytest.raises(StateError, match=r"the log of epoch 0 .* is damaged"):
             store.log(0)
 
 
-def test_missing_logs_are_named(store: BucketStore) -> None:
+def test_missing_logs_are_named(store: PartitionStore) -> None:
     store.publish_log(3, table(1), {})
     with pytest.raises(StateError, match=r"log-000000000002: the log of epoch 2 of stage 1, bucket 2 is missing.*anew"):
         list(store.logs_between(1, 3))
 
 
-def test_collect_keeps_two_ways_back(store: BucketStore) -> None:
+def test_collect_keeps_two_ways_back(store: PartitionStore) -> None:
     for epoch in range(10):
         store.publish_log(epoch, table(epoch), {})
         if epoch in (2, 5, 8):
@@ -273,7 +273,7 @@ def test_collect_keeps_two_ways_back(store: BucketStore) -> None:
     assert store.collect(8) == 0
 
 
-def test_collect_with_a_snapshot_every_epoch(store: BucketStore) -> None:
+def test_collect_with_a_snapshot_every_epoch(store: PartitionStore) -> None:
     for epoch in range(6):
         store.publish_log(epoch, table(epoch), {})
         store.publish_snapshot(epoch, epoch)
@@ -282,7 +282,7 @@ def test_collect_with_a_snapshot_every_epoch(store: BucketStore) -> None:
     assert [epoch for epoch in range(6) if store.log(epoch)] == [4, 5]
 
 
-def test_collect_trusts_no_broken_snapshot(store: BucketStore) -> None:
+def test_collect_trusts_no_broken_snapshot(store: PartitionStore) -> None:
     for epoch in range(9):
         store.publish_log(epoch, table(epoch), {})
     for epoch in (1, 4, 8):
@@ -293,7 +293,7 @@ def test_collect_trusts_no_broken_snapshot(store: BucketStore) -> None:
     assert [epoch for epoch in range(9) if store.log(epoch)] == list(range(2, 9))
 
 
-def test_collect_without_an_older_snapshot_deletes_nothing(store: BucketStore) -> None:
+def test_collect_without_an_older_snapshot_deletes_nothing(store: PartitionStore) -> None:
     assert store.collect(4) == 0
     store.publish_log(0, table(), {})
     store.publish_snapshot(0, 0)
@@ -304,7 +304,7 @@ def test_collect_without_an_older_snapshot_deletes_nothing(store: BucketStore) -
 @given(st.lists(st.sampled_from(["snapshot", "damage", "nothing"]), min_size=1, max_size=12))
 def test_the_last_two_epochs_can_always_be_run_again(tmp_path_factory: pytest.TempPathFactory, what: list[str]) -> None:
     """The state is the list of epochs so far; the newest snapshot may be damaged at any time."""
-    store = BucketStore(tmp_path_factory.mktemp("state"), 0, 0)
+    store = PartitionStore(tmp_path_factory.mktemp("state"), 0, 0)
     for epoch, action in enumerate(what):
         store.publish_log(epoch, table(epoch), {})
         if action != "nothing":
@@ -320,7 +320,7 @@ def test_the_last_two_epochs_can_always_be_run_again(tmp_path_factory: pytest.Te
             file.write_bytes(whole)
 
 
-def restored(store: BucketStore, epoch: int) -> list[int]:
+def restored(store: PartitionStore, epoch: int) -> list[int]:
     start, state = store.newest_snapshot(epoch) or (-1, [])
     return state + [found["x"][0].as_py() for _, found, _ in store.logs_between(start, epoch)]
 
@@ -339,7 +339,7 @@ def test_what_a_killed_writer_leaves_is_not_read_and_goes_away(tmp_path: Path) -
     with subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE) as writer:
         assert writer.stdout and writer.stdout.readline() == b"now\n"
         writer.send_signal(signal.SIGKILL)
-    store = BucketStore(tmp_path, 0, 0)
+    store = PartitionStore(tmp_path, 0, 0)
     (left,) = path_of(store, "").iterdir()
     assert left.name.endswith(".part") and store.log(0) is None and store.newest_epoch() == -1
     assert store.publish_log(0, table(7), {})
@@ -355,7 +355,7 @@ def test_what_a_killed_writer_leaves_is_not_read_and_goes_away(tmp_path: Path) -
 def test_inspect(tmp_path: Path) -> None:
     assert inspect(tmp_path / "nowhere") == []
     for stage, bucket in ((0, 0), (0, 11), (1, 2)):
-        store = BucketStore(tmp_path, stage, bucket)
+        store = PartitionStore(tmp_path, stage, bucket)
         store.publish_log(0, table(1), {"state_rows": 1, "state_bytes": 10})
         store.publish_log(1, table(1), {"state_rows": stage, "state_bytes": bucket} if stage else {})
     store.publish_snapshot(0, "x")
@@ -374,7 +374,7 @@ def test_inspect(tmp_path: Path) -> None:
 
 def test_a_file_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("not a directory")
-    store = BucketStore(tmp_path / "state", 0, 0)
+    store = PartitionStore(tmp_path / "state", 0, 0)
     for attempt in (
         lambda: store.publish_log(0, table(1), {}),
         lambda: store.publish_snapshot(0, 1),
@@ -391,7 +391,7 @@ def test_no_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
         with pytest.raises(StateError, match=r"permission denied.*right to write"):
-            BucketStore(tmp_path, 0, 0).publish_log(0, table(1), {})
+            PartitionStore(tmp_path, 0, 0).publish_log(0, table(1), {})
     finally:
         tmp_path.chmod(0o700)
 
@@ -407,7 +407,7 @@ def test_errors_of_the_file_system_are_explained(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(LocalFolder, "_write", refuse)
-    store = BucketStore(tmp_path, 0, 0)
+    store = PartitionStore(tmp_path, 0, 0)
     with pytest.raises(StateError, match=f"log-000000000000: cannot write the input of the epoch: .*{words}"):
         store.publish_log(0, table(1), {})
     with pytest.raises(StateError, match=f"snapshot-000000000000.*{words}"):
@@ -416,7 +416,7 @@ def test_errors_of_the_file_system_are_explained(
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = BucketStore(tmp_path, 0, 0)
+    store = PartitionStore(tmp_path, 0, 0)
     store.publish_log(0, table(1), {})
     real = open
     monkeypatch.setattr("builtins.open", lambda path, mode="r", **k: real("/dev/full" if "x" in mode else path, "wb"))
@@ -428,10 +428,10 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_wrong_use(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="cannot open it for the state: an empty path"):
-        BucketStore("", 0, 0)
+        PartitionStore("", 0, 0)
     with pytest.raises(StateError, match=r"gopher://x/y: cannot open it for the state: .*a URI such as"):
-        BucketStore("gopher://x/y", 0, 0)
-    store = BucketStore(tmp_path, 0, 0)
+        PartitionStore("gopher://x/y", 0, 0)
+    store = PartitionStore(tmp_path, 0, 0)
     with pytest.raises(StateError, match="must be JSON"):
         store.publish_log(0, table(1), {"x": object()})
     with pytest.raises(StateError, match=r"the state itself is a builtins\.function, which is no plain data"):
@@ -444,7 +444,7 @@ def test_links_are_not_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise OSError(errno.EPERM, "no links here")
 
     monkeypatch.setattr(os, "link", no_links)
-    store = BucketStore(tmp_path, 0, 0, durable=True)
+    store = PartitionStore(tmp_path, 0, 0, durable=True)
     assert store.publish_log(0, table(1), {}) and not store.publish_log(0, table(2), {})
     store.publish_snapshot(0, 1)
     assert store.log(0) and len(store._folder.entries()) == 2
@@ -453,5 +453,5 @@ def test_links_are_not_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_uris(tmp_path: Path) -> None:
     assert open_folder(f"file://{tmp_path}/a%20b") == LocalFolder(f"{tmp_path}/a b")
     assert isinstance(open_folder("mock:///a/b"), RemoteFolder)
-    store = BucketStore(f"file://{tmp_path}", 0, 0)
-    assert store.publish_log(0, table(1), {}) and BucketStore(tmp_path, 0, 0).log(0)
+    store = PartitionStore(f"file://{tmp_path}", 0, 0)
+    assert store.publish_log(0, table(1), {}) and PartitionStore(tmp_path, 0, 0).log(0)

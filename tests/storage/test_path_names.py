@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from everwhen.core.schema import Schema
 from everwhen.errors import InputError
 from everwhen.sinks.changelog import ChangelogSink, read_changelog
-from everwhen.spark.driver.ingress_stage import IntakeStage
+from everwhen.spark.driver.ingress_stage import IngressStage
 from everwhen.spark.driver.late_rows import LateRows
 from everwhen.storage.folder import path_name
 from everwhen.stream.element import Insert
@@ -52,7 +52,7 @@ def test_short_names_stay_as_they_are() -> None:
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_what_a_source_leaves_behind_stays_in_its_folder(name: str, tmp_path: Path) -> None:
     root = str(tmp_path / "everwhen" / "late")
-    given_up = object.__new__(IntakeStage)
+    given_up = object.__new__(IngressStage)
     object.__setattr__(given_up, "root", root)
     for place in (LateRows(root).place(name), given_up.place(name)):
         assert Path(place).parent == Path(root) and Path(place).resolve().parent == Path(root).resolve()

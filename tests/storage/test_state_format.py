@@ -23,9 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier, Promise
+from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.errors import StateError
-from everwhen.storage.framed_file import PICKLED, SNAPSHOT, Damaged, OtherVersion, seal, unseal
+from everwhen.storage.framed_file import PICKLED, SNAPSHOT, CorruptFile, OtherVersion, read_frames, write_frames
 from everwhen.storage.state_format import FORMAT, MAX_DEPTH, decode, encode, software
 from state_files import assert_same, loaded, stored, through_file
 
@@ -133,8 +133,8 @@ class Text(str):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (Promise(), "everwhen.core.promise.Promise"),
-        (Frontier(), "everwhen.core.promise.Frontier"),
+        (Punctuation(), "everwhen.core.punctuation.Promise"),
+        (Frontier(), "everwhen.core.punctuation.Frontier"),
         (Emit.FINAL, "everwhen.operators.contract.Emit"),
         (Text("a"), "Text"),
         (lambda: None, "function"),
@@ -260,7 +260,7 @@ HOSTILE: dict[str, Callable[[], list[memoryview]]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_file_from_outside_is_damaged_and_nothing_else(name: str) -> None:
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptFile):
         decode(HOSTILE[name]())
 
 
@@ -277,7 +277,7 @@ def test_bytes_that_were_changed_never_raise_anything_else(data: st.DataObject) 
     frame = frames[0] if data.draw(st.booleans()) else data.draw(st.sampled_from([f for f in frames if len(f)]))
     for _ in range(data.draw(st.integers(1, 3))):
         frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
-    with suppress(Damaged):
+    with suppress(CorruptFile):
         decode([memoryview(frame) for frame in frames])
 
 
@@ -294,8 +294,8 @@ class Bomb:
 @pytest.mark.parametrize("kind", [PICKLED, SNAPSHOT])
 def test_a_pickle_is_refused_and_runs_nothing(kind: int, tmp_path: Path) -> None:
     bomb = pickle.dumps({"state": Bomb(tmp_path / "it ran")}, protocol=5)
-    data = b"".join(seal(kind, [[bomb]]))
-    with pytest.raises(OtherVersion if kind == PICKLED else Damaged) as refused:
+    data = b"".join(write_frames(kind, [[bomb]]))
+    with pytest.raises(OtherVersion if kind == PICKLED else CorruptFile) as refused:
         loaded(data)
     assert kind != PICKLED or "Everwhen 0.4" in str(refused.value)
     for form in ({"b": base64.b64encode(bomb).decode()}, {"d": {"state": {"b": base64.b64encode(bomb).decode()}}}):
@@ -314,14 +314,14 @@ def test_another_format_is_named_with_its_writer() -> None:
 
 def test_lengths_that_are_forged_ask_for_no_memory() -> None:
     """The checksums fit: anybody can compute them."""
-    whole = b"".join(seal(SNAPSHOT, [[b"x" * 10]]))
+    whole = b"".join(write_frames(SNAPSHOT, [[b"x" * 10]]))
 
     def forged(count: int, length: int) -> bytes:
         head = struct.pack("<8sHHI", b"EVERWHEN", 1, SNAPSHOT, count) + struct.pack("<QI", length, 0)
         head += struct.pack("<I", zlib.crc32(head))
         return head + bytes(64 - len(head)) + bytes(64)
 
-    assert len(unseal(io.BytesIO(whole), SNAPSHOT)) == 1
+    assert len(read_frames(io.BytesIO(whole), SNAPSHOT)) == 1
     for count, length, said in ((1, 2**62, "frame 0"), (1, 2**40, "frame 0"), (9_000_000, 1, "the header")):
-        with pytest.raises(Damaged, match=f"it ends within {said}"):
-            unseal(io.BytesIO(forged(count, length)), SNAPSHOT)
+        with pytest.raises(CorruptFile, match=f"it ends within {said}"):
+            read_frames(io.BytesIO(forged(count, length)), SNAPSHOT)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from everwhen.core.promise import Nothing, OneOf, Promise, Range
+from everwhen.core.punctuation import Nothing, OneOf, Punctuation, Range
 from everwhen.core.scalars import python_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME
@@ -75,7 +75,7 @@ def promises(draw: st.DrawFn, schema: Schema) -> Punct:
             forms.append(ranges.filter(lambda found, type_=field.type: not spans_of(found, type_).empty))
         if draw(st.booleans()):
             match[field.name] = draw(st.one_of(forms))
-    return Punct(Promise(match, draw(st.just(INF) | finite_times())))
+    return Punct(Punctuation(match, draw(st.just(INF) | finite_times())))
 
 
 @st.composite

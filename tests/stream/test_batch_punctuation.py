@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everwhen.core.promise import OneOf, Promise, Range
+from everwhen.core.punctuation import OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.punctuation.read import read_promises
-from everwhen.punctuation.table import FEW, Promises
-from everwhen.stream.batch_punctuation import Behind
+from everwhen.punctuation.table import FEW, PunctuationTable
+from everwhen.stream.batch_punctuation import TrailingPunctuation
 from everwhen.stream.element import Punct
 from punctuation.promise_strategies import COMMON, patterns
 
 
-def counted(said: Promises) -> int:
+def counted(said: PunctuationTable) -> int:
     assert said._words is None, "nobody has read them"
     return len(said)
 
@@ -30,7 +30,7 @@ def test_words_are_counted(data: st.DataObject) -> None:
     schema = Schema.of([(f"c{i}", type_) for i, type_ in enumerate(types)])
     column = st.sampled_from(list(zip(schema.names, schema.types, strict=True)))
     one = column.flatmap(lambda bound: patterns(bound[1]).map(lambda pattern: {bound[0]: pattern}))
-    said = data.draw(st.lists(st.builds(Promise, one, st.sampled_from([3, 5, INF])), max_size=6))
+    said = data.draw(st.lists(st.builds(Punctuation, one, st.sampled_from([3, 5, INF])), max_size=6))
     read = read_promises(said, schema)
     assert counted(read) == len(read.words)
 
@@ -40,14 +40,14 @@ def test_many_words(n: int) -> None:
     """Many constants in a row are said as a range, and many ranges that touch as one."""
     schema = Schema.of([("k", pa.int64())])
     for pattern in (lambda i: OneOf((i,)), lambda i: Range(ge=2 * i, lt=2 * i + 2)):
-        read = read_promises([Promise({"k": pattern(i)}) for i in range(n)], schema)
+        read = read_promises([Punctuation({"k": pattern(i)}) for i in range(n)], schema)
         assert counted(read) == len(read.words)
 
 
 def test_behind_rows() -> None:
     """Elements by their places, as a dictionary would have them."""
-    said = (Promise({"k": OneOf((1,))}), Promise({"k": Range(lt=0)}, 7))
-    behind = Behind(said, 5)
+    said = (Punctuation({"k": OneOf((1,))}), Punctuation({"k": Range(lt=0)}, 7))
+    behind = TrailingPunctuation(said, 5)
     assert behind == {5: Punct(said[0]), 6: Punct(said[1])}
     assert 4 not in behind
     assert 7 not in behind

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME
 from everwhen.errors import InputError
@@ -169,7 +169,7 @@ def test_lines_count_on_over_batches() -> None:
 
 
 def test_types_come_from_values_and_promises_do_not_count() -> None:
-    history = History.of([Cti(0), Insert(0, 1, {"a": 1}), Punct(Promise({})), Insert(0, 1, {"a": 0.5, "b": None})])
+    history = History.of([Cti(0), Insert(0, 1, {"a": 1}), Punct(Punctuation({})), Insert(0, 1, {"a": 0.5, "b": None})])
     assert history.schema == Schema.of([("a", pa.float64()), ("b", pa.string())])
     assert history.snapshot(0) == {(1.0, None): 1, (0.5, None): 1}
     assert History.of([]).schema == Schema(())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everwhen.core.promise import Nothing, OneOf, Promise, Range
+from everwhen.core.punctuation import Nothing, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import InputError
@@ -30,7 +30,7 @@ def adjust(vs: int, ve: int, vnew: int, x: Any = 1, y: Any = "a") -> Adjust:
 
 
 def punct(t: int = INF, **match: Any) -> Punct:
-    return Punct(Promise(match, t))
+    return Punct(Punctuation(match, t))
 
 
 rows = st.fixed_dictionaries({"x": st.none() | st.integers(0, 2), "y": st.sampled_from(["a", "b"])})
@@ -53,7 +53,7 @@ elements = st.one_of(
         rows,
     ),
     st.builds(Cti, st.integers(0, 6) | st.just(INF)),
-    st.builds(lambda match, t: Punct(Promise(match, t)), patterns, st.integers(0, 6) | st.just(INF)),
+    st.builds(lambda match, t: Punct(Punctuation(match, t)), patterns, st.integers(0, 6) | st.just(INF)),
     st.just(ExternalCti(0, 5, 3)),
 )
 

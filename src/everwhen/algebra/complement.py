@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from everwhen.algebra.expressions.build import Call, Column, Expr, Literal
 from everwhen.core.kinds import kind
-from everwhen.core.promise import AttributePattern, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 from everwhen.punctuation.pattern_algebra import patterns_of
@@ -37,7 +37,7 @@ _MIRROR: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<
 Box = Mapping[str, Spans]
 
 
-def complement(predicate: Expr, schema: Schema) -> list[Promise]:
+def complement(predicate: Expr, schema: Schema) -> list[Punctuation]:
     """Promises that no row which fails the predicate appears.
 
     >>> from everwhen.algebra.expressions.build import col
@@ -45,13 +45,13 @@ def complement(predicate: Expr, schema: Schema) -> list[Promise]:
     >>> [dict(promise.match) for promise in complement(col("hour") < 4, schema)]
     [{'hour': OneOf(values=(None,))}, {'hour': Range(ge=4, gt=None, le=None, lt=None)}]
     """
-    found: list[Promise] = []
+    found: list[Punctuation] = []
     for box in _not_true(predicate, schema):
         promises: list[dict[str, AttributePattern]] = [{}]
         for name, spans in box.items():
             patterns = _patterns(spans, schema.field(name).type)
             promises = [{**promise, name: pattern} for promise in promises for pattern in patterns]
-        found += [Promise(promise) for promise in promises if promise]
+        found += [Punctuation(promise) for promise in promises if promise]
     return found if len(found) <= MOST else []
 
 

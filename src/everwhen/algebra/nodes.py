@@ -30,7 +30,7 @@ from everwhen.algebra.node import Node as Node
 from everwhen.algebra.node import over as over
 from everwhen.algebra.node import walk as walk
 from everwhen.core.kinds import is_orderable
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Field, Schema
 from everwhen.errors import QueryError
 from everwhen.punctuation.schemes import Scheme, Selection, bound
@@ -288,7 +288,7 @@ class Punctuate(Node):
         schemes = tuple(Selection(self._complement()) if each == Selection() else each for each in self.schemes)
         object.__setattr__(self, "schemes", bound(schemes, self.input.schema, "punctuate()"))
 
-    def _complement(self) -> tuple[Promise, ...] | None:
+    def _complement(self) -> tuple[Punctuation, ...] | None:
         """What the filter below promises, found while it is there: rewriting may move it."""
         if not isinstance(self.input, Filter):
             return None

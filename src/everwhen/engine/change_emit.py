@@ -26,7 +26,9 @@ def below_others(emit: Emit) -> Emit:
     return Emit.CURRENT if emit is Emit.ENDED else emit
 
 
-def brought_out(nodes: Iterable[OperatorNode], emit: Emit, nothing: Callable[[Port], Changes]) -> dict[int, Changes]:
+def flush_suppressed(
+    nodes: Iterable[OperatorNode], emit: Emit, nothing: Callable[[Port], Changes]
+) -> dict[int, Changes]:
     """What operators emit, by number, when from now on they emit all that `emit` does; inputs stand before users.
 
     `nothing` gives no changes, as a port would bring them.

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from everwhen.core.emit import Emit
-from everwhen.engine.change_emit import Standing, brought_out, standing_at
+from everwhen.engine.change_emit import Standing, flush_suppressed, standing_at
 from everwhen.engine.node import OperatorNode, StepCheck
 from everwhen.engine.output_port import OutputPort
 from everwhen.operators.contract import Output, StateSize
@@ -112,7 +112,7 @@ class Dataflow(Generic[Key, Flow]):
         nodes = {number: self.nodes[number] for number in sorted(numbers)}
         for output in outputs:
             output.change_emit(emit, lambda port: standing_at(port, nodes, standing))
-        news = brought_out(nodes.values(), emit, nothing)
+        news = flush_suppressed(nodes.values(), emit, nothing)
         for number, changes in news.items():
             nodes[number].max_end = max(nodes[number].max_end, int(changes.hi.max()))
         return news

@@ -34,11 +34,11 @@ from everwhen.engine.ingress import Dropped, Ingress
 from everwhen.engine.source_levels import bounds_of
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import Reason
-from everwhen.operators.ingress.guard import Guarded
-from everwhen.operators.ingress.pipeline import Intake
+from everwhen.operators.ingress.guard import CheckedBatch
+from everwhen.operators.ingress.pipeline import SourcePipeline
 from everwhen.operators.output.changelog import with_punctuation
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 from everwhen.stream.element_batch import CTI, ElementBatch, empty_elements, joined
 
 
@@ -58,7 +58,7 @@ class ElementIngress:
         ordered: bool = True,
     ) -> None:
         self.level = level
-        self.pool = Pool()
+        self.pool = Interner()
         self._bounded = bounded
         self._reached = dict.fromkeys(sources, NEVER)
         self._ingress = Ingress(clock, dropped=dropped)
@@ -66,7 +66,7 @@ class ElementIngress:
             codec = RowCodec(source.schema, self.pool)
             self._ingress.add(name, self._ingress.open(source, codec, bounds_of(name, level, bounded), ordered=ordered))
 
-    def intake(self, name: str) -> Intake:
+    def intake(self, name: str) -> SourcePipeline:
         return self._ingress.inputs[name].intake
 
     def push(self, batches: Mapping[str, ElementBatch], closes: Collection[str] = ()) -> dict[str, ElementBatch]:
@@ -112,7 +112,7 @@ class ElementIngress:
         self._ingress.restore(state["inputs"])
 
 
-def _elements(guarded: Guarded) -> ElementBatch:
+def _elements(guarded: CheckedBatch) -> ElementBatch:
     codec = guarded.codec
     op = guarded.op.astype(np.uint8)
     return ElementBatch(codec.schema, op, guarded.vs, guarded.ve, guarded.vnew, codec.decode(guarded.rows))

@@ -37,7 +37,7 @@ class Epoch:
 
 
 @dataclass
-class Arrival:
+class EpochReader:
     """The epochs of several inputs; iterate once.  `taken` counts the elements of each that were handed out.
 
     `fill_up`: small batches of an input are put together.  Else each comes as soon as it is there.

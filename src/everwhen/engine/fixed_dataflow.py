@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.core.time import NEVER
 from everwhen.engine.change_emit import Standing
 from everwhen.engine.dataflow import Dataflow, EpochInputs

@@ -13,7 +13,7 @@ from everwhen.core.time import INF
 from everwhen.errors import QueryError
 
 
-class Idleness:
+class IdleSources:
     """When each of the inputs spoke last.  Without `seconds` nobody ever rests."""
 
     def __init__(self, clock: Callable[[], float], seconds: float | None, inputs: Iterable[str] = ()) -> None:

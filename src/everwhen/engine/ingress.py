@@ -16,23 +16,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from everwhen.algebra.nodes import Source
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.idle_sources import Idleness, linked
-from everwhen.engine.release_horizon import Horizon
+from everwhen.engine.idle_sources import IdleSources, linked
+from everwhen.engine.release_horizon import ReleaseHorizon
 from everwhen.engine.source_levels import PLAIN, Bounds
 from everwhen.errors import InputError, QueryError
 from everwhen.operators.contract import Output, StateSize
-from everwhen.operators.ingress.finalize import GivenUp, Reason
-from everwhen.operators.ingress.guard import Guard, Guarded
-from everwhen.operators.ingress.pipeline import Intake
+from everwhen.operators.ingress.finalize import DroppedElements, Reason
+from everwhen.operators.ingress.guard import CheckedBatch, Guard
+from everwhen.operators.ingress.pipeline import SourcePipeline
 from everwhen.operators.punctuate.punctuator import source_punctuators
 from everwhen.plan.physical import Port
 from everwhen.rows.changes import no_changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element_batch import ADJUST, ElementBatch
 
-Dropped = Callable[[str, GivenUp], None]
+Dropped = Callable[[str, DroppedElements], None]
 """Called with the name of a source and the elements that were given up."""
 
 
@@ -42,7 +42,7 @@ class SourceInput:
 
     source: str
     bounds: Bounds
-    intake: Intake
+    intake: SourcePipeline
     exact: int = NEVER
     max_end: int = NEVER
 
@@ -62,8 +62,8 @@ class Ingress:
     def __init__(self, clock: Callable[[], float], idle: float | None = None, dropped: Dropped | None = None) -> None:
         self.inputs: dict[str, SourceInput] = {}
         self._clock = clock
-        self._idleness = Idleness(clock, idle)
-        self._horizons: dict[Bounds, Horizon] = {}
+        self._idleness = IdleSources(clock, idle)
+        self._horizons: dict[Bounds, ReleaseHorizon] = {}
         self._dropped = dropped
 
     # -- sources ------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class Ingress:
             keep_all,
             punctuator=source_punctuators(declared, ordered),
         )
-        return SourceInput(name, bounds, Intake(guard, bounds.remember, bounds.finalizes, bounds.aligns))
+        return SourceInput(name, bounds, SourcePipeline(guard, bounds.remember, bounds.finalizes, bounds.aligns))
 
     def add(self, name: str, source: SourceInput) -> None:
         self.inputs[name] = source
@@ -123,7 +123,7 @@ class Ingress:
     def check(self, batches: Mapping[str, ElementBatch]) -> None:
         """Hold batches, by source, against their sources; on an error none of them has been taken."""
         intakes = [(each.intake, batch) for source, batch in batches.items() for each in self.of(source)]
-        checked: list[Intake] = []
+        checked: list[SourcePipeline] = []
         try:
             for intake, batch in intakes:
                 intake.check(batch)
@@ -142,10 +142,10 @@ class Ingress:
         for intake in intakes:
             intake.close()
 
-    def advance(self, read_together: Iterable[set[str]] = (), closes: Collection[str] = ()) -> dict[str, Guarded]:
+    def advance(self, read_together: Iterable[set[str]] = (), closes: Collection[str] = ()) -> dict[str, CheckedBatch]:
         """Take what was checked: what goes on, by input.  `read_together`: sources that queries read together, which
         are a measure of progress for each other.  `closes`: sources that end with this epoch."""
-        arrived: dict[str, Guarded] = {}
+        arrived: dict[str, CheckedBatch] = {}
         for name, entry in self.inputs.items():
             taken, given_up = entry.intake.take()
             if taken is not None:
@@ -175,7 +175,7 @@ class Ingress:
                 if each.intake.cti < forced.get(each.source, NEVER):
                     self._note(name, each.intake.hurry(forced[each.source]))
 
-    def _release(self, arrived: dict[str, Guarded]) -> None:
+    def _release(self, arrived: dict[str, CheckedBatch]) -> None:
         """Let what has waited long enough go on."""
         waiting: dict[Bounds, list[str]] = {}
         for name, entry in self.inputs.items():
@@ -183,7 +183,7 @@ class Ingress:
                 waiting.setdefault(entry.bounds, []).append(name)
         if not waiting and not self._horizons:
             return
-        self._horizons = {bounds: self._horizons.get(bounds) or Horizon(self._clock) for bounds in waiting}
+        self._horizons = {bounds: self._horizons.get(bounds) or ReleaseHorizon(self._clock) for bounds in waiting}
         for bounds, names in waiting.items():
             intakes = [self.inputs[name].intake for name in names]
             latest = max(intake.latest for intake in intakes)
@@ -194,7 +194,7 @@ class Ingress:
                 if released is not None:
                     arrived[name] = released
 
-    def output(self, port: Port, arrived: Mapping[str, Guarded]) -> Output:
+    def output(self, port: Port, arrived: Mapping[str, CheckedBatch]) -> Output:
         """What a port of the dataflow brings, in the form that it asks for."""
         assert port.source is not None
         intake = self.inputs[port.source].intake
@@ -227,7 +227,7 @@ class Ingress:
                 found[self.inputs[name].source] = dict(finalize.counts)
         return found
 
-    def _note(self, name: str, given_up: tuple[GivenUp, ...]) -> None:
+    def _note(self, name: str, given_up: tuple[DroppedElements, ...]) -> None:
         if self._dropped is not None:
             for each in given_up:
                 self._dropped(self.inputs[name].source, each)
@@ -260,10 +260,10 @@ class Ingress:
             each.intake.restore(part["intake"])
             each.exact, each.max_end = part["exact"], part["max_end"]
             if part["horizon"] is not None:
-                self._horizons.setdefault(each.bounds, Horizon(self._clock)).restore(part["horizon"])
+                self._horizons.setdefault(each.bounds, ReleaseHorizon(self._clock)).restore(part["horizon"])
 
 
-def _end(arrived: Guarded) -> int:
+def _end(arrived: CheckedBatch) -> int:
     """The largest end that elements speak of."""
     found = int(arrived.ve.max()) if len(arrived.ve) else NEVER
     return max(found, int(arrived.vnew[arrived.op == ADJUST].max())) if arrived.adjusts else found

@@ -39,7 +39,7 @@ from everwhen.engine.node import StepCheck
 from everwhen.engine.source_levels import Bounds, bounds_of
 from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
-from everwhen.operators.ingress.finalize import GivenUp, Reason
+from everwhen.operators.ingress.finalize import DroppedElements, Reason
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import Port
 from everwhen.rows.changes import Changes, no_changes
@@ -90,7 +90,7 @@ class LocalRuntime:
         self._idle = idle is not None
         self._waiting = plan.waiting_sources()
         self._dropped = given_up
-        self._latest: deque[tuple[str, GivenUp]] = deque()
+        self._latest: deque[tuple[str, DroppedElements]] = deque()
         self._ingress = Ingress(clock, idle, self._note)
         for name, source in plan.sources.items():
             self._ingress.add(name, self._ingress.open(source, plan.codecs[name], self._bounds(name)))
@@ -175,7 +175,7 @@ class LocalRuntime:
         intake = self._ingress.inputs[port.source or ""].intake
         return no_changes(intake.codec) if intake.guard.insert_only else intake.standing()
 
-    def _note(self, name: str, dropped: GivenUp) -> None:
+    def _note(self, name: str, dropped: DroppedElements) -> None:
         if self._dropped is not None:
             self._dropped(name, dropped)
         self._latest.append((name, dropped))

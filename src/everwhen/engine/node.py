@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from everwhen.core.promise import NO_PROGRESS, Frontier
+from everwhen.core.punctuation import NO_PROGRESS, Frontier
 from everwhen.core.time import NEVER
 from everwhen.operators.contract import Operator, Output, advance
 from everwhen.plan.physical import PlacedOperator

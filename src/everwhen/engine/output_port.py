@@ -1,7 +1,7 @@
 """The way from a port of the dataflow to the elements of an output: perhaps a gate, then the changelog encoder.
 
 Of two emission policies one emits all that the other does, and more (`Emit.rank`).  To emit less, nothing in the
-dataflow changes: a `Gate` lets less through, and retracts nothing that is not wrong.  An encoder that knows groups
+dataflow changes: a `EmitGate` lets less through, and retracts nothing that is not wrong.  An encoder that knows groups
 cannot stand behind a gate, which knows rows only; `by_rows` makes it one of rows, with the events that it has emitted.
 """
 
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.core.time import NEVER
 from everwhen.engine.change_emit import Standing
 from everwhen.operators.contract import StateSize
 from everwhen.operators.net import netted
-from everwhen.operators.output.changelog import Chain, EventChain
-from everwhen.operators.output.emit_gate import Gate
-from everwhen.operators.output.group_changelog import GroupChain
+from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
+from everwhen.operators.output.emit_gate import EmitGate
+from everwhen.operators.output.group_changelog import GroupChangelogEncoder
 from everwhen.plan.physical import Port
 from everwhen.rows.changes import Changes
 from everwhen.stream.element_batch import ElementBatch
@@ -33,8 +33,8 @@ class OutputPort:
     """
 
     port: Port
-    chain: Chain | GroupChain | EventChain
-    gate: Gate | None = None
+    chain: ChangelogEncoder | GroupChangelogEncoder | EventChangelogEncoder
+    gate: EmitGate | None = None
     nets: bool = False
     since: int = NEVER
     began: float = 0.0
@@ -58,21 +58,21 @@ class OutputPort:
         """Let through from now on what `emit` emits."""
         self.moved = (*(each for each in self.moved if each is not emit), emit)
         last = emit is Emit.FINAL
-        if isinstance(self.chain, EventChain) and not last:
+        if isinstance(self.chain, EventChangelogEncoder) and not last:
             return  # events are emitted as they come, whatever the policy
-        if isinstance(self.chain, EventChain):
+        if isinstance(self.chain, EventChangelogEncoder):
             said = standing(self.port)
             assert said is not None, "what may still be corrected is kept"
             self.nets = True
             self.chain = by_rows(self.chain, said, last)
-        elif isinstance(self.chain, GroupChain):
+        elif isinstance(self.chain, GroupChangelogEncoder):
             pieces = standing(self.port)
             assert pieces is not None, "an operator that knows groups knows what it has emitted"
             self.chain = by_rows(self.chain, self.chain.said(pieces) if len(pieces) else pieces, last)
         else:
             self.chain.takes_all(last)
         if self.gate is None:
-            self.gate = Gate(self.chain.codec, emit)
+            self.gate = EmitGate(self.chain.codec, emit)
         self.gate.emit = emit
 
     def state_size(self) -> StateSize:
@@ -99,6 +99,8 @@ class OutputPort:
         self.rows_in, self.rows_out = state["rows_in"], state["rows_out"]
 
 
-def by_rows(chain: Chain | GroupChain | EventChain, said: Changes, ordered: bool) -> Chain:
+def by_rows(
+    chain: ChangelogEncoder | GroupChangelogEncoder | EventChangelogEncoder, said: Changes, ordered: bool
+) -> ChangelogEncoder:
     """An encoder of rows that goes on for another one, which has emitted these events."""
-    return Chain.going_on(chain.codec, chain.cti, said.take(said.hi > chain.cti), ordered)
+    return ChangelogEncoder.going_on(chain.codec, chain.cti, said.take(said.hi > chain.cti), ordered)

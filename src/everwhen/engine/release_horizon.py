@@ -13,7 +13,7 @@ from typing import Any
 from everwhen.core.time import INF, NEVER
 
 
-class Horizon:
+class ReleaseHorizon:
     """The horizon of elements that wait together."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -14,11 +14,11 @@ from everwhen.algebra.nodes import Source, walk
 from everwhen.core.consistency import LEVELS, MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
-from everwhen.engine.epochs import Arrival, Epoch
+from everwhen.engine.epochs import Epoch, EpochReader
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError
 from everwhen.formats.parquet import elements_of_table, read_elements
-from everwhen.operators.ingress.finalize import GivenUp
+from everwhen.operators.ingress.finalize import DroppedElements
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, batch_of
 
@@ -51,7 +51,7 @@ def run(
     emit: str | Emit | None = None,
     batch: int = 10_000,
     open: bool = False,
-    given_up: Callable[[str, GivenUp], None] | None = None,
+    given_up: Callable[[str, DroppedElements], None] | None = None,
     idle: float | None = None,
 ) -> Iterator[Element]:
     """Run a query over finite inputs in this process; yields the elements of its answer.
@@ -86,7 +86,7 @@ def run_batches(
     emit: str | Emit | None = None,
     batch: int = 10_000,
     open: bool = False,
-    given_up: Callable[[str, GivenUp], None] | None = None,
+    given_up: Callable[[str, DroppedElements], None] | None = None,
     idle: float | None = None,
 ) -> Iterator[ElementBatch]:
     """Like `run`, but yields columnar batches, one per epoch.
@@ -113,7 +113,7 @@ def run_batches(
     given = {name: _batches(inputs[name], runtime.schema_of(name), batch, name) for name in inputs}
     node = query.node if isinstance(query, Stream) else query
     whole = [one.name for one in walk(node) if isinstance(one, Source) and one.is_finite]
-    for epoch in Arrival(given, batch, open, whole, fill_up=False):
+    for epoch in EpochReader(given, batch, open, whole, fill_up=False):
         yield from answers(runtime, epoch)
 
 

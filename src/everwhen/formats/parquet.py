@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.scalars import Unfit
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME
@@ -284,7 +284,7 @@ class _Piece:
                 raise self.error(i, f'the column "{MATCH}" holds no JSON: {bad}') from None
             except Unfit as bad:
                 raise self.error(i, bad.problem, bad.remedy) from None
-            found[i] = Punct(Promise(pattern, int(vs[i])))
+            found[i] = Punct(Punctuation(pattern, int(vs[i])))
         return found
 
 

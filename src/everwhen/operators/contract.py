@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.clip import CUT, ENDED, ENDING, INFINITE, KNOWN
 from everwhen.punctuation.rules import settled

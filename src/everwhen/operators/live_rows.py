@@ -18,7 +18,7 @@ from everwhen.containers.run_pool import LENGTH, Runs
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
 from everwhen.rows import restored
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 
 _NO_INTS = np.empty(0, np.int64)
 
@@ -26,7 +26,7 @@ _NO_INTS = np.empty(0, np.int64)
 class LiveRows:
     """Records `[lo, hi, weight, values…]` per key id; ids are given by whoever owns the keys."""
 
-    def __init__(self, values: int, pooled: Sequence[tuple[int, pa.DataType]], pool: Pool) -> None:
+    def __init__(self, values: int, pooled: Sequence[tuple[int, pa.DataType]], pool: Interner) -> None:
         self.runs = Runs(kernel.VALUES + values)
         self.rows = 0
         self.longest = 0  # no key has ever more records

@@ -8,7 +8,7 @@ import numpy as np
 
 from everwhen.containers.key_table import KeyTable
 from everwhen.containers.live_runs import group_rows
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.operators import net_loops as kernel
 from everwhen.operators.contract import Operator, Output
 from everwhen.rows.changes import Changes

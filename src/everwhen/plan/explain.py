@@ -17,8 +17,8 @@ from everwhen.algebra.properties.derive import properties
 from everwhen.core.emit import Emit
 from everwhen.core.time import INF
 from everwhen.operators.join.join import JoinOperator
-from everwhen.operators.output.changelog import EventChain
-from everwhen.operators.output.group_changelog import GroupChain
+from everwhen.operators.output.changelog import EventChangelogEncoder
+from everwhen.operators.output.group_changelog import GroupChangelogEncoder
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import PhysicalPlan, Port
 from everwhen.plan.sanity.advice import advise
@@ -119,9 +119,9 @@ def _operators(root: Node, plan: PhysicalPlan) -> list[str]:
         rows.append((str(number), name, ", ".join(map(_port, placed.inputs)), operator.keeps))
     for sink in plan.sinks:
         match sink.chain:
-            case EventChain():
+            case EventChangelogEncoder():
                 keeps = "nothing"
-            case GroupChain():
+            case GroupChangelogEncoder():
                 keeps = "per group the lifetimes said, until ve ≤ c"
             case _:
                 keeps = "the rows said, until ve ≤ c"

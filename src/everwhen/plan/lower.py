@@ -25,11 +25,11 @@ from everwhen.errors import QueryError
 from everwhen.operators.contract import EVERYTHING, Operator, Policy
 from everwhen.operators.join.join import JoinOperator
 from everwhen.operators.net import NetOperator
-from everwhen.operators.output.changelog import Chain, EventChain
-from everwhen.operators.output.group_changelog import GroupChain
+from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
+from everwhen.operators.output.group_changelog import GroupChangelogEncoder
 from everwhen.operators.output.hold import HoldOperator, InOrderOperator
 from everwhen.operators.punctuate.punctuate import PunctuateOperator
-from everwhen.operators.sort.sort import SortedChain, SortOperator
+from everwhen.operators.sort.sort import SortedChangelogEncoder, SortOperator
 from everwhen.operators.stateless.linear import (
     MOST_LEVELS,
     AlterLifetimeOperator,
@@ -64,13 +64,13 @@ from everwhen.plan.properties import (
     whole,
 )
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 
 
 def lower(
     queries: Mapping[str, n.Node],
     emit: Emit,
-    pool: Pool | None = None,
+    pool: Interner | None = None,
     handed: Mapping[str, n.Node] | None = None,
     facing: frozenset[str] = frozenset(),
 ) -> PhysicalPlan:
@@ -79,7 +79,7 @@ def lower(
     `handed` are nodes whose changes another stage takes: whole events where the node keeps them, else segments; those
     named in `facing` meet nothing but a sink there.
     """
-    lowering = Lowering(emit, pool or Pool())
+    lowering = Lowering(emit, pool or Interner())
     sinks = tuple(lowering.sink(name, node) for name, node in queries.items())
     given = tuple(lowering.hand(name, node, name in facing) for name, node in (handed or {}).items())
     return PhysicalPlan(
@@ -95,7 +95,7 @@ class Lowering:
     """
 
     emit: Emit
-    pool: Pool
+    pool: Interner
     sources: dict[str, n.Source] = field(default_factory=dict)
     codecs: dict[str, RowCodec] = field(default_factory=dict)
     operators: dict[int, PlacedOperator] = field(default_factory=dict)
@@ -110,15 +110,15 @@ class Lowering:
             return self._sorted(name, node, codec)
         if self.emit is Emit.FINAL:
             if isinstance(node, n.Coalesce):
-                return Sink(name, self.lower(node, "events"), EventChain(codec))
+                return Sink(name, self.lower(node, "events"), EventChangelogEncoder(codec))
             port = self.lower(node, "segments", top=True)
             if not settled(node):
                 port = self.place("hold", HoldOperator(codec), port)
             return Sink(name, port, self._chain(node, codec, ordered=True))
         if self._clips_last(node):
-            return Sink(name, self._clipped_last(node), Chain(codec, disjoint=True, ordered=False))
+            return Sink(name, self._clipped_last(node), ChangelogEncoder(codec, disjoint=True, ordered=False))
         if node.keeps_events:
-            return Sink(name, self.lower(node, "events", top=True), EventChain(codec))
+            return Sink(name, self.lower(node, "events", top=True), EventChangelogEncoder(codec))
         # groups end at different times, so only a single one can be said in order
         chain = self._chain(node, codec, ordered=not grouped(node))
         port = self.lower(node, "segments", top=True)
@@ -135,7 +135,7 @@ class Lowering:
                 "consistency STRONG (CONSISTENCY STRONG, --consistency strong)"
             )
         port = self.lower(node.input, "segments", top=True)
-        return Sink(name, self.place("sort", SortOperator(node.by, codec), port), SortedChain(codec))
+        return Sink(name, self.place("sort", SortOperator(node.by, codec), port), SortedChangelogEncoder(codec))
 
     def hand(self, name: str, node: n.Node, top: bool) -> Handed:
         if top and not node.keeps_events and self._clips_last(node):
@@ -150,8 +150,12 @@ class Lowering:
     def _clipped_last(self, node: n.Node) -> Port:
         return self.clipped(self.lower(node, "segments"), self.codec(node.schema), self.policy(node, True))
 
-    def _chain(self, node: n.Node, codec: RowCodec, ordered: bool) -> Chain | GroupChain:
-        return GroupChain(codec, ordered) if one_row_per_group(node) else Chain(codec, disjoint(node), ordered)
+    def _chain(self, node: n.Node, codec: RowCodec, ordered: bool) -> ChangelogEncoder | GroupChangelogEncoder:
+        return (
+            GroupChangelogEncoder(codec, ordered)
+            if one_row_per_group(node)
+            else ChangelogEncoder(codec, disjoint(node), ordered)
+        )
 
     def codec(self, schema: Schema) -> RowCodec:
         return RowCodec(schema, self.pool)

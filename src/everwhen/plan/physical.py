@@ -8,10 +8,10 @@ from typing import Literal
 
 from everwhen.algebra import nodes as n
 from everwhen.operators.contract import Operator
-from everwhen.operators.output.changelog import Chain, EventChain
-from everwhen.operators.output.group_changelog import GroupChain
+from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
+from everwhen.operators.output.group_changelog import GroupChangelogEncoder
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 
 Form = Literal["segments", "events"]
 
@@ -40,7 +40,7 @@ class Sink:
 
     name: str
     port: Port
-    chain: Chain | GroupChain | EventChain
+    chain: ChangelogEncoder | GroupChangelogEncoder | EventChangelogEncoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Handed:
 class PhysicalPlan:
     """The graph: sources by name, operators in an order in which they can be run, sinks."""
 
-    pool: Pool
+    pool: Interner
     sources: Mapping[str, n.Source]
     codecs: Mapping[str, RowCodec]
     operators: tuple[PlacedOperator, ...]

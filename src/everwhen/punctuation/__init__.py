@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from everwhen.core.promise import Nothing, OneOf, Range
-from everwhen.core.promise import Promise as Punctuation
+from everwhen.core.punctuation import Nothing, OneOf, Range
+from everwhen.core.punctuation import Punctuation as Punctuation
 from everwhen.punctuation.schemes import (
     Bounds,
     ClusteredBy,

@@ -1,4 +1,4 @@
-"""Many ports with the same columns: what all of them have promised, as `Meeting` says it for two.
+"""Many ports with the same columns: what all of them have promised, as `TwoPortIntersection` says it for two.
 
 The first two meet, what they agree on meets the third, and so on.  A port agrees by a pattern or by its time.  Used
 where the buckets of a stage, each with its share of the rows, promise something about the whole of an answer.
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from everwhen.core.promise import Frontier, Promise
+from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
-from everwhen.punctuation.rules import Meeting, compacted
+from everwhen.punctuation.rules import TwoPortIntersection, compacted
 
 
-class Gathering:
+class PortIntersection:
     """So many ports; kept are the promises of each, until all times have passed them.
 
     >>> import pyarrow as pa
@@ -29,9 +29,9 @@ class Gathering:
 
     def __init__(self, schema: Schema, ports: int) -> None:
         self._schema = schema
-        self._meetings = [Meeting(schema) for _ in range(ports - 1)]
+        self._meetings = [TwoPortIntersection(schema) for _ in range(ports - 1)]
 
-    def take(self, frontiers: Sequence[Frontier]) -> list[Promise]:
+    def take(self, frontiers: Sequence[Frontier]) -> list[Punctuation]:
         """What holds on all ports now and did not before; a frontier for each port."""
         together = frontiers[0]
         for meeting, frontier in zip(self._meetings, frontiers[1:], strict=True):

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise, Range, less, same
+from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation, Range, less, same
 from everwhen.core.schema import Schema
 from everwhen.punctuation.value_order import Kind, constants, order_of
 from everwhen.punctuation.value_sets import Spans, overlap, range_of, spans_of, values_of
@@ -26,7 +26,7 @@ _FEW = 8
 """Up to so many constants are compared one by one; more are hashed."""
 
 
-def combine(p: Promise, q: Promise, schema: Schema | None = None) -> Promise | None:
+def combine(p: Punctuation, q: Punctuation, schema: Schema | None = None) -> Punctuation | None:
     """What both promise; `None` if no payload matches both.
 
     A schema is needed only where one names a time by text and the other by Python's own type.
@@ -47,7 +47,7 @@ def combine(p: Promise, q: Promise, schema: Schema | None = None) -> Promise | N
             match[name] = _by_keys(match[name], pattern, schema.field(name, "a pattern").type)
     if any(_is_empty(pattern) for pattern in match.values()):
         return None
-    return Promise(match, min(p.t, q.t))
+    return Punctuation(match, min(p.t, q.t))
 
 
 def _by_keys(p: AttributePattern, q: AttributePattern, type_: pa.DataType) -> AttributePattern:
@@ -75,7 +75,7 @@ def both(p: AttributePattern, q: AttributePattern) -> AttributePattern:
     raise AssertionError((p, q))
 
 
-def subsumes(p: Promise, q: Promise, schema: Schema | None = None) -> bool:
+def subsumes(p: Punctuation, q: Punctuation, schema: Schema | None = None) -> bool:
     """Whether `p` says everything that `q` says: each payload of `q`, at least as far.
 
     >>> subsumes(Promise({"item": Range(ge=3)}), Promise({"item": OneOf((4, 7))}, 10))
@@ -119,14 +119,14 @@ def simplified(pattern: AttributePattern, type_: pa.DataType, name: str = "") ->
     return range_of(lo, hi, type_)
 
 
-def simplified_promise(promise: Promise, schema: Schema) -> Promise | None:
+def simplified_promise(promise: Punctuation, schema: Schema) -> Punctuation | None:
     """A promise with simplified patterns in the order of the schema; `None` if it matches nothing."""
     match: dict[str, AttributePattern] = {}
     for name, pattern in sorted(promise.match.items(), key=lambda bound: schema.index(bound[0], "a pattern")):
         match[name] = simplified(pattern, schema.field(name).type, name)
         if isinstance(match[name], Nothing):
             return None
-    return Promise(match, promise.t)
+    return Punctuation(match, promise.t)
 
 
 def in_order(values: Iterable[Any]) -> AttributePattern:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation, Range
 from everwhen.core.scalars import Unfit, describe, from_python, json_values, python_values, read_values, show_value
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, show
@@ -85,7 +85,7 @@ def _write_pattern(name: str, pattern: AttributePattern, schema: Schema) -> Any:
             return dict(zip(bounds, json_values(from_python(list(bounds.values()), type_)), strict=True))
 
 
-def show_promise(promise: Promise) -> str:
+def show_promise(promise: Punctuation) -> str:
     """A punctuation for people.
 
     >>> show_promise(Promise({"item": OneOf((7, 9)), "hour": Range(ge=0, lt=4)}, 10))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from everwhen.core.promise import AttributePattern, Frontier, Nothing, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, Frontier, Nothing, OneOf, Punctuation, Range
 
 
 def pattern_state(pattern: AttributePattern) -> tuple[Any, ...]:
@@ -47,14 +47,14 @@ def match_of(state: Mapping[str, Any]) -> dict[str, AttributePattern]:
     return {name: pattern_of(pattern) for name, pattern in state.items()}
 
 
-def promises_state(promises: Iterable[Promise]) -> list[tuple[dict[str, Any], int]]:
+def promises_state(promises: Iterable[Punctuation]) -> list[tuple[dict[str, Any], int]]:
     """Promises as plain data."""
     return [(match_state(promise.match), promise.t) for promise in promises]
 
 
-def promises_of(state: Iterable[Any]) -> list[Promise]:
+def promises_of(state: Iterable[Any]) -> list[Punctuation]:
     """The promises of `promises_state`."""
-    return [Promise(match_of(match), t) for match, t in state]
+    return [Punctuation(match_of(match), t) for match, t in state]
 
 
 def frontier_state(frontier: Frontier) -> tuple[int, list[Any]]:

@@ -12,7 +12,7 @@ as its constants).  Over several dropped columns it holds while at most 64 promi
 promises that bind one dropped column each still count.  What a wider pattern completes is found when it comes if at
 most 4096 patterns are open, and otherwise with the next promise for the narrower one.
 
-Nothing is kept here for promises that go on at once: who needs them later keeps them in a `PromiseSet`.
+Nothing is kept here for promises that go on at once: who needs them later keeps them in a `PunctuationStore`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
-from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise
+from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation
 from everwhen.core.schema import Field, Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.punctuation.domain_cover import Box, Steps, covered_by
 from everwhen.punctuation.pattern_algebra import simplified, subsumes
 from everwhen.punctuation.plain import pattern_of, pattern_state
 from everwhen.punctuation.read import read_promises
-from everwhen.punctuation.store import PromiseSet
-from everwhen.punctuation.table import Promises, joined
+from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.table import PunctuationTable, joined
 from everwhen.punctuation.value_order import Kind, order_of
 from everwhen.punctuation.value_sets import Spans, lowest_key, spans_of
 
@@ -59,7 +59,7 @@ class Projection:
     """Promises over some columns.
 
     >>> import pyarrow as pa
-    >>> from everwhen.core.promise import Range
+    >>> from everwhen.core.punctuation import Range
     >>> drop_hour = Projection(Schema.of([("item", pa.int64()), ("hour", pa.int64())]), {"item": ["item"]}, ["hour"])
     >>> list(drop_hour.take([Promise({"item": OneOf((7,)), "hour": Range(lt=12)})]))
     []
@@ -79,8 +79,8 @@ class Projection:
         )
         self._never_null = frozenset(never_null)
         self._open: dict[Match, _Open] = {}
-        self._broad: dict[Match, Promise] = {}
-        self._done = PromiseSet(schema)
+        self._broad: dict[Match, Punctuation] = {}
+        self._done = PunctuationStore(schema)
 
     def __len__(self) -> int:
         """Pieces that wait for others."""
@@ -90,7 +90,7 @@ class Projection:
     def nbytes(self) -> int:
         return 400 * len(self._open) + 120 * len(self) + self._done.nbytes
 
-    def take(self, fresh: Iterable[Promise]) -> Promises:
+    def take(self, fresh: Iterable[Punctuation]) -> PunctuationTable:
         """What follows for the kept columns.  What binds none but those goes on as it is, by columns."""
         said = read_promises(fresh, self.schema)
         bound = said.bound
@@ -103,9 +103,9 @@ class Projection:
         going = inside.renamed(self._once, self._target)
         return joined([going, read_promises(found, self._target)]) if found else going
 
-    def _completed(self, fresh: Iterable[Promise]) -> list[Promise]:
+    def _completed(self, fresh: Iterable[Punctuation]) -> list[Punctuation]:
         """What follows from promises that bind dropped columns, or one that is kept more than once."""
-        out: list[Promise] = []
+        out: list[Punctuation] = []
         touched: dict[Match, None] = {}
         for promise in fresh:
             match = promise.match
@@ -120,7 +120,7 @@ class Projection:
                 self._open[kept].said = t
                 out.append(self._renamed(kept, t))
                 if t == INF:
-                    self._done.add([Promise(dict(kept), INF)])
+                    self._done.add([Punctuation(dict(kept), INF)])
                     del self._open[kept]
                     self._broad.pop(kept, None)
         return out
@@ -152,7 +152,7 @@ class Projection:
             held.said = said
         self._done.restore(state["done"])
 
-    def _partial(self, promise: Promise) -> Iterator[Match]:
+    def _partial(self, promise: Punctuation) -> Iterator[Match]:
         """Keeps a promise that binds dropped columns; the patterns on kept columns that it is about."""
         if promise.t == NEVER:
             return
@@ -167,7 +167,7 @@ class Projection:
             if name not in self._kept
         }
         for kept in _each({name: pattern for name, pattern in patterns.items() if name in self._kept}):
-            if self._done and self._done.implies(Promise(dict(kept), promise.t)):
+            if self._done and self._done.implies(Punctuation(dict(kept), promise.t)):
                 continue
             self._remember(kept)
             self._keep(self._open[kept], dropped, promise.t)
@@ -177,9 +177,9 @@ class Projection:
         if kept not in self._open:
             self._open[kept] = _Open()
             if not all(isinstance(pattern, OneOf) and len(pattern.values) == 1 for _, pattern in kept):
-                self._broad[kept] = Promise(dict(kept))
+                self._broad[kept] = Punctuation(dict(kept))
             elif not kept:
-                self._broad[kept] = Promise({})
+                self._broad[kept] = Punctuation({})
 
     def _keep(self, held: _Open, dropped: Box, t: int) -> None:
         if len(dropped) == 1:
@@ -201,7 +201,7 @@ class Projection:
             return [kept for kept in touched if kept in self._open]
         reached = dict.fromkeys(touched)
         for kept in self._open:
-            if kept not in reached and any(subsumes(p, Promise(dict(kept)), self.schema) for p in wider):
+            if kept not in reached and any(subsumes(p, Punctuation(dict(kept)), self.schema) for p in wider):
                 reached[kept] = None
         return list(reached)
 
@@ -209,7 +209,7 @@ class Projection:
         """The time up to which all dropped values are promised for a pattern on the kept columns."""
         held = self._open[kept]
         best = max((steps.covered(name in self._never_null) for name, steps in held.steps.items()), default=NEVER)
-        asked = Promise(dict(kept))
+        asked = Punctuation(dict(kept))
         around = [
             self._open[other]
             for other, promise in self._broad.items()
@@ -230,8 +230,8 @@ class Projection:
                 return t
         return best
 
-    def _renamed(self, match: Iterable[tuple[str, AttributePattern]], t: int) -> Promise:
-        return Promise({name: pattern for given, pattern in match for name in self._kept[given]}, t)
+    def _renamed(self, match: Iterable[tuple[str, AttributePattern]], t: int) -> Punctuation:
+        return Punctuation({name: pattern for given, pattern in match for name in self._kept[given]}, t)
 
 
 def _each(patterns: Mapping[str, AttributePattern]) -> Iterator[Match]:

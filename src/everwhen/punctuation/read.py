@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from everwhen.core.promise import AttributePattern, Nothing, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation, Range
 from everwhen.core.scalars import show_value
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
 from everwhen.errors import QueryError
 from everwhen.punctuation.columns.boxes import Entries, Shape
-from everwhen.punctuation.columns.column import ColumnPromises
-from everwhen.punctuation.table import Promises
+from everwhen.punctuation.columns.column import ColumnPunctuation
+from everwhen.punctuation.table import PunctuationTable
 from everwhen.punctuation.table_parts import Listed, Ranged, WidePromise, listed_of
 from everwhen.punctuation.value_order import Kind, ValueOrder, constants, order_of
 from everwhen.punctuation.value_sets import Run, no_order, range_of, run_of, run_of_integers
@@ -41,13 +41,13 @@ class _Rows:
         self.times: list[int] = []
 
 
-def read_promises(promises: Iterable[Promise], schema: Schema, strict: bool = False) -> Promises:
+def read_promises(promises: Iterable[Punctuation], schema: Schema, strict: bool = False) -> PunctuationTable:
     """Promises by form; an unknown attribute or a constant that is not of its type is a `QueryError`.
 
     `strict`: so is a range that holds no value, which somebody has written by mistake.  Those that have been read stay
     as they are: they are about columns of these names and types.
     """
-    if isinstance(promises, Promises):
+    if isinstance(promises, PunctuationTable):
         return promises
     everything = NEVER
     lists: dict[str, tuple[list[Any], list[int], list[int]]] = {}
@@ -97,7 +97,7 @@ def read_promises(promises: Iterable[Promise], schema: Schema, strict: bool = Fa
     span = [t for found in (*lists.values(), *runs.values()) for t in found[1]]
     span += [t for rows in tables.values() for t in rows.times] + [each.promise.t for each in wide]
     span += [everything] if everything != NEVER else []
-    return Promises(
+    return PunctuationTable(
         schema,
         {name: _listed(name, orders[name], *found) for name, found in lists.items() if found[0]},
         {name: _ranged(orders[name], *found) for name, found in runs.items()},
@@ -136,11 +136,11 @@ def _entries(schema: Schema, shape: Shape, rows: _Rows) -> Entries:
     return Entries(columns, rows.runs, np.array(rows.times, np.int64))
 
 
-def wide_promise(promise: Promise, schema: Schema) -> WidePromise:
+def wide_promise(promise: Punctuation, schema: Schema) -> WidePromise:
     """A promise to be kept as it is."""
-    columns: dict[str, ColumnPromises] = {}
+    columns: dict[str, ColumnPunctuation] = {}
     for name, pattern in promise.match.items():
-        columns |= read_promises([Promise({name: pattern}, promise.t)], schema).columns()
+        columns |= read_promises([Punctuation({name: pattern}, promise.t)], schema).columns()
     return WidePromise(promise, columns)
 
 
@@ -165,7 +165,7 @@ def _run(name: str, pattern: Range, order: ValueOrder) -> Run | None:
 
 
 def _several(
-    promise: Promise, schema: Schema, tables: dict[Shape, _Rows], wide: list[WidePromise], strict: bool
+    promise: Punctuation, schema: Schema, tables: dict[Shape, _Rows], wide: list[WidePromise], strict: bool
 ) -> None:
     """A promise that binds several columns: one entry for each combination of its constants."""
     lists: list[tuple[str, tuple[Any, ...]]] = []

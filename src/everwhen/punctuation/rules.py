@@ -1,10 +1,10 @@
 """Promises about data, as operators use them: the few rules from which every operator's behaviour follows.
 
-A frontier carries a time and the promises that are new (Tucker et al., section 3; `core/promise.py`).  An operator
-does three things with a new one.  It finds the keys of its state that the promise reaches (`concerned`) and treats
-them as it treats all keys when time moves on: says what is settled, forgets what can't change.  It carries the promise
-over to its own columns (`Projection`), or puts together what its ports have said (`Meeting`).  And it passes on what is
-left, where a promise about everything is progress in time (`settled`).
+A frontier carries a time and the promises that are new (Tucker et al., section 3; `core/punctuation.py`).  An
+operator does three things with a new one.  It finds the keys of its state that the promise reaches (`concerned`) and
+treats them as it treats all keys when time moves on: says what is settled, forgets what can't change.  It carries the
+promise over to its own columns (`Projection`), or puts together what its ports have said (`TwoPortIntersection`).
+And it passes on what is left, where a promise about everything is progress in time (`settled`).
 
 What no rule carries over is dropped: less is promised, never too much.
 """
@@ -18,13 +18,13 @@ import numpy as np
 
 from everwhen.containers.arrays import grown
 from everwhen.containers.key_table import KeyTable
-from everwhen.core.promise import Frontier, Promise
+from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
 from everwhen.punctuation.first_violation import FEW, once, raise_floors, settle_floors
 from everwhen.punctuation.read import read_promises
-from everwhen.punctuation.store import PromiseSet
-from everwhen.punctuation.table import Promises, joined
+from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.table import PunctuationTable, joined
 from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
 
@@ -37,9 +37,9 @@ NONE: Final = (_NO_INTS, _NO_INTS)
 """No keys are concerned."""
 
 
-def settled(time: int, promises: Iterable[Promise]) -> Frontier:
+def settled(time: int, promises: Iterable[Punctuation]) -> Frontier:
     """A frontier with new promises: one about everything is progress in time, and what time has passed goes."""
-    if isinstance(promises, Promises):
+    if isinstance(promises, PunctuationTable):
         time = max(time, promises.everything)
         promises = promises.after(time)
         return Frontier(time, promises) if promises else Frontier(time)
@@ -55,17 +55,19 @@ def moved(frontier: Frontier, to: Callable[[int], int]) -> Frontier:
     promises = frontier.promises
     if not promises:
         return Frontier(to(frontier.time))
-    if isinstance(promises, Promises):
+    if isinstance(promises, PunctuationTable):
         return settled(to(frontier.time), promises.moved(to))
-    return settled(to(frontier.time), tuple(Promise(promise.match, to(promise.t)) for promise in promises))
+    return settled(to(frontier.time), tuple(Punctuation(promise.match, to(promise.t)) for promise in promises))
 
 
-def compacted(promises: Sequence[Promise], schema: Schema) -> Sequence[Promise]:
+def compacted(promises: Sequence[Punctuation], schema: Schema) -> Sequence[Punctuation]:
     """The same said in fewer promises."""
     return read_promises(promises, schema).united() if promises else ()
 
 
-def keys_listed(said: Promises, codec: RowCodec, names: Sequence[str] = ()) -> tuple[np.ndarray, np.ndarray, Promises]:
+def keys_listed(
+    said: PunctuationTable, codec: RowCodec, names: Sequence[str] = ()
+) -> tuple[np.ndarray, np.ndarray, PunctuationTable]:
     """The keys that are promised by constants of all key columns, coded, until when each is, and what else is said.
 
     `names`: what the key columns are called in the promises, if not as in the codec."""
@@ -89,7 +91,7 @@ def keys_listed(said: Promises, codec: RowCodec, names: Sequence[str] = ()) -> t
     return codec.empty(), _NO_INTS, said
 
 
-def concerned(promises: Sequence[Promise], codec: RowCodec, keys: KeyTable) -> tuple[np.ndarray, np.ndarray]:
+def concerned(promises: Sequence[Punctuation], codec: RowCodec, keys: KeyTable) -> tuple[np.ndarray, np.ndarray]:
     """The keys that promises about key columns reach, each once, and until when.
 
     Constants are looked up; anything else is compared with all keys, by columns.
@@ -121,10 +123,10 @@ def _once(ids: np.ndarray, times: np.ndarray) -> tuple[int, np.ndarray]:
     return int(once(ids, times)), times
 
 
-def promised(promises: Iterable[Promise] | PromiseSet, codec: RowCodec, rows: np.ndarray) -> np.ndarray:
+def promised(promises: Iterable[Punctuation] | PunctuationStore, codec: RowCodec, rows: np.ndarray) -> np.ndarray:
     """Until when promises hold for each of these coded rows."""
-    if not isinstance(promises, PromiseSet):
-        listed, promises = promises, PromiseSet(codec.schema)
+    if not isinstance(promises, PunctuationStore):
+        listed, promises = promises, PunctuationStore(codec.schema)
         promises.add(listed)
     name = promises.whole
     if name is not None:  # a whole number is its own code, and its own rank
@@ -135,7 +137,7 @@ def promised(promises: Iterable[Promise] | PromiseSet, codec: RowCodec, rows: np
     return promises.promised(columns, len(rows))
 
 
-class Meeting:
+class TwoPortIntersection:
     """Two ports with the same columns: what both have promised, each by a pattern or by its time.
 
     Columns meet by position, as in SQL's sets: the second port may have other names for them (`second`).  Kept are both
@@ -145,11 +147,11 @@ class Meeting:
     def __init__(self, schema: Schema, second: Schema | None = None) -> None:
         self._second = schema if second is None else second
         self._names = {} if second is None else dict(zip(second.names, schema.names, strict=True))
-        self._said = (PromiseSet(schema), PromiseSet(schema))
-        self._nothing = Promises(schema)
+        self._said = (PunctuationStore(schema), PunctuationStore(schema))
+        self._nothing = PunctuationTable(schema)
         self._times = [NEVER, NEVER]
 
-    def take(self, frontiers: Sequence[Frontier]) -> Promises:
+    def take(self, frontiers: Sequence[Frontier]) -> PunctuationTable:
         """What holds on both ports now and did not before."""
         one, two = frontiers
         if not (one.promises or two.promises or self._said[0] or self._said[1]):
@@ -192,7 +194,7 @@ class Meeting:
             said.restore(part)
 
 
-class Floors:
+class KeyFrontiers:
     """How far each key has been promised beyond time, for state that is kept by key id."""
 
     def __init__(self) -> None:

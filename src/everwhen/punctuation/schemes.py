@@ -32,7 +32,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from everwhen.core.kinds import kind
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.scalars import Unfit, expected, from_python, python_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import ticks
@@ -151,7 +151,7 @@ class Given:
 class Selection:
     """What a filter promises by what it is; the plan's `Punctuate` fills the promises in from the filter below it."""
 
-    promises: tuple[Promise, ...] | None = field(default=None, hash=False)
+    promises: tuple[Punctuation, ...] | None = field(default=None, hash=False)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -21,16 +21,16 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.punctuation.columns.boxes import BoxTable, Entries, Shape, state_of
-from everwhen.punctuation.columns.column import ColumnPromises
+from everwhen.punctuation.columns.column import ColumnPunctuation
 from everwhen.punctuation.columns.intervals import NO_PIECES
 from everwhen.punctuation.pattern_algebra import combine, subsumes
 from everwhen.punctuation.plain import promises_of, promises_state
 from everwhen.punctuation.read import read_promises, wide_promise
-from everwhen.punctuation.table import Promises
+from everwhen.punctuation.table import PunctuationTable
 from everwhen.punctuation.table_parts import Listed, Ranged, WidePromise
 from everwhen.punctuation.value_order import Kind, order_of, plain
 from everwhen.punctuation.value_sets import run_at
@@ -46,11 +46,11 @@ _WIDE: Final = Shape((), ("",))
 """Stands for the promises that are kept as lists."""
 
 
-class PromiseSet:
+class PunctuationStore:
     """The promises of a port.
 
     >>> promises = PromiseSet(Schema.of([("item", pa.int64())]))
-    >>> from everwhen.core.promise import OneOf
+    >>> from everwhen.core.punctuation import OneOf
     >>> promises.add(Promise({"item": OneOf((i,))}) for i in range(1000))
     >>> len(promises), list(promises)[0].match["item"]
     (1, Range(ge=0, gt=None, le=999, lt=None))
@@ -61,7 +61,7 @@ class PromiseSet:
         self._everything = NEVER
         self._floor = NEVER
         self._first = INF  # no kept time is smaller
-        self._columns: dict[str, ColumnPromises] = {}
+        self._columns: dict[str, ColumnPunctuation] = {}
         self._tables: dict[Shape, BoxTable] = {}
         self._wide: list[WidePromise] = []
 
@@ -88,14 +88,14 @@ class PromiseSet:
         wide = sum(column.nbytes for wide in self._wide for column in wide.columns.values())
         return sum(store.nbytes for store in self._stores()) + wide
 
-    def add(self, promises: Iterable[Promise]) -> None:
+    def add(self, promises: Iterable[Punctuation]) -> None:
         """Takes promises in; a pattern that does not fit the schema is a `QueryError`, and then none is taken.
 
         Cost: O(1) per constant, amortised, when many come at a time.
         """
         self.take(read_promises(promises, self.schema))
 
-    def take(self, said: Promises) -> None:
+    def take(self, said: PunctuationTable) -> None:
         """The same for promises that have been read."""
         if said.everything > self._said():
             self._everything = said.everything
@@ -173,7 +173,7 @@ class PromiseSet:
             return False
         return all(column.order.kind is Kind.RANK and column.null == NEVER for column in self._columns.values())
 
-    def implies(self, promise: Promise) -> bool:
+    def implies(self, promise: Punctuation) -> bool:
         """Whether a promise says nothing new.  False may be wrong where only several entries together say it."""
         found = read_promises([promise], self.schema)
         if found.everything > self._said():
@@ -186,20 +186,20 @@ class PromiseSet:
                     return False
         return all(self._implied_wide(wide.promise) for wide in found.wide)
 
-    def meet(self, promises: Iterable[Promise]) -> Promises:
+    def meet(self, promises: Iterable[Punctuation]) -> PunctuationTable:
         """What the given promises and the kept ones say together: all combinations, merged and simplified.
 
         Of those that no look-up brings together only the first `MOST_COMBINED` combinations.
         """
         said = read_promises(promises, self.schema)
         if not (self and said):
-            return Promises(self.schema)
+            return PunctuationTable(self.schema)
         if len(self._columns) == 1 and not (self._tables or self._wide):
             (alone,) = self._columns
             said = said.spelled_out(alone, _SHORT)
             if said.only_constants == alone:
                 return self._meet_constants(alone, said.constants[alone])
-        fresh, found = PromiseSet(self.schema), PromiseSet(self.schema)
+        fresh, found = PunctuationStore(self.schema), PunctuationStore(self.schema)
         fresh.take(said)
         for ours, theirs in ((self, fresh), (fresh, self)):
             if ours._everything != NEVER:
@@ -216,15 +216,15 @@ class PromiseSet:
         found._floor = self._floor
         return found.said()
 
-    def _meet_constants(self, name: str, listed: Listed) -> Promises:
+    def _meet_constants(self, name: str, listed: Listed) -> PunctuationTable:
         """The same for constants of the only column that is bound."""
         at, until = self._columns[name].meet_keys(listed.keys, listed.times, self._everything, self._floor)
         if not len(at):
-            return Promises(self.schema)
+            return PunctuationTable(self.schema)
         keys = listed.keys[at] if listed.order.kind is Kind.RANK else listed.keys.take(pa.array(at))
-        return Promises(self.schema, {name: Listed(listed.order, keys, until, listed.null)})
+        return PunctuationTable(self.schema, {name: Listed(listed.order, keys, until, listed.null)})
 
-    def said(self) -> Promises:
+    def said(self) -> PunctuationTable:
         """All that is kept."""
         constants, ranges = {}, {}
         for name, column in self._columns.items():
@@ -234,7 +234,7 @@ class PromiseSet:
             if len(ranged.times):
                 ranges[name] = ranged
         tables = {shape: table.entries() for shape, table in self._tables.items()}
-        return Promises(self.schema, constants, ranges, tables, self._wide, self._everything).after(self._floor)
+        return PunctuationTable(self.schema, constants, ranges, tables, self._wide, self._everything).after(self._floor)
 
     def forget(self, c: int) -> None:
         """Promises with a time up to `c` say nothing any more."""
@@ -246,13 +246,13 @@ class PromiseSet:
         if c >= self._first:
             self._drop(c)
 
-    def __iter__(self) -> Iterator[Promise]:
+    def __iter__(self) -> Iterator[Punctuation]:
         """Promises that say the same, as few as there are entries or fewer: constants of one time as lists."""
         if self._everything != NEVER:
-            yield Promise({}, self._everything)
+            yield Punctuation({}, self._everything)
         for name, column in self._columns.items():
             for pattern, t in column.patterns(self._floor):
-                yield Promise({name: pattern}, t)
+                yield Punctuation({name: pattern}, t)
         for table in self._tables.values():
             yield from table.promises(self._floor)
         yield from (wide.promise for wide in self._wide)
@@ -275,21 +275,21 @@ class PromiseSet:
         self._everything, self._floor = state["everything"], state["floor"]
         self._first = NEVER
         for name, saved in state["columns"].items():
-            column = self._columns[name] = ColumnPromises(self.schema.field(name).type)
+            column = self._columns[name] = ColumnPunctuation(self.schema.field(name).type)
             column.restore(saved)
         for constants, ranges, saved in state["tables"]:
             self._join_entries(Shape(tuple(constants), tuple(ranges)), Entries(**saved))
         self._wide = [wide_promise(promise, self.schema) for promise in promises_of(state["wide"])]
 
-    def _stores(self) -> list[ColumnPromises | BoxTable]:
+    def _stores(self) -> list[ColumnPunctuation | BoxTable]:
         return [*self._columns.values(), *self._tables.values()]
 
     def _said(self) -> int:
         return max(self._everything, self._floor)
 
-    def _column(self, name: str) -> ColumnPromises:
+    def _column(self, name: str) -> ColumnPunctuation:
         if name not in self._columns:
-            self._columns[name] = ColumnPromises(self.schema.field(name).type)
+            self._columns[name] = ColumnPunctuation(self.schema.field(name).type)
         return self._columns[name]
 
     def _drop(self, c: int) -> None:
@@ -299,7 +299,7 @@ class PromiseSet:
         self._tables = {shape: table for shape, table in self._tables.items() if len(table)}
         self._wide = [wide for wide in self._wide if wide.promise.t > c]
 
-    def _join(self, other: PromiseSet, t: int) -> None:
+    def _join(self, other: PunctuationStore, t: int) -> None:
         """Takes in all that another set says, up to `t`."""
         self._everything = max(self._everything, min(other._everything, t))
         self._first = NEVER
@@ -308,9 +308,9 @@ class PromiseSet:
         for shape, table in other._tables.items():
             entries = table.entries()
             self._join_entries(shape, Entries(entries.columns, entries.runs, np.minimum(entries.times, t)))
-        self.add(Promise(wide.promise.match, min(wide.promise.t, t)) for wide in other._wide)
+        self.add(Punctuation(wide.promise.match, min(wide.promise.t, t)) for wide in other._wide)
 
-    def _join_column(self, name: str, column: ColumnPromises) -> None:
+    def _join_column(self, name: str, column: ColumnPunctuation) -> None:
         if name not in self._columns and len(column):
             self._columns[name] = column
         elif len(column):
@@ -342,7 +342,7 @@ class PromiseSet:
                     times = np.minimum(times, entries.times)
                     self._join_entries(shape, entries.filter(times != NEVER, times))
 
-    def _pairs(self, other: PromiseSet) -> Iterator[tuple[Promise, Promise]]:
+    def _pairs(self, other: PunctuationStore) -> Iterator[tuple[Punctuation, Punctuation]]:
         """Promises of both that no look-up brings together: they bind different columns, or one column by ranges."""
         ours, theirs = self._parts(), other._parts()
         for shape, our_part in ours.items():
@@ -350,9 +350,9 @@ class PromiseSet:
                 if not (_asks(shape, other_shape) or _asks(other_shape, shape)):
                     yield from product(our_part(), their_part())
 
-    def _parts(self) -> dict[Shape, Callable[[], list[Promise]]]:
+    def _parts(self) -> dict[Shape, Callable[[], list[Punctuation]]]:
         """The promises by what they bind; those of one column have one shape whatever they are."""
-        parts: dict[Shape, Callable[[], list[Promise]]] = {
+        parts: dict[Shape, Callable[[], list[Punctuation]]] = {
             Shape((name,), ()): cache(partial(_of_column, name, column, self._floor))
             for name, column in self._columns.items()
         }
@@ -362,7 +362,7 @@ class PromiseSet:
             parts[_WIDE] = lambda: [wide.promise for wide in self._wide]
         return parts
 
-    def _implied_column(self, name: str, column: ColumnPromises) -> bool:
+    def _implied_column(self, name: str, column: ColumnPunctuation) -> bool:
         ours, said = self._columns.get(name), self._said()
         values, times = column.constants()
         known = np.full(len(times), said, np.int64)
@@ -398,19 +398,19 @@ class PromiseSet:
                 best = max(best, found)
         return best
 
-    def _implied_wide(self, promise: Promise) -> bool:
+    def _implied_wide(self, promise: Punctuation) -> bool:
         return promise.t <= self._said() or any(subsumes(wide.promise, promise, self.schema) for wide in self._wide)
 
 
-def _look_up_column(name: str, column: ColumnPromises, columns: Mapping[str, pa.Array], out: np.ndarray) -> None:
+def _look_up_column(name: str, column: ColumnPunctuation, columns: Mapping[str, pa.Array], out: np.ndarray) -> None:
     column.raise_to(columns[name], out)
 
 
-def _of_column(name: str, column: ColumnPromises, c: int) -> list[Promise]:
-    return [Promise({name: pattern}, t) for pattern, t in column.patterns(c)]
+def _of_column(name: str, column: ColumnPunctuation, c: int) -> list[Punctuation]:
+    return [Punctuation({name: pattern}, t) for pattern, t in column.patterns(c)]
 
 
-def _of_table(table: BoxTable, c: int) -> list[Promise]:
+def _of_table(table: BoxTable, c: int) -> list[Punctuation]:
     return list(table.promises(c))
 
 

@@ -2,8 +2,8 @@
 
 What binds one column stands by that column: its constants, its ranges, its null.  What binds several stands by the
 columns that it binds to constants and to ranges.  Values that have ranks (`value_order`) stand as ranks, so operators
-act on whole arrays of them.  `Promises` is also a sequence of `Promise`s that say the same in few words; these are made
-when somebody reads them.
+act on whole arrays of them.  `PunctuationTable` is also a sequence of `Punctuation`s that say the same in few words;
+these are made when somebody reads them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final, overload
 
 import numpy as np
 
-from everwhen.core.promise import OneOf, Promise
+from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.punctuation.columns.boxes import BoxTable, Entries, Shape, promises_of
-from everwhen.punctuation.columns.column import ColumnPromises, shown
+from everwhen.punctuation.columns.column import ColumnPunctuation, shown
 from everwhen.punctuation.table_parts import (
     Listed,
     Ranged,
@@ -34,7 +34,7 @@ FEW: Final = 64
 """So few constants and ranges are put together one by one."""
 
 
-class Promises(Sequence[Promise]):
+class PunctuationTable(Sequence[Punctuation]):
     """What some promises say.  Nothing of it is changed once it is made."""
 
     __slots__ = ("_count", "_span", "_words", "constants", "everything", "ranges", "schema", "tables", "wide")
@@ -56,7 +56,7 @@ class Promises(Sequence[Promise]):
         self.wide = wide
         self.everything = everything
         self._span = span
-        self._words: tuple[Promise, ...] | None = None
+        self._words: tuple[Punctuation, ...] | None = None
         self._count = -1  # of the words, where it is known
 
     def __bool__(self) -> bool:
@@ -107,7 +107,7 @@ class Promises(Sequence[Promise]):
         found += [ranged.times for ranged in self.ranges.values()]
         return found + [entries.times for entries in self.tables.values()]
 
-    def after(self, t: int) -> Promises:
+    def after(self, t: int) -> PunctuationTable:
         """What it says of later times."""
         if t == NEVER:
             return self
@@ -115,11 +115,11 @@ class Promises(Sequence[Promise]):
         if t < first:
             return self
         if t >= last:
-            return Promises(self.schema)
+            return PunctuationTable(self.schema)
         constants = {name: listed.after(t) for name, listed in self.constants.items()}
         ranges = {name: ranged.after(t) for name, ranged in self.ranges.items()}
         tables = {shape: entries.filter(entries.times > t) for shape, entries in self.tables.items()}
-        return Promises(
+        return PunctuationTable(
             self.schema,
             {name: listed for name, listed in constants.items() if listed},
             {name: ranged for name, ranged in ranges.items() if len(ranged.times)},
@@ -128,7 +128,7 @@ class Promises(Sequence[Promise]):
             self.everything if self.everything > t else NEVER,
         )
 
-    def moved(self, to: Callable[[int], int]) -> Promises:
+    def moved(self, to: Callable[[int], int]) -> PunctuationTable:
         """The same with other times."""
 
         def times(old: np.ndarray) -> np.ndarray:
@@ -138,36 +138,36 @@ class Promises(Sequence[Promise]):
         def alone(t: int) -> int:
             return t if t == NEVER else to(t)
 
-        return Promises(
+        return PunctuationTable(
             self.schema,
             {n: each._replace(times=times(each.times), null=alone(each.null)) for n, each in self.constants.items()},
             {n: each._replace(times=times(each.times)) for n, each in self.ranges.items()},
             {shape: Entries(each.columns, each.runs, times(each.times)) for shape, each in self.tables.items()},
-            [WidePromise(Promise(w.promise.match, to(w.promise.t)), w.columns) for w in self.wide],
+            [WidePromise(Punctuation(w.promise.match, to(w.promise.t)), w.columns) for w in self.wide],
             alone(self.everything),
         )
 
-    def until(self, t: int) -> Promises:
+    def until(self, t: int) -> PunctuationTable:
         """The same with times of at most `t`."""
         return self if t >= self.span[1] else self.moved(lambda other: min(t, other))
 
     # -- columns ----------------------------------------------------------------------------------------------------
 
-    def renamed(self, names: Mapping[str, str], schema: Schema) -> Promises:
+    def renamed(self, names: Mapping[str, str], schema: Schema) -> PunctuationTable:
         """The same over columns that have other names; all that it binds are among them."""
         constants = {names[name]: listed for name, listed in self.constants.items()}
         ranges = {names[name]: ranged for name, ranged in self.ranges.items()}
         if self.single:
-            return Promises(schema, constants, ranges, span=self._span)
+            return PunctuationTable(schema, constants, ranges, span=self._span)
         place = {name: i for i, name in enumerate(schema.names)}
-        return Promises(
+        return PunctuationTable(
             schema,
             constants,
             ranges,
             dict(renamed_table(shape, entries, names, place) for shape, entries in self.tables.items()),
             [
                 WidePromise(
-                    Promise({names[name]: pattern for name, pattern in wide.promise.match.items()}, wide.promise.t),
+                    Punctuation({names[name]: pattern for name, pattern in wide.promise.match.items()}, wide.promise.t),
                     {names[name]: column for name, column in wide.columns.items()},
                 )
                 for wide in self.wide
@@ -176,7 +176,7 @@ class Promises(Sequence[Promise]):
             self._span,
         )
 
-    def split(self, columns: Collection[str]) -> tuple[Promises, Promises]:
+    def split(self, columns: Collection[str]) -> tuple[PunctuationTable, PunctuationTable]:
         """What binds only these columns, and the rest."""
 
         def inside(shape: Shape) -> bool:
@@ -185,7 +185,7 @@ class Promises(Sequence[Promise]):
         parts = []
         for which in (True, False):
             parts.append(
-                Promises(
+                PunctuationTable(
                     self.schema,
                     {name: listed for name, listed in self.constants.items() if (name in columns) is which},
                     {name: ranged for name, ranged in self.ranges.items() if (name in columns) is which},
@@ -196,17 +196,17 @@ class Promises(Sequence[Promise]):
             )
         return parts[0], parts[1]
 
-    def without_list(self, name: str) -> Promises:
+    def without_list(self, name: str) -> PunctuationTable:
         """All but the constants of a column that is bound alone."""
         constants = {other: listed for other, listed in self.constants.items() if other != name}
-        return Promises(self.schema, constants, self.ranges, self.tables, self.wide, self.everything)
+        return PunctuationTable(self.schema, constants, self.ranges, self.tables, self.wide, self.everything)
 
-    def without_table(self, shape: Shape) -> Promises:
+    def without_table(self, shape: Shape) -> PunctuationTable:
         """All but what has a form."""
         tables = {other: entries for other, entries in self.tables.items() if other != shape}
-        return Promises(self.schema, self.constants, self.ranges, tables, self.wide, self.everything)
+        return PunctuationTable(self.schema, self.constants, self.ranges, tables, self.wide, self.everything)
 
-    def spelled_out(self, name: str, most: int) -> Promises:
+    def spelled_out(self, name: str, most: int) -> PunctuationTable:
         """The same with ranges of up to `most` ranks of a column as lists of their constants."""
         ranged = self.ranges.get(name)
         if ranged is None or ranged.order.kind is not Kind.RANK:
@@ -217,35 +217,41 @@ class Promises(Sequence[Promise]):
             return self
         sizes = (highs - lows + 1)[short]
         keys = np.repeat(lows[short] - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
-        spelled = Promises(self.schema, {name: Listed(ranged.order, keys, np.repeat(ranged.times[short], sizes))})
+        spelled = PunctuationTable(
+            self.schema, {name: Listed(ranged.order, keys, np.repeat(ranged.times[short], sizes))}
+        )
         long = Ranged(ranged.order, ranged.runs[~short], ranged.times[~short])
         ranges = {other: each for other, each in self.ranges.items() if other != name}
         if len(long.times):
             ranges[name] = long
-        return joined([spelled, Promises(self.schema, self.constants, ranges, self.tables, self.wide, self.everything)])
+        return joined(
+            [spelled, PunctuationTable(self.schema, self.constants, ranges, self.tables, self.wide, self.everything)]
+        )
 
-    def numbered(self, first: int, last: int) -> Promises | None:
+    def numbered(self, first: int, last: int) -> PunctuationTable | None:
         """What the promises from the `first` up to the `last` of those that were read say; None: that is not known."""
         if not self.single or any(listed.null != NEVER for listed in self.constants.values()):
             return None
         constants = {name: listed.numbered(first, last) for name, listed in self.constants.items()}
         ranges = {name: ranged.numbered(first, last) for name, ranged in self.ranges.items()}
-        return Promises(
+        return PunctuationTable(
             self.schema,
             {name: listed for name, listed in constants.items() if listed},
             {name: ranged for name, ranged in ranges.items() if len(ranged.times)},
         )
 
-    def united(self) -> Promises:
+    def united(self) -> PunctuationTable:
         """The same with ranges that touch as one."""
         if not any(len(ranged.times) > 1 for ranged in self.ranges.values()):
             return self
         ranges = {name: ranged.united() for name, ranged in self.ranges.items()}
-        return Promises(self.schema, self.constants, ranges, self.tables, self.wide, self.everything, self._span)
+        return PunctuationTable(
+            self.schema, self.constants, ranges, self.tables, self.wide, self.everything, self._span
+        )
 
-    def columns(self) -> dict[str, ColumnPromises]:
+    def columns(self) -> dict[str, ColumnPunctuation]:
         """The promises of single columns as sets of their own."""
-        found = {name: ColumnPromises(self.schema.field(name).type) for name in (*self.constants, *self.ranges)}
+        found = {name: ColumnPunctuation(self.schema.field(name).type) for name in (*self.constants, *self.ranges)}
         for name, listed in self.constants.items():
             found[name].add_keys(listed.keys, listed.times)
             found[name].null = listed.null
@@ -274,7 +280,7 @@ class Promises(Sequence[Promise]):
     # -- for people ---------------------------------------------------------------------------------------------------
 
     @property
-    def words(self) -> tuple[Promise, ...]:
+    def words(self) -> tuple[Punctuation, ...]:
         """Promises that say the same, as few as there are entries or fewer."""
         if self._words is None:
             count = sum(len(times) for times in self._times())
@@ -282,21 +288,21 @@ class Promises(Sequence[Promise]):
             self._words = tuple(self._said(nested or count >= FEW))
         return self._words
 
-    def _said(self, many: bool) -> Iterator[Promise]:
+    def _said(self, many: bool) -> Iterator[Punctuation]:
         if self.everything != NEVER:
-            yield Promise({}, self.everything)
+            yield Punctuation({}, self.everything)
         if many:
             for name, column in self.columns().items():
                 for pattern, t in column.patterns():
-                    yield Promise({name: pattern}, t)
+                    yield Punctuation({name: pattern}, t)
         else:
             for name, listed in self.constants.items():
                 for values, t in by_value(listed):
-                    yield Promise({name: OneOf(values)}, t)
+                    yield Punctuation({name: OneOf(values)}, t)
             for name, ranged in self.ranges.items():
                 for run, t in zip(ranged.listed_runs(), ranged.times.tolist(), strict=True):
                     for pattern in shown(run, ranged.order):
-                        yield Promise({name: pattern}, t)
+                        yield Punctuation({name: pattern}, t)
         for shape, entries in self.tables.items():
             if many:
                 table = BoxTable(self.schema, shape)
@@ -315,16 +321,16 @@ class Promises(Sequence[Promise]):
             self._count = sum(counts) if told else len(self.words)
         return self._count
 
-    def __iter__(self) -> Iterator[Promise]:
+    def __iter__(self) -> Iterator[Punctuation]:
         return iter(self.words)
 
     @overload
-    def __getitem__(self, at: int) -> Promise: ...
+    def __getitem__(self, at: int) -> Punctuation: ...
 
     @overload
-    def __getitem__(self, at: slice) -> Sequence[Promise]: ...
+    def __getitem__(self, at: slice) -> Sequence[Punctuation]: ...
 
-    def __getitem__(self, at: int | slice) -> Promise | Sequence[Promise]:
+    def __getitem__(self, at: int | slice) -> Punctuation | Sequence[Punctuation]:
         return self.words[at]
 
     def __eq__(self, other: object) -> bool:
@@ -338,7 +344,7 @@ class Promises(Sequence[Promise]):
         return f"Promises{self.words}"
 
 
-def joined(parts: Iterable[Promises]) -> Promises:
+def joined(parts: Iterable[PunctuationTable]) -> PunctuationTable:
     """What several say, over the same columns; there is one at least."""
     listed = list(parts)
     some = [part for part in listed if part]
@@ -354,7 +360,7 @@ def joined(parts: Iterable[Promises]) -> Promises:
             ranges.setdefault(name, []).append(run)
         for shape, entries in part.tables.items():
             tables.setdefault(shape, []).append(entries)
-    return Promises(
+    return PunctuationTable(
         some[0].schema,
         {name: joined_lists(these) for name, these in constants.items()},
         {name: joined_ranges(those) for name, those in ranges.items()},

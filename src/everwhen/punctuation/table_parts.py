@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.scalars import python_values
 from everwhen.core.time import NEVER
 from everwhen.punctuation.columns.boxes import Entries, Shape
-from everwhen.punctuation.columns.column import ColumnPromises
+from everwhen.punctuation.columns.column import ColumnPunctuation
 from everwhen.punctuation.columns.loops import FEW, unite
 from everwhen.punctuation.value_order import Kind, ValueOrder, plain
 from everwhen.punctuation.value_sets import Run, union
@@ -136,8 +136,8 @@ class Ranged(NamedTuple):
 class WidePromise:
     """A promise that is kept as it is, with each of its patterns as a set of its own."""
 
-    promise: Promise
-    columns: Mapping[str, ColumnPromises]
+    promise: Punctuation
+    columns: Mapping[str, ColumnPunctuation]
 
     def raise_to(self, columns: Mapping[str, pa.Array], out: np.ndarray) -> None:
         inside = np.full(len(out), self.promise.t, np.int64)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.promise import AttributePattern, Nothing, OneOf, Range
+from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Range
 from everwhen.errors import QueryError
 from everwhen.punctuation.value_order import Kind, ValueOrder, constants, order_of
 from everwhen.rows.interner import freeze

@@ -24,12 +24,12 @@ from dataclasses import dataclass, replace
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.nodes import Column
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.reference.evaluation import evaluate
 from everwhen.reference.logical import Event
-from everwhen.reference.punctuation import ANY, Anything, Pattern, Punctuation, Row, combine, match
+from everwhen.reference.punctuation import ANY, Anything, Pattern, Patterns, Row, combine, match
 from everwhen.stream.history import History
 
 
@@ -37,16 +37,16 @@ from everwhen.stream.history import History
 class Said:
     """A promise by position: it needs no names, which the inputs of a union may have different ones of."""
 
-    pattern: Punctuation
+    pattern: Patterns
     t: int
 
 
-Given = Mapping[str, Sequence[Promise]]
+Given = Mapping[str, Sequence[Punctuation]]
 Histories = Mapping[str, History]
 
 
-def by_position(promise: Promise, schema: Schema) -> Said:
-    return Said(Punctuation(tuple(promise.match.get(name, ANY) for name in schema.names)), promise.t)
+def by_position(promise: Punctuation, schema: Schema) -> Said:
+    return Said(Patterns(tuple(promise.match.get(name, ANY) for name in schema.names)), promise.t)
 
 
 def promised(said: Iterable[Said], row: Row) -> int:
@@ -118,7 +118,7 @@ def _projected(said: list[Said], schema: Schema, columns: Sequence[str | None]) 
         patterns = each.pattern.patterns
         if all(isinstance(pattern, Anything) for i, pattern in enumerate(patterns) if i not in kept):
             cut = tuple(ANY if name is None else patterns[schema.index(name)] for name in columns)
-            found.append(Said(Punctuation(cut), each.t))
+            found.append(Said(Patterns(cut), each.t))
     return found
 
 
@@ -150,10 +150,10 @@ def kept(node: n.Join, events: Iterable[Event], theirs: Sequence[Said]) -> list[
 def _on_key(said: Sequence[Said], keys: Sequence[int]) -> list[Said]:
     """joinPs."""
     free = [each for each in said if _binds(each.pattern) <= set(keys)]
-    return [Said(Punctuation(tuple(each.pattern.patterns[i] for i in keys)), each.t) for each in free]
+    return [Said(Patterns(tuple(each.pattern.patterns[i] for i in keys)), each.t) for each in free]
 
 
-def _binds(pattern: Punctuation) -> set[int]:
+def _binds(pattern: Patterns) -> set[int]:
     return {i for i, each in enumerate(pattern.patterns) if not isinstance(each, Anything)}
 
 
@@ -193,11 +193,9 @@ def _anywhere(left: Sequence[Said], right: Sequence[Said], width: int) -> list[S
     """What both sides promise for all rows: the smaller of the CTIs."""
     times = [max((each.t for each in side if not _binds(each.pattern)), default=NEVER) for side in (left, right)]
     everything: tuple[Pattern, ...] = (ANY,) * width
-    return [Said(Punctuation(everything), min(times))] if min(times) > NEVER else []
+    return [Said(Patterns(everything), min(times))] if min(times) > NEVER else []
 
 
 def _padded(said: list[Said], before: int, behind: int) -> list[Said]:
     """modPs."""
-    return [
-        replace(each, pattern=Punctuation((ANY,) * before + each.pattern.patterns + (ANY,) * behind)) for each in said
-    ]
+    return [replace(each, pattern=Patterns((ANY,) * before + each.pattern.patterns + (ANY,) * behind)) for each in said]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from everwhen.core.promise import Nothing, OneOf, Range
+from everwhen.core.punctuation import Nothing, OneOf, Range
 
 Row = tuple[Any, ...]
 
@@ -34,24 +34,24 @@ Pattern = Anything | Range | OneOf | Nothing
 
 
 @dataclass(frozen=True, slots=True)
-class Punctuation:
+class Patterns:
     """One pattern per attribute."""
 
     patterns: tuple[Pattern, ...]
 
 
-Element: TypeAlias = "Row | Punctuation"
+Element: TypeAlias = "Row | Patterns"
 Slice: TypeAlias = "Sequence[Element]"
 Stream: TypeAlias = "Sequence[Slice]"
 
 
-def punct(*patterns: Any) -> Punctuation:
+def punct(*patterns: Any) -> Patterns:
     """A punctuation; a list stands for one of its values, any other value for itself.
 
-    >>> punct(ANY, [7, 9], 3) == Punctuation((ANY, OneOf((7, 9)), OneOf((3,))))
+    >>> punct(ANY, [7, 9], 3) == Patterns((ANY, OneOf((7, 9)), OneOf((3,))))
     True
     """
-    return Punctuation(tuple(_pattern(pattern) for pattern in patterns))
+    return Patterns(tuple(_pattern(pattern) for pattern in patterns))
 
 
 def _pattern(given: Any) -> Pattern:
@@ -68,12 +68,12 @@ def between(low: Any, high: Any) -> Range:
 # --- match and combine (3.1) ------------------------------------------------------------------------------------------
 
 
-def match(t: Row, p: Punctuation) -> bool:
+def match(t: Row, p: Patterns) -> bool:
     """Whether every value matches its pattern."""
     return all(pattern.matches(value) for pattern, value in zip(p.patterns, t, strict=True))
 
 
-def combine(p: Punctuation, q: Punctuation) -> Punctuation | None:
+def combine(p: Patterns, q: Patterns) -> Patterns | None:
     """What both say; None is the paper's Ψ, where they have no row in common.
 
     >>> combine(punct(ANY, between(0, 4)), punct(7, between(2, 9))) == punct(7, Range(ge=2, le=4))
@@ -82,7 +82,7 @@ def combine(p: Punctuation, q: Punctuation) -> Punctuation | None:
     True
     """
     patterns = tuple(_both(a, b) for a, b in zip(p.patterns, q.patterns, strict=True))
-    return None if any(isinstance(pattern, Nothing) for pattern in patterns) else Punctuation(patterns)
+    return None if any(isinstance(pattern, Nothing) for pattern in patterns) else Patterns(patterns)
 
 
 def _both(p: Pattern, q: Pattern) -> Pattern:
@@ -113,10 +113,10 @@ def _narrowed(p: Range, q: Range) -> Range | Nothing:
 # --- Table 1 ----------------------------------------------------------------------------------------------------------
 
 Rows = Sequence[Row]
-Puncts = Sequence[Punctuation]
+Puncts = Sequence[Patterns]
 
 
-def nomatch(t: Row, p: Punctuation) -> bool:
+def nomatch(t: Row, p: Patterns) -> bool:
     return not match(t, p)
 
 
@@ -136,42 +136,42 @@ def set_nomatch_ts(ts: Rows, ps: Puncts) -> list[Row]:
     return [t for t in ts if set_nomatch(t, ps)]
 
 
-def set_nomatch_ps(ts: Rows, ps: Puncts) -> list[Punctuation]:
+def set_nomatch_ps(ts: Rows, ps: Puncts) -> list[Patterns]:
     """The punctuations that none of the rows matches."""
     return [p for p in ps if not any(match(t, p) for t in ts)]
 
 
-def set_combine(ps: Puncts, qs: Puncts) -> list[Punctuation]:
+def set_combine(ps: Puncts, qs: Puncts) -> list[Patterns]:
     return [both for p in ps for q in qs if (both := combine(p, q)) is not None]
 
 
 def tups(elements: Iterable[Element]) -> list[Row]:
-    return [element for element in elements if not isinstance(element, Punctuation)]
+    return [element for element in elements if not isinstance(element, Patterns)]
 
 
-def puncts(elements: Iterable[Element]) -> list[Punctuation]:
-    return [element for element in elements if isinstance(element, Punctuation)]
+def puncts(elements: Iterable[Element]) -> list[Patterns]:
+    return [element for element in elements if isinstance(element, Patterns)]
 
 
 # --- punctuations of other shapes (5.2 to 5.4) ------------------------------------------------------------------------
 
 
-def only_on(ps: Puncts, columns: Sequence[int]) -> list[Punctuation]:
+def only_on(ps: Puncts, columns: Sequence[int]) -> list[Patterns]:
     """groupPs: the punctuations with wildcards off the columns; projPs and joinPs start from the same."""
     return [p for p in ps if all(isinstance(each, Anything) or i in columns for i, each in enumerate(p.patterns))]
 
 
-def proj_ps(ps: Puncts, columns: Sequence[int]) -> list[Punctuation]:
+def proj_ps(ps: Puncts, columns: Sequence[int]) -> list[Patterns]:
     """projPs, joinPs: those that say nothing of other columns, cut to the columns."""
-    return [Punctuation(tuple(p.patterns[i] for i in columns)) for p in only_on(ps, columns)]
+    return [Patterns(tuple(p.patterns[i] for i in columns)) for p in only_on(ps, columns)]
 
 
-def padded(ps: Puncts, before: int = 0, behind: int = 0) -> list[Punctuation]:
+def padded(ps: Puncts, before: int = 0, behind: int = 0) -> list[Patterns]:
     """modPs: wildcards for the attributes that stand before and behind in the output."""
-    return [Punctuation(((ANY,) * before) + p.patterns + ((ANY,) * behind)) for p in ps]
+    return [Patterns(((ANY,) * before) + p.patterns + ((ANY,) * behind)) for p in ps]
 
 
-def init(ps: Puncts, column: int, domain: Sequence[Any]) -> list[Punctuation]:
+def init(ps: Puncts, column: int, domain: Sequence[Any]) -> list[Patterns]:
     """The paper's init: of the values in sort order, the first ones, as far as no row with such a value can come.
 
     `domain` is the order of the attribute's values.  The first of them must be known: without it nothing is first.
@@ -189,7 +189,7 @@ def init(ps: Puncts, column: int, domain: Sequence[Any]) -> list[Punctuation]:
     if last is None:
         return []
     width = len(said[0].patterns)
-    return [Punctuation(tuple(between(domain[0], last) if i == column else ANY for i in range(width)))]
+    return [Patterns(tuple(between(domain[0], last) if i == column else ANY for i in range(width)))]
 
 
 # --- streams and iterators (2.2, 4) -----------------------------------------------------------------------------------
@@ -210,8 +210,8 @@ class State:
     """What an iterator keeps: rows and punctuations of each input, and the punctuations that it has said."""
 
     rows: tuple[list[Row], ...]
-    promises: tuple[list[Punctuation], ...] = ()
-    said: tuple[Punctuation, ...] = ()
+    promises: tuple[list[Patterns], ...] = ()
+    said: tuple[Patterns, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,22 +219,22 @@ class Behaviour:
     """What an iterator does with a slice of one input.  `pass_`, `prop` and `keep` see the state that `step` left."""
 
     step: Callable[[list[Row], State], tuple[list[Row], State]]
-    pass_: Callable[[list[Punctuation], State], list[Row]]
-    prop: Callable[[list[Punctuation], State], list[Punctuation]]
-    keep: Callable[[list[Punctuation], State], State]
+    pass_: Callable[[list[Patterns], State], list[Row]]
+    prop: Callable[[list[Patterns], State], list[Patterns]]
+    keep: Callable[[list[Patterns], State], State]
 
 
-def pass_nothing(ps: list[Punctuation], state: State) -> list[Row]:
+def pass_nothing(ps: list[Patterns], state: State) -> list[Row]:
     """The paper's passT."""
     return []
 
 
-def prop_nothing(ps: list[Punctuation], state: State) -> list[Punctuation]:
+def prop_nothing(ps: list[Patterns], state: State) -> list[Patterns]:
     """propT."""
     return []
 
 
-def keep_all(ps: list[Punctuation], state: State) -> State:
+def keep_all(ps: list[Patterns], state: State) -> State:
     """keepT."""
     return state
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from everwhen.reference.punctuation import (
+    Patterns,
     Puncts,
-    Punctuation,
     Row,
     Rows,
     init,
@@ -54,7 +54,7 @@ class Invariants:
 
     relational: Callable[..., list[Row]]
     cpass: Callable[..., list[Row]]
-    cprop: Callable[..., list[Punctuation]]
+    cprop: Callable[..., list[Patterns]]
     ckeep: tuple[Callable[..., list[Row]], ...]
 
 
@@ -138,7 +138,7 @@ def of_join(on: Sequence[tuple[int, int]], left: int, right: int) -> Invariants:
     def keep_right(a: Arrived, b: Arrived) -> list[Row]:
         return set_nomatch_ts(b.ts, elsewhere(a.ps, lefts, rights, right))
 
-    def cprop(a: Arrived, b: Arrived) -> list[Punctuation]:
+    def cprop(a: Arrived, b: Arrived) -> list[Patterns]:
         return [
             *padded(set_nomatch_ps(keep_left(a, b), a.ps), behind=right),
             *padded(set_nomatch_ps(keep_right(a, b), b.ps), before=left),

@@ -19,8 +19,8 @@ from typing import Any
 from everwhen.reference.punctuation import (
     ANY,
     Behaviour,
+    Patterns,
     Puncts,
-    Punctuation,
     Row,
     Rows,
     Slice,
@@ -47,7 +47,7 @@ Result = Callable[[Rows], Row]
 """The aggregate values of a group's rows."""
 
 
-def _same(ps: list[Punctuation], state: State) -> list[Punctuation]:
+def _same(ps: list[Patterns], state: State) -> list[Patterns]:
     return ps
 
 
@@ -90,7 +90,7 @@ def dupelim(punctuated: bool = True) -> StreamIterator:
         new = without(unique(ts), st.rows[0])
         return new, State(([*st.rows[0], *new],))
 
-    def keep(ps: list[Punctuation], st: State) -> State:
+    def keep(ps: list[Patterns], st: State) -> State:
         return State((set_nomatch_ts(st.rows[0], ps),))
 
     behaviour = Behaviour(step, pass_nothing, _same, keep)
@@ -121,10 +121,10 @@ def group_by(keys: Sequence[int], result: Result, values: int = 1) -> StreamIter
 def sort(column: int, domain: Sequence[Any]) -> StreamIterator:
     """By the column, then by the other columns: the order must not depend on arrival."""
 
-    def closed(ps: list[Punctuation], st: State) -> list[Punctuation]:
+    def closed(ps: list[Patterns], st: State) -> list[Patterns]:
         return init([*st.promises[0], *ps], column, domain)
 
-    def keep(ps: list[Punctuation], st: State) -> State:
+    def keep(ps: list[Patterns], st: State) -> State:
         known = [*st.promises[0], *ps]
         said = tuple(init(known, column, domain))
         return State((set_nomatch_ts(st.rows[0], said),), (known,), said)
@@ -149,19 +149,17 @@ Pass = Callable[[State, Puncts, Puncts], list[Row]]
 Keep = Callable[[State, Puncts, Puncts], tuple[list[Row], list[Row]]]
 
 
-def _two_sided(
-    step: Step, pass_: Pass | None, keep: Keep, said: Callable[[State], list[Punctuation]]
-) -> StreamIterator:
+def _two_sided(step: Step, pass_: Pass | None, keep: Keep, said: Callable[[State], list[Patterns]]) -> StreamIterator:
     """An iterator whose behaviours read all punctuation so far, of both inputs, whichever the slice came from.
 
     `said` gives what may be said by the state that `keep` leaves; what was said before is not said again.
     """
 
-    def known(side: int, ps: list[Punctuation], st: State) -> tuple[list[Punctuation], list[Punctuation]]:
+    def known(side: int, ps: list[Patterns], st: State) -> tuple[list[Patterns], list[Patterns]]:
         left, right = st.promises
         return ([*left, *ps], right) if side == 0 else (left, [*right, *ps])
 
-    def kept(side: int, ps: list[Punctuation], st: State) -> State:
+    def kept(side: int, ps: list[Patterns], st: State) -> State:
         both = known(side, ps, st)
         return State(keep(st, *both), both, st.said)
 
@@ -170,14 +168,14 @@ def _two_sided(
             rows = tuple([*mine, *ts] if at == side else mine for at, mine in enumerate(st.rows))
             return step(side, ts, st), State(rows, st.promises, st.said)
 
-        def prop(ps: list[Punctuation], st: State) -> list[Punctuation]:
+        def prop(ps: list[Patterns], st: State) -> list[Patterns]:
             return [p for p in dict.fromkeys(said(kept(side, ps, st))) if p not in st.said]
 
-        def keep_side(ps: list[Punctuation], st: State) -> State:
+        def keep_side(ps: list[Patterns], st: State) -> State:
             after = kept(side, ps, st)
             return State(after.rows, after.promises, (*st.said, *prop(ps, st)))
 
-        def passing(ps: list[Punctuation], st: State) -> list[Row]:
+        def passing(ps: list[Patterns], st: State) -> list[Row]:
             return pass_(st, *known(side, ps, st)) if pass_ is not None else []
 
         return Behaviour(arrive, passing, prop, keep_side)
@@ -185,7 +183,7 @@ def _two_sided(
     return StreamIterator(State(([], []), ([], [])), (behaviour(0), behaviour(1)))
 
 
-def _combined(st: State) -> list[Punctuation]:
+def _combined(st: State) -> list[Patterns]:
     return set_combine(*st.promises)
 
 
@@ -234,7 +232,7 @@ def join(on: Sequence[tuple[int, int]], left: int, right: int) -> StreamIterator
             set_nomatch_ts(st.rows[1], elsewhere(lps, lefts, rights, right)),
         )
 
-    def said(st: State) -> list[Punctuation]:
+    def said(st: State) -> list[Patterns]:
         mine, theirs = (set_nomatch_ps(rows, ps) for rows, ps in zip(st.rows, st.promises, strict=True))
         return [*padded(mine, behind=right), *padded(theirs, before=left)]
 
@@ -245,12 +243,12 @@ def partners(a: Row, b: Row, on: Sequence[tuple[int, int]]) -> bool:
     return all(a[i] == b[j] for i, j in on)
 
 
-def elsewhere(ps: Puncts, columns: Sequence[int], theirs: Sequence[int], width: int) -> list[Punctuation]:
+def elsewhere(ps: Puncts, columns: Sequence[int], theirs: Sequence[int], width: int) -> list[Patterns]:
     """joinPs: punctuations that bind the join's columns only, as the other side's rows would match them."""
     found = []
     for p in proj_ps(ps, columns):
         patterns = dict(zip(theirs, p.patterns, strict=True))
-        found.append(Punctuation(tuple(patterns.get(i, ANY) for i in range(width))))
+        found.append(Patterns(tuple(patterns.get(i, ANY) for i in range(width))))
     return found
 
 

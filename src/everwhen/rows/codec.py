@@ -15,7 +15,7 @@ import pyarrow as pa
 from everwhen.compiled.njit import loop
 from everwhen.containers.gaps import fill, only_gaps, without
 from everwhen.core.schema import Schema
-from everwhen.rows.interner import Pool, is_pooled, validity
+from everwhen.rows.interner import Interner, is_pooled, validity
 
 BITS: Final = 63
 """Columns per null mask word: the sign bit stays free."""
@@ -29,7 +29,7 @@ _FLOAT_BY_WIDTH: Final = {16: np.float16, 32: np.float32, 64: np.float64}
 class RowCodec:
     """Rows of one schema, coded with one pool."""
 
-    def __init__(self, schema: Schema, pool: Pool) -> None:
+    def __init__(self, schema: Schema, pool: Interner) -> None:
         self.schema = schema
         self.pool = pool
         self.words = max(1, -(-len(schema) // BITS))
@@ -107,7 +107,7 @@ class RowCodec:
         return out
 
 
-def encode_column(column: pa.Array, type_: pa.DataType, pool: Pool) -> np.ndarray:
+def encode_column(column: pa.Array, type_: pa.DataType, pool: Interner) -> np.ndarray:
     """The codes of a column; what stands where a value is missing does not matter."""
     return pool.dictionary(type_).encode(column) if is_pooled(type_) else encode_plain(column, type_)
 
@@ -152,7 +152,7 @@ def _buffer(column: pa.Array, type_: pa.DataType) -> np.ndarray:
     return np.frombuffer(data, kind[width], len(column) + column.offset)[column.offset :]
 
 
-def decode_column(codes: np.ndarray, valid: np.ndarray | None, type_: pa.DataType, pool: Pool) -> pa.Array:
+def decode_column(codes: np.ndarray, valid: np.ndarray | None, type_: pa.DataType, pool: Interner) -> pa.Array:
     """Codes as an Arrow column of the type."""
     if is_pooled(type_):
         return pool.dictionary(type_).decode(np.ascontiguousarray(codes), valid)

@@ -1,8 +1,8 @@
 """Where the shell's data comes from: files and the NEXMark generator, epoch by epoch, for whatever is being read.
 
-Files are read as `everwhen run` reads them (`Arrival`): relations first and whole, streams in turn or by their arrival
-numbers.  A stream that no query reads does not move on; one that is read again goes on where it was left.  When a
-query begins or stops to read a file, the order of arrival is made up anew from there on.
+Files are read as `everwhen run` reads them (`EpochReader`): relations first and whole, streams in turn or by their
+arrival numbers.  A stream that no query reads does not move on; one that is read again goes on where it was left.
+When a query begins or stops to read a file, the order of arrival is made up anew from there on.
 
 **Guarantee.**  No element is passed over: an epoch that was refused is read again the next time.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final
 from everwhen.algebra.nodes import Source
 from everwhen.core.time import NEVER
 from everwhen.demo.nexmark import STREAMS, NexmarkConfig, NexmarkGenerator
-from everwhen.engine.epochs import Arrival, Epoch
+from everwhen.engine.epochs import Epoch, EpochReader
 from everwhen.engine.run import SMALL_PIECE
 from everwhen.engine.session.sql_session import SqlSession
 from everwhen.errors import InputError, QueryError
@@ -207,14 +207,14 @@ class Feeds:
         if self.nexmark is not None:
             self.nexmark.slot = self._slot
 
-    def _arrival(self, names: tuple[str, ...], catalog: Catalog) -> Arrival:
+    def _arrival(self, names: tuple[str, ...], catalog: Catalog) -> EpochReader:
         given = {name: self._input(name, catalog) for name in names}
         pieces = {
             name: read_input(file, max(self.batch, SMALL_PIECE), self.taken.get(name, 0))
             for name, file in given.items()
         }
         whole = [name for name, file in given.items() if file.known_whole]
-        return Arrival(pieces, self.batch, relations=whole, taken=self.taken)
+        return EpochReader(pieces, self.batch, relations=whole, taken=self.taken)
 
     def _input(self, name: str, catalog: Catalog) -> InputFile:
         file, entry = self.place(name, catalog), catalog.entries[name]

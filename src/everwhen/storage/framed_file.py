@@ -5,9 +5,9 @@
     CRC-32 of the header so far u32, zeros up to a multiple of 64
     the frames, each filled up with zeros to a multiple of 64
 
-Whatever is read was written so: a file that is cut short, grown, of another kind or changed in any byte that counts is
-`Damaged`.  The frames are written from where they lie in memory, without a copy; each is read into memory of its own,
-which may be written to and is freed by itself.
+Whatever is read was written so: a file that is cut short, grown, of another kind or changed in any byte that counts
+is `CorruptFile`.  The frames are written from where they lie in memory, without a copy; each is read into memory of
+its own, which may be written to and is freed by itself.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _MOST_FRAMES: Final = 10_000_000
 """More is no file of ours: a damaged count must not ask for all the memory there is."""
 
 
-class Damaged(Exception):
+class CorruptFile(Exception):
     """The file is not what was written; the text says in which way."""
 
 
-class OtherVersion(Damaged):
+class OtherVersion(CorruptFile):
     """The file is whole, but another version of the program has written it; the text says which."""
 
 
-def seal(kind: int, frames: Iterable[Sequence[Chunk]]) -> list[Chunk]:
+def write_frames(kind: int, frames: Iterable[Sequence[Chunk]]) -> list[Chunk]:
     """The chunks of a file, the header first; a frame is given in pieces that follow one another."""
     body: list[Chunk] = []
     table: list[bytes] = []
@@ -69,21 +69,21 @@ def size(chunks: Iterable[Chunk]) -> int:
     return sum(memoryview(chunk).nbytes for chunk in chunks)
 
 
-def unseal(file: IO[bytes], kind: int, most: int | None = None) -> list[memoryview]:
+def read_frames(file: IO[bytes], kind: int, most: int | None = None) -> list[memoryview]:
     """The frames of a file (the first `most` of them), each in writable memory of its own."""
     table = _table(file, kind)
     found: list[memoryview] = []
     for number, (length, crc) in enumerate(table if most is None else table[:most]):
         if length > _left(file):  # before so much memory is asked for
-            raise Damaged(f"it ends within frame {number}")
+            raise CorruptFile(f"it ends within frame {number}")
         frame = np.empty(length, np.uint8).data
         _fill(file, frame, f"frame {number}")
         if zlib.crc32(frame) != crc:
-            raise Damaged(f"the checksum of frame {number} does not fit its {length} bytes")
+            raise CorruptFile(f"the checksum of frame {number} does not fit its {length} bytes")
         _exactly(file, -length % _ALIGN, f"the end of frame {number}")
         found.append(frame)
     if most is None and file.read(1):
-        raise Damaged("it goes on after its end")
+        raise CorruptFile("it goes on after its end")
     return found
 
 
@@ -91,7 +91,7 @@ def is_whole(file: IO[bytes], kind: int, length: int) -> bool:
     """Whether the header is right and the file as long as it says; the content is not read."""
     try:
         table = _table(file, kind)
-    except Damaged:
+    except CorruptFile:
         return False
     return length == _head_size(len(table)) + sum(frame + -frame % _ALIGN for frame, _ in table)
 
@@ -106,24 +106,24 @@ def _table(file: IO[bytes], kind: int) -> list[tuple[int, int]]:
     head = _exactly(file, _HEAD.size, "the header")
     magic, version, found, count = _HEAD.unpack(head)
     if magic != MAGIC:
-        raise Damaged(f"it starts with {magic!r}, not with {MAGIC!r}")
+        raise CorruptFile(f"it starts with {magic!r}, not with {MAGIC!r}")
     if version != VERSION:
-        raise Damaged(f"it has format version {version}; this is a program for version {VERSION}")
+        raise CorruptFile(f"it has format version {version}; this is a program for version {VERSION}")
     if count > _MOST_FRAMES:
-        raise Damaged(f"the header speaks of {count} frames")
+        raise CorruptFile(f"the header speaks of {count} frames")
     if count * _FRAME.size > _left(file):
-        raise Damaged("it ends within the header")
+        raise CorruptFile("it ends within the header")
     table = _exactly(file, count * _FRAME.size, "the header")
     (crc,) = _CRC.unpack(_exactly(file, _CRC.size, "the header"))
     if crc != zlib.crc32(table, zlib.crc32(head)):
-        raise Damaged("the checksum of the header does not fit")
+        raise CorruptFile("the checksum of the header does not fit")
     if found == PICKLED and kind == SNAPSHOT:
         raise OtherVersion(
             "Everwhen 0.4 or an older version has written it, as a pickle, which this version does not read, since "
             "reading it could run code"
         )
     if found != kind:
-        raise Damaged(f"it is a file of kind {found}, not {kind}")
+        raise CorruptFile(f"it is a file of kind {found}, not {kind}")
     _exactly(file, _head_size(count) - _HEAD.size - len(table) - _CRC.size, "the header")
     return [_FRAME.unpack_from(table, i * _FRAME.size) for i in range(count)]
 
@@ -139,7 +139,7 @@ def _left(file: IO[bytes]) -> int:
 def _exactly(file: IO[bytes], length: int, what: str) -> bytes:
     found = file.read(length) if length else b""
     if len(found) != length:
-        raise Damaged(f"it ends within {what}")
+        raise CorruptFile(f"it ends within {what}")
     return found
 
 
@@ -148,5 +148,5 @@ def _fill(file: IO[bytes], frame: memoryview, what: str) -> None:
     while at < len(frame):
         got = file.readinto(frame[at:])  # type: ignore[attr-defined]  # every binary file that can be read has it
         if not got:
-            raise Damaged(f"it ends within {what}")
+            raise CorruptFile(f"it ends within {what}")
         at += got

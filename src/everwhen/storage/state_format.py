@@ -19,9 +19,9 @@ an object with one key, its tag:
 Large arrays are written from where they lie.  Those read may be written to, and lie in the memory of their frame.
 
 **Guarantee.**  `decode(encode(tree))` is the tree again: the same types, and floats bit by bit.  Two exceptions: a
-datetime with a zone comes back as the same instant in UTC, and containers that were one object are two.  Whatever else
-`decode` is given is `Damaged`: it makes nothing but the types above, follows no more than `MAX_DEPTH` levels, and asks
-for no more memory than the frames have bytes, times a constant.
+datetime with a zone comes back as the same instant in UTC, and containers that were one object are two.  Whatever
+else `decode` is given is `CorruptFile`: it makes nothing but the types above, follows no more than `MAX_DEPTH`
+levels, and asks for no more memory than the frames have bytes, times a constant.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ import pyarrow as pa
 from everwhen.errors import StateError
 from everwhen.storage.arrow_ipc import stream_of
 from everwhen.storage.folder import Chunk
-from everwhen.storage.framed_file import Damaged, OtherVersion
+from everwhen.storage.framed_file import CorruptFile, OtherVersion
 from everwhen.storage.state_arrow import read_batch, storable
 
 FORMAT: Final = 1
@@ -100,7 +100,7 @@ def decode(frames: Sequence[memoryview]) -> Any:
     try:
         return reader.state()
     except _FAILURES as bad:
-        raise Damaged(f"it holds no state: {_said(bad)}") from None
+        raise CorruptFile(f"it holds no state: {_said(bad)}") from None
 
 
 def restore(into: Any, state: Any, place: str) -> None:
@@ -281,17 +281,17 @@ class _Reader:
 
     def state(self) -> Any:
         if not len(self._frames):
-            raise Damaged("it holds no state: there are no frames")
+            raise CorruptFile("it holds no state: there are no frames")
         head = json.loads(bytes(self._frames[0]).decode("ascii"), parse_constant=_no_constant)
         if not isinstance(head, dict) or type(head.get("format")) is not int:
-            raise Damaged("it holds no state: no format is given")
+            raise CorruptFile("it holds no state: no format is given")
         if head["format"] != FORMAT:
             raise OtherVersion(
                 f"{_shown(head.get('software'))} has written it, in format {head['format']}, and {software()} reads "
                 f"format {FORMAT} only"
             )
         if head["frames"] != len(self._frames):
-            raise Damaged(f"it holds no state: {len(self._frames)} frames, not {head['frames']}")
+            raise CorruptFile(f"it holds no state: {len(self._frames)} frames, not {head['frames']}")
         self._groups = [read_batch(self._frame(at)) for at in _list(head["groups"])]
         return self.value(head["state"], 0)
 

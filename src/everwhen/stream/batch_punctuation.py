@@ -1,8 +1,9 @@
 """The punctuation of a batch of elements by its places: as elements for people, and as columns for operators.
 
 Sources that read many elements at a time read their promises here once; the parts into which a batch is cut keep what
-was read.  Answers have theirs behind the rows, and make elements of them when somebody reads them (`Behind`).  A batch
-may have a plain dictionary of elements instead: then whoever needs the columns reads them.
+was read.  Answers have theirs behind the rows, and make elements of them when somebody reads them
+(`TrailingPunctuation`).  A batch may have a plain dictionary of elements instead: then whoever needs the columns
+reads them.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 from everwhen.punctuation.read import read_promises
-from everwhen.punctuation.table import Promises
+from everwhen.punctuation.table import PunctuationTable
 from everwhen.stream.element import ExternalCti, Punct
 
 Places = Mapping[int, Punct | ExternalCti]
 """Elements of punctuation by their position."""
 
 
-class Punctuations(Mapping[int, Punct | ExternalCti]):
+class BatchPunctuation(Mapping[int, Punct | ExternalCti]):
     """Promises about data, all of which fit their columns.  `places` are in order, `said` numbers promises by them."""
 
     __slots__ = ("_elements", "places", "said")
 
-    def __init__(self, elements: Mapping[int, Punct], places: np.ndarray, said: Promises) -> None:
+    def __init__(self, elements: Mapping[int, Punct], places: np.ndarray, said: PunctuationTable) -> None:
         self._elements = elements
         self.places = places
         self.said = said
@@ -46,15 +47,15 @@ class Punctuations(Mapping[int, Punct | ExternalCti]):
         first, last = np.searchsorted(self.places, (begin, end)).tolist()
         elements = {place - begin: self._elements[place] for place in self.places[first:last].tolist()}
         said = self.said.numbered(first, last) if elements else None
-        return elements if said is None else Punctuations(elements, self.places[first:last] - begin, said)
+        return elements if said is None else BatchPunctuation(elements, self.places[first:last] - begin, said)
 
 
-class Behind(Mapping[int, Punct]):
+class TrailingPunctuation(Mapping[int, Punct]):
     """Promises that stand in a row from the place `first` on."""
 
     __slots__ = ("_first", "said")
 
-    def __init__(self, said: Sequence[Promise], first: int) -> None:
+    def __init__(self, said: Sequence[Punctuation], first: int) -> None:
         self.said = said
         self._first = first
 
@@ -80,11 +81,11 @@ def punctuations(elements: Places, schema: Schema) -> Places:
         said = read_promises((each.promise for each in promises.values()), schema, strict=True)
     except QueryError:
         return elements
-    return Punctuations(promises, np.array(list(promises), np.int64), said)
+    return BatchPunctuation(promises, np.array(list(promises), np.int64), said)
 
 
 def part_of(elements: Places, begin: int, end: int) -> Places:
     """The punctuation of a part of a batch."""
-    if isinstance(elements, Punctuations):
+    if isinstance(elements, BatchPunctuation):
         return elements.part(begin, end)
     return {place - begin: each for place, each in elements.items() if begin <= place < end}

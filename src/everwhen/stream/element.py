@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.scalars import show_value
 from everwhen.core.time import show
 from everwhen.punctuation.pattern_json import show_promise
@@ -86,7 +86,7 @@ class Punct:
     punct x = 7
     """
 
-    promise: Promise
+    promise: Punctuation
 
     def __str__(self) -> str:
         return show_promise(self.promise)

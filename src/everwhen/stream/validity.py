@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from everwhen.core.promise import OneOf, Promise
+from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
 from everwhen.errors import InputError
@@ -246,14 +246,14 @@ class _Patterns:
     """The promises with patterns so far, found by a constant where they have one."""
 
     def __init__(self) -> None:
-        self._by_constant: dict[str, dict[Any, list[Promise]]] = {}
-        self._others: list[Promise] = []
+        self._by_constant: dict[str, dict[Any, list[Punctuation]]] = {}
+        self._others: list[Punctuation] = []
         self._size = 0
 
     def __len__(self) -> int:
         return self._size
 
-    def add(self, promise: Promise) -> None:
+    def add(self, promise: Punctuation) -> None:
         self._size += 1
         for name, pattern in promise.match.items():
             if isinstance(pattern, OneOf):
@@ -266,7 +266,7 @@ class _Patterns:
         self._size -= min(len(self._others), _RECENT) - len(recent)
         self._others[-_RECENT:] = [*recent, promise]
 
-    def against(self, row: Mapping[str, Any], sync: int) -> Promise | None:
+    def against(self, row: Mapping[str, Any], sync: int) -> Punctuation | None:
         """A promise that a change of the row at `sync` breaks; an attribute that the row lacks is null."""
         found = [of_name.get(freeze(row.get(name)), ()) for name, of_name in self._by_constant.items()]
         for promise in chain(*found, self._others):
@@ -281,7 +281,7 @@ class _Patterns:
         for promise in kept.values():
             self.add(promise)
 
-    def _all(self) -> Iterator[Promise]:
+    def _all(self) -> Iterator[Punctuation]:
         for of_name in self._by_constant.values():
             yield from chain.from_iterable(of_name.values())
         yield from self._others

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from everwhen.core.promise import OneOf, Promise
+from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.scalars import python_values
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.core.time import INF, NEVER
@@ -174,7 +174,7 @@ def _element(line: int, row: Mapping[str, str], schema: Schema) -> Element:
     op = row.get("op") or "insert"
     if op == "punct":
         match = {name: OneOf((value,)) for name, value in values.items() if value is not None}
-        return Punct(Promise(match, _time(row, "vs", line, INF)))
+        return Punct(Punctuation(match, _time(row, "vs", line, INF)))
     vs = _time(row, "vs", line, None)
     match op:
         case "insert":

@@ -31,7 +31,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.node import Step
 from everwhen.operators.clip import CUT, ENDED, ENDING, INFINITE

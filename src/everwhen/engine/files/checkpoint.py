@@ -29,7 +29,7 @@ from everwhen.errors import QueryError, StateError
 from everwhen.formats.parquet import AT, COUNT, MATCH, read_elements, write_elements
 from everwhen.storage.atomic_file import whole_file
 from everwhen.storage.folder import LocalFolder
-from everwhen.storage.framed_file import SNAPSHOT, Damaged, OtherVersion, seal, unseal
+from everwhen.storage.framed_file import SNAPSHOT, CorruptFile, OtherVersion, read_frames, write_frames
 from everwhen.storage.lease import take_lease
 from everwhen.storage.state_format import decode, encode
 from everwhen.stream.element_batch import ElementBatch
@@ -79,7 +79,7 @@ class Checkpoint:
             parts += (name,)
         said = before.said + sum(map(len, news))
         saved = Saved(epoch, dict(taken), parts, said, state, done=state is None)
-        chunks = seal(SNAPSHOT, encode({each.name: getattr(saved, each.name) for each in fields(Saved)}))
+        chunks = write_frames(SNAPSHOT, encode({each.name: getattr(saved, each.name) for each in fields(Saved)}))
         with whole_file(self.place / _state_name(epoch)) as path, open(path, "wb") as file:
             file.writelines(chunks)
             file.flush()
@@ -113,12 +113,12 @@ class Checkpoint:
         path = self.place / _state_name(epoch)
         try:
             with open(path, "rb") as file:
-                return _saved(decode(unseal(file, SNAPSHOT)))
+                return _saved(decode(read_frames(file, SNAPSHOT)))
         except OtherVersion as bad:
             raise StateError(
                 f"{path} cannot be read: {bad}; go on with the version that wrote it, or take a new directory"
             ) from None
-        except (OSError, Damaged) as bad:
+        except (OSError, CorruptFile) as bad:
             raise StateError(f"{path} cannot be read: {bad}; remove the directory to start anew") from None
 
 
@@ -126,13 +126,13 @@ def _saved(found: Any) -> Saved:
     """What a run had reached, as it was written."""
     wanted = {"epoch": int, "taken": dict, "parts": tuple, "said": int, "state": object, "done": bool}
     if not isinstance(found, dict) or found.keys() != wanted.keys():
-        raise Damaged("it holds no state of a run")
+        raise CorruptFile("it holds no state of a run")
     if not all(isinstance(found[name], kind) for name, kind in wanted.items()):
-        raise Damaged("it holds no state of a run")
+        raise CorruptFile("it holds no state of a run")
     if not all(isinstance(count, int) for count in found["taken"].values()):
-        raise Damaged("it does not tell how much of each input was taken")
+        raise CorruptFile("it does not tell how much of each input was taken")
     if not all(isinstance(part, str) and _PART.fullmatch(part) for part in found["parts"]):
-        raise Damaged("it names a part that is no file of the checkpoint")
+        raise CorruptFile("it names a part that is no file of the checkpoint")
     return Saved(**found)
 
 

@@ -17,7 +17,7 @@ from everwhen.algebra.explain import explain
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
-from everwhen.engine.epochs import Arrival
+from everwhen.engine.epochs import EpochReader
 from everwhen.engine.files.checkpoint import Checkpoint, Saved, fingerprint
 from everwhen.engine.files.output_file import write_answer
 from everwhen.engine.local import LocalRuntime, Query
@@ -157,7 +157,7 @@ class _Work:
             for name, file in self.given.items()
         }
         whole = [name for name, file in self.given.items() if file.known_whole]
-        arrival = Arrival(pieces, self.batch, self.open, whole, taken=dict(saved.taken))
+        arrival = EpochReader(pieces, self.batch, self.open, whole, taken=dict(saved.taken))
         self.taken = arrival.taken
         said = saved.said
         for epoch in arrival:

@@ -33,7 +33,7 @@ def constant_of(predicate: Expr, schema: Schema) -> tuple[str, Any] | None:
     return None
 
 
-class Bank:
+class EqualityFilterIndex:
     """Constants of one column; `find` gives the elements of each that there are any of."""
 
     def __init__(self, column: int, type_: pa.DataType, constants: Sequence[Any]) -> None:

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.engine.change_emit import below_others
 from everwhen.engine.ingress import SourceInput
 from everwhen.engine.node import OperatorNode, cut
 from everwhen.engine.session.network import Levels, Network
-from everwhen.engine.session.output_port import Exit, Outlet, Said
+from everwhen.engine.session.output_port import EmittedBatch, OutputKey, SharedOutput
 from everwhen.engine.source_levels import PLAIN, Bounds
 from everwhen.plan.physical import Port
 from everwhen.rows.changes import Changes, no_changes
 
 
-def fork(network: Network, old: Exit, new: Exit, levels: Levels) -> Outlet:
+def fork(network: Network, old: OutputKey, new: OutputKey, levels: Levels) -> SharedOutput:
     """Let a plan that runs run once more, over sources of its own at other levels, as if it had always been there.
 
     Both plans have the same structure.
@@ -53,7 +53,7 @@ def _open(network: Network, name: str, source: str, bounds: Bounds, other: Sourc
     network.ingress.change(name, bounds)
 
 
-def change_emit(network: Network, outlet: Outlet, emit: Emit) -> Said:
+def change_emit(network: Network, outlet: SharedOutput, emit: Emit) -> EmittedBatch:
     """Let an outlet that has its operators for itself follow another policy: what it emits because of it."""
     numbers = [port.operator for port in network.below(outlet.port) if port.source is None]
 
@@ -63,10 +63,12 @@ def change_emit(network: Network, outlet: Outlet, emit: Emit) -> Said:
 
     news = network.flow.change_emit(numbers, [outlet], emit, source, network.nothing)
     changes = news.get(outlet.port.operator) or network.nothing(outlet.port)
-    return Said.of(outlet.encode(cut(changes, outlet.since), network.tau(outlet.port), Frontier(outlet.chain.cti)))
+    return EmittedBatch.of(
+        outlet.encode(cut(changes, outlet.since), network.tau(outlet.port), Frontier(outlet.chain.cti))
+    )
 
 
-def repeat(network: Network, outlet: Outlet, moved: Iterable[Emit]) -> None:
+def repeat(network: Network, outlet: SharedOutput, moved: Iterable[Emit]) -> None:
     """Let an outlet that has not emitted anything yet be as one that was moved."""
     operators = network.operators
     placed = sorted(port.operator for port in network.below_placed(outlet.port) if port.source is None)

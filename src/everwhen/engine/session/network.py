@@ -32,23 +32,23 @@ from itertools import count
 
 from everwhen.algebra.nodes import Source
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.dataflow import Dataflow, EpochInputs, ports_below
 from everwhen.engine.ingress import Ingress, SourceInput
 from everwhen.engine.node import OperatorNode, cut
 from everwhen.engine.session.as_of import AsOf, DetachedSource, earliest
-from everwhen.engine.session.output_port import Exit, Outlet, Said
+from everwhen.engine.session.output_port import EmittedBatch, OutputKey, SharedOutput
 from everwhen.engine.source_levels import Bounds
 from everwhen.errors import QueryError
 from everwhen.operators.contract import Output
-from everwhen.operators.output.changelog import Chain, EventChain
+from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
 from everwhen.operators.output.hold import HoldOperator
 from everwhen.plan.lower import Lowering
 from everwhen.plan.physical import PlacedOperator, Port
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 
 Levels = Mapping[str, tuple[str, Bounds]]
 """By the names that sources have in a plan, what they are and at which level."""
@@ -58,9 +58,9 @@ class Network:
     """Sources, operators and outlets by name, number and node."""
 
     def __init__(self, clock: Callable[[], float], idle: float | None = None) -> None:
-        self.pool = Pool()
+        self.pool = Interner()
         self.ingress = Ingress(clock, idle)
-        self.flow: Dataflow[Exit, Outlet] = Dataflow(isolate=True)
+        self.flow: Dataflow[OutputKey, SharedOutput] = Dataflow(isolate=True)
         self.left: dict[str, DetachedSource] = {}
         self._idle = idle is not None
         self._clock = clock
@@ -68,7 +68,7 @@ class Network:
         self._numbers = count()
 
     @property
-    def outlets(self) -> dict[Exit, Outlet]:
+    def outlets(self) -> dict[OutputKey, SharedOutput]:
         return self.flow.outputs
 
     def lowering(self, emit: Emit) -> Lowering:
@@ -84,7 +84,7 @@ class Network:
 
     # -- joining ------------------------------------------------------------------------------------------------
 
-    def attach(self, exit: Exit, levels: Levels, over: Emit | None = None) -> tuple[int, Said]:
+    def attach(self, exit: OutputKey, levels: Levels, over: Emit | None = None) -> tuple[int, EmittedBatch]:
         """Let a plan run that ends in an outlet: the instant from which on its answer is right, and what must be heard
         before that which the outlet says from now on.
 
@@ -119,18 +119,18 @@ class Network:
             raise
         return past.since, said
 
-    def outlet(self, exit: Exit, over: Emit | None) -> Outlet:
+    def outlet(self, exit: OutputKey, over: Emit | None) -> SharedOutput:
         """An outlet for a plan, with all its operators placed."""
         node, emit = exit
         if over is None:
             sink = self.lowering(emit).sink("", node)
-            return Outlet(sink.port, sink.chain, began=self._clock())
+            return SharedOutput(sink.port, sink.chain, began=self._clock())
         lowering = self.lowering(over)
         codec = lowering.codec(node.schema)
         port = lowering.place("hold", HoldOperator(codec), lowering.sink("", node).port)
-        return Outlet(port, Chain(codec, ordered=True), began=self._clock(), over=over)
+        return SharedOutput(port, ChangelogEncoder(codec, ordered=True), began=self._clock(), over=over)
 
-    def _shared(self, exit: Exit) -> Emit | None:
+    def _shared(self, exit: OutputKey) -> Emit | None:
         """The policy of operators that run for the same plan and say more, where what is final can be told from it."""
         node, emit = exit
         if emit is Emit.FINAL and not node.keeps_events:
@@ -223,7 +223,7 @@ class Network:
             elif ended and not any(map(len, changes)):  # all is settled, and of nothing comes nothing
                 ways.append(AsOf(exact, no_changes(running.codec)))
         for outlet in self.outlets.values():
-            if outlet.port == port and isinstance(outlet.chain, Chain) and outlet.gate is None:
+            if outlet.port == port and isinstance(outlet.chain, ChangelogEncoder) and outlet.gate is None:
                 since, said = outlet.chain.standing()
                 ways.append(AsOf(max(outlet.since, since), said))
         return earliest(running.exact, *ways)
@@ -233,20 +233,20 @@ class Network:
             return _refused(f"{self.port_name(port)} has ended, and some of what it said has no end")
         return _refused(f"some of what {self.port_name(port)} said has no end, and is not kept")
 
-    def _said(self, outlet: Outlet) -> AsOf:
+    def _said(self, outlet: SharedOutput) -> AsOf:
         """The events that an outlet has said, by the names that it uses for them."""
         chain, port = outlet.chain, outlet.port
         nothing = AsOf(self._max_end(port), no_changes(chain.codec))
-        if chain.cti == INF or isinstance(chain, EventChain):
+        if chain.cti == INF or isinstance(chain, EventChangelogEncoder):
             return earliest(outlet.since, nothing, self._past(port, {}))
-        if isinstance(chain, Chain):
+        if isinstance(chain, ChangelogEncoder):
             return earliest(outlet.since, nothing, AsOf(*chain.standing()))
         pieces = self._past(port, {})
         return earliest(outlet.since, nothing, AsOf(pieces.since, chain.said(pieces.changes)))
 
     # -- running ------------------------------------------------------------------------------------------------
 
-    def step(self) -> tuple[dict[Exit, Said], dict[Exit, Exception]]:
+    def step(self) -> tuple[dict[OutputKey, EmittedBatch], dict[OutputKey, Exception]]:
         """One epoch, with what the intakes have checked: what each outlet says, or the error that broke it."""
         ingress = self.ingress
         arrived = ingress.advance(self._read_together())
@@ -255,8 +255,8 @@ class Network:
         outputs = {port: ingress.output(port, arrived) for port in ports if port.source}
         inputs = EpochInputs(outputs, {name: each.intake.tau for name, each in ingress.inputs.items()})
         broken = self.flow.step(inputs)
-        said: dict[Exit, Said] = {}
-        failed: dict[Exit, Exception] = {}
+        said: dict[OutputKey, EmittedBatch] = {}
+        failed: dict[OutputKey, Exception] = {}
         for exit, outlet in self.outlets.items():
             if outlet.port.operator in broken:
                 failed[exit] = broken[outlet.port.operator]
@@ -293,7 +293,7 @@ class Network:
 
     # -- leaving ------------------------------------------------------------------------------------------------
 
-    def keep(self, exits: Collection[Exit]) -> None:
+    def keep(self, exits: Collection[OutputKey]) -> None:
         """Drop all outlets but these, with all that only the others needed."""
         self.flow.outputs = {exit: outlet for exit, outlet in self.outlets.items() if exit in exits}
         used = {port for outlet in self.outlets.values() for port in self.below(outlet.port)}

@@ -22,11 +22,11 @@ import pyarrow as pa
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Column
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier, Promise
+from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.output_port import OutputPort
-from everwhen.engine.session.filter_index import FEWEST, Bank, constant_of
+from everwhen.engine.session.filter_index import FEWEST, EqualityFilterIndex, constant_of
 from everwhen.operators.output.changelog import with_punctuation, without_punctuation
 from everwhen.rows.changes import Changes
 from everwhen.stream.element import Punct
@@ -34,11 +34,11 @@ from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch, emp
 
 Step = n.Filter | n.Map
 
-Exit = tuple[n.Node, Emit]
+OutputKey = tuple[n.Node, Emit]
 """Where a plan leaves the graph: the plan, and what its operators were built to say."""
 
 
-def peeled(node: n.Node) -> tuple[n.Node, tuple[Step, ...]]:
+def split_tail(node: n.Node) -> tuple[n.Node, tuple[Step, ...]]:
     """A plan without the filters and projections at its end that may follow the chain, and these, first one first."""
     steps: list[Step] = []
     while isinstance(node, n.Filter) or (isinstance(node, n.Map) and (node.keeps_events or _keeps_all(node))):
@@ -53,7 +53,7 @@ def _keeps_all(node: n.Map) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Said:
+class EmittedBatch:
     """What an outlet says in an epoch: elements, then promises about data, then perhaps a CTI."""
 
     batch: ElementBatch
@@ -68,31 +68,31 @@ class Said:
     first: int
     """The earliest start."""
 
-    promises: tuple[Promise, ...] = ()
+    promises: tuple[Punctuation, ...] = ()
 
     @staticmethod
-    def of(batch: ElementBatch) -> Said:
+    def of(batch: ElementBatch) -> EmittedBatch:
         if batch.promises:
             promises = tuple(said.promise for said in batch.promises.values() if isinstance(said, Punct))
-            return replace(Said.of(without_punctuation(batch)), promises=promises)
+            return replace(EmittedBatch.of(without_punctuation(batch)), promises=promises)
         size = len(batch)
         data = size - int(size > 0 and int(batch.op[-1]) == CTI)
         if not data:
-            return Said(batch, 0, batch, INF)
-        return Said(batch, data, batch.slice(data, size - data), int(batch.vs[:data].min()))
+            return EmittedBatch(batch, 0, batch, INF)
+        return EmittedBatch(batch, data, batch.slice(data, size - data), int(batch.vs[:data].min()))
 
 
 @dataclass
-class Outlet(OutputPort):
+class SharedOutput(OutputPort):
     """An output port that several queries share."""
 
     over: Emit | None = None
     """The policy of the operators below, if they emit more than this output does."""
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
-    _banks: dict[str, Bank] | None = None
+    _banks: dict[str, EqualityFilterIndex] | None = None
 
     def __post_init__(self) -> None:
-        self._nothing = Said.of(empty_elements(self.chain.codec.schema))
+        self._nothing = EmittedBatch.of(empty_elements(self.chain.codec.schema))
 
     def subscribe(self, query: str, subscription: Subscription) -> None:
         self.subscriptions[query] = subscription
@@ -102,14 +102,14 @@ class Outlet(OutputPort):
         del self.subscriptions[query]
         self._banks = None
 
-    def step(self, changes: Changes, tau: int, frontier: Frontier) -> Said:
+    def step(self, changes: Changes, tau: int, frontier: Frontier) -> EmittedBatch:
         quiet = not len(changes) and frontier.time <= self.chain.cti and not frontier.promises
         quiet = quiet and changes.closed is None
         if quiet and self.gate is None:
             return self._nothing
-        return Said.of(self.encode(changes, tau, frontier))
+        return EmittedBatch.of(self.encode(changes, tau, frontier))
 
-    def deliver(self, said: Said) -> dict[str, ElementBatch | Exception]:
+    def deliver(self, said: EmittedBatch) -> dict[str, ElementBatch | Exception]:
         """What every subscriber hears, or the error of its own tail."""
         if self._banks is None:
             self._banks = self._build_banks()
@@ -126,19 +126,19 @@ class Outlet(OutputPort):
                 heard[query] = error
         return heard
 
-    def _build_banks(self) -> dict[str, Bank]:
+    def _build_banks(self) -> dict[str, EqualityFilterIndex]:
         wanted: dict[str, list[Any]] = {}
         for each in self.subscriptions.values():
             if each.constant is not None:
                 wanted.setdefault(each.constant[0], []).append(each.constant[1])
         schema = self.chain.codec.schema
         return {
-            name: Bank(schema.index(name), schema.types[schema.index(name)], constants)
+            name: EqualityFilterIndex(schema.index(name), schema.types[schema.index(name)], constants)
             for name, constants in wanted.items()
             if len(constants) >= FEWEST
         }
 
-    def again(self, events: Changes, since: int) -> Said:
+    def again(self, events: Changes, since: int) -> EmittedBatch:
         """What one who joins now must hear: the events that live at or after `since`, and the CTI."""
         alive = events.take(events.hi > since)
         alive = alive.take(np.argsort(alive.lo, kind="stable"))
@@ -148,7 +148,7 @@ class Outlet(OutputPort):
         vs[:count], ve[:count] = np.maximum(alive.lo, since), alive.hi
         op[count:] = CTI
         columns = self.chain.codec.decode(alive.rows, nulls=len(op) - count)
-        return Said.of(ElementBatch(self.chain.codec.schema, op, vs, ve, np.zeros(len(op), np.int64), columns))
+        return EmittedBatch.of(ElementBatch(self.chain.codec.schema, op, vs, ve, np.zeros(len(op), np.int64), columns))
 
 
 class Subscription:
@@ -165,11 +165,11 @@ class Subscription:
         first = steps[0] if steps else None
         self.constant = constant_of(first.predicate, first.schema) if isinstance(first, n.Filter) else None
 
-    def restricts(self, said: Said) -> bool:
+    def restricts(self, said: EmittedBatch) -> bool:
         """Whether some of the elements speak of instants before `since`."""
         return self.since > NEVER and said.data > 0 and said.first < self.since
 
-    def carried(self, promises: Sequence[Promise]) -> list[Promise]:
+    def carried(self, promises: Sequence[Punctuation]) -> list[Punctuation]:
         """Promises under the query's own names: those about columns that it keeps.  A filter changes none."""
         found = list(promises)
         for step in self._steps:
@@ -179,23 +179,23 @@ class Subscription:
                     if isinstance(expr, Column):
                         kept.setdefault(expr.name, []).append(name)
                 found = [
-                    Promise({name: pattern for given, pattern in p.match.items() for name in kept[given]}, p.t)
+                    Punctuation({name: pattern for given, pattern in p.match.items() for name in kept[given]}, p.t)
                     for p in found
                     if p.match.keys() <= kept.keys()
                 ]
         return found
 
-    def take_rest(self, said: Said, found: ElementBatch | None) -> ElementBatch:
+    def take_rest(self, said: EmittedBatch, found: ElementBatch | None) -> ElementBatch:
         """The query's elements, of those that a bank found for its first condition."""
         if found is None or len(self._steps) == 1:
             self.rows_in += said.data
             self.rows_out += 0 if found is None else len(found) - (len(said.batch) - said.data)
             return self._silence(said) if found is None else found
-        batch = self.take(Said.of(found), self._steps[1:])
+        batch = self.take(EmittedBatch.of(found), self._steps[1:])
         self.rows_in += said.data - (len(found) - (len(said.batch) - said.data))
         return batch
 
-    def take(self, said: Said, steps: tuple[Step, ...] | None = None) -> ElementBatch:
+    def take(self, said: EmittedBatch, steps: tuple[Step, ...] | None = None) -> ElementBatch:
         """The query's elements; cost: the tail's conditions over all elements, and a copy of those that stay."""
         self.rows_in += said.data
         if not said.data:
@@ -233,7 +233,7 @@ class Subscription:
             columns = tuple(pa.concat_arrays([column, pa.nulls(1, column.type)]) for column in columns)
         return ElementBatch(self._schema, times[0], times[1], times[2], times[3], columns)
 
-    def _filtered(self, said: Said, step: Step) -> ElementBatch:
+    def _filtered(self, said: EmittedBatch, step: Step) -> ElementBatch:
         """The same for a single condition, the usual case: all that stays is copied once, the CTI with it."""
         assert isinstance(step, n.Filter)
         batch, data = said.batch, said.data
@@ -249,7 +249,7 @@ class Subscription:
         times, taken = _taken([batch.op, batch.vs, batch.ve, batch.vnew], batch.columns, picked)
         return ElementBatch(self._schema, times[0], times[1], times[2], times[3], taken)
 
-    def _silence(self, said: Said) -> ElementBatch:
+    def _silence(self, said: EmittedBatch) -> ElementBatch:
         if not self._renames:
             return said.silence
         end = said.silence

@@ -15,7 +15,7 @@ from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
-from everwhen.engine.session.output_port import Exit, Step, Subscription
+from everwhen.engine.session.output_port import OutputKey, Step, Subscription
 from everwhen.errors import QueryError
 from everwhen.sinks.base import EpochSink
 from everwhen.stream.element_batch import ElementBatch
@@ -66,7 +66,7 @@ class Entry:
     subscription: Subscription | None = None
     pending: ElementBatch | None = None
     next_commit: int = 0
-    exit: Exit | None = None
+    exit: OutputKey | None = None
     own: int = 0
 
     def info(self) -> QueryInfo:
@@ -85,7 +85,7 @@ class Entry:
 
 
 @dataclass
-class Catalogue:
+class QueryRegistry:
     """Entries by name, in the order in which they were registered."""
 
     entries: dict[str, Entry] = field(default_factory=dict)

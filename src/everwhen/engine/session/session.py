@@ -57,9 +57,9 @@ from everwhen.engine.run import chosen
 from everwhen.engine.session import metrics, migrate
 from everwhen.engine.session import snapshot as session_state
 from everwhen.engine.session.network import Network
-from everwhen.engine.session.output_port import Subscription, peeled
+from everwhen.engine.session.output_port import Subscription, split_tail
 from everwhen.engine.session.query_handle import QueryHandle
-from everwhen.engine.session.query_registry import Catalogue, Entry, QueryInfo
+from everwhen.engine.session.query_registry import Entry, QueryInfo, QueryRegistry
 from everwhen.engine.source_levels import at_level
 from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
@@ -101,7 +101,7 @@ class Session:
         self._network = Network(clock, idle)
         self._idle = idle is not None
         self._moves = 0
-        self._catalogue = Catalogue()
+        self._catalogue = QueryRegistry()
         self._nodes = Sharing()
         self._streams: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
         self._closed = False
@@ -135,7 +135,7 @@ class Session:
         node = query.node if isinstance(query, Stream) else query
         self._require_same_sources(node)
         plan = node if self._optimize is None else self._optimize(node)
-        outlet, steps = peeled(plan)
+        outlet, steps = split_tail(plan)
         depends_on = tuple(dict.fromkeys(self._derived_from(node)))
         reads = tuple(sorted({each.name for each in walk(plan) if isinstance(each, Source)}))
         entry = Entry(name, node, depends_on, reads, outlet, steps, level, sink)

@@ -14,7 +14,7 @@ from everwhen.core.emit import Emit
 from everwhen.engine.session import migrate
 from everwhen.engine.session.as_of import DetachedSource
 from everwhen.engine.session.network import Network
-from everwhen.engine.session.output_port import Outlet
+from everwhen.engine.session.output_port import SharedOutput
 from everwhen.engine.session.query_registry import Entry
 from everwhen.errors import EverwhenError, QueryError
 from everwhen.plan.physical import Port
@@ -39,7 +39,7 @@ def snapshot(network: Network, entries: Iterable[Entry]) -> dict[str, Any]:
     }
 
 
-def _running(network: Network, entries: Iterable[Entry]) -> dict[str, Outlet]:
+def _running(network: Network, entries: Iterable[Entry]) -> dict[str, SharedOutput]:
     return {entry.name: network.outlets[entry.exit] for entry in entries if entry.exit is not None}
 
 

@@ -45,7 +45,7 @@ from everwhen.core.schema import Schema
 from everwhen.engine.metadata import OperatorMetadata
 from everwhen.engine.session.query_registry import State
 from everwhen.engine.session.session import Session
-from everwhen.engine.session.sql_transaction import Draft, Outcome, Planned, Start
+from everwhen.engine.session.sql_transaction import Outcome, Planned, SqlTransaction, Start
 from everwhen.errors import QueryError, SqlError
 from everwhen.language.catalog import Catalog, Entry, Found
 from everwhen.language.program import Functions
@@ -212,13 +212,13 @@ class SqlSession:
         """Let a source that nobody reads begin anew when it is read again."""
         self._session.forget(source)
 
-    def _draft(self, text: str) -> Draft:
+    def _draft(self, text: str) -> SqlTransaction:
         running = {
             name: (asked.reads, asked.plan.node)
             for name, asked in self._asked.items()
             if self.query(name).state == "running"
         }
-        return Draft(
+        return SqlTransaction(
             text,
             self._catalog,
             dict(self._derived),
@@ -231,7 +231,7 @@ class SqlSession:
             allow_unbounded=self._allow_unbounded,
         )
 
-    def _commit(self, draft: Draft) -> None:
+    def _commit(self, draft: SqlTransaction) -> None:
         """All of a draft, or nothing: only joining the graph can still be refused."""
         for start in draft.starts:
             if start.name in self._asked:  # it has stopped or failed; retired, it looks the same from outside
@@ -250,7 +250,7 @@ class SqlSession:
             raise
         self._catalog, self._derived, self._number = draft.catalog, draft.derived, draft.number
 
-    def _register(self, start: Start, draft: Draft) -> Callable[[], None]:
+    def _register(self, start: Start, draft: SqlTransaction) -> Callable[[], None]:
         try:
             self._session.register(start.name, start.plan.node, start.sink, start.level)
         except Exception as error:  # also of a function of the user's, called on what stands

@@ -70,7 +70,7 @@ class Start:
 
 
 @dataclass
-class Draft:
+class SqlTransaction:
     """Call `read` once.  `running` gives by query the streams that it reads and its plan; `taken` all names."""
 
     text: str

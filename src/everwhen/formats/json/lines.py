@@ -27,7 +27,7 @@ from typing import IO, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.scalars import Unfit, describe, json_texts, read_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, is_time
@@ -246,7 +246,7 @@ class _Taken:
         elif op == PUNCT:
             ve = INF
             match = read_match(_field(element, "match"), self.schema)
-            self.promises[index] = Punct(Promise(match, _time(element, "t", INF) if "t" in element else INF))
+            self.promises[index] = Punct(Punctuation(match, _time(element, "t", INF) if "t" in element else INF))
         else:
             vs, ve, count = _time(element, "vs"), _time(element, "ve", INF), _field(element, "count")
             if type(count) is not int or not 0 <= count <= MAX_TIME:

@@ -26,7 +26,7 @@ from everwhen.language.syntax import (
 )
 
 
-class Punctuations(Queries):
+class BatchPunctuation(Queries):
     """The part of the grammar that reads what is said about order."""
 
     def punctuate_clause(self) -> tuple[SchemeSyntax, ...]:

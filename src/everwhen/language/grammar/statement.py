@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, Literal, cast
 
-from everwhen.language.grammar.punctuate import Punctuations
+from everwhen.language.grammar.punctuate import BatchPunctuation
 from everwhen.language.syntax import (
     Ask,
     ColumnDef,
@@ -48,7 +48,7 @@ class _Declared:
     span: Span = field(default_factory=lambda: Span(0, 0))
 
 
-class Statements(Punctuations):
+class Statements(BatchPunctuation):
     """The whole grammar."""
 
     def statements(self) -> tuple[Statement, ...]:

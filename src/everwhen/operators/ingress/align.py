@@ -20,14 +20,14 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.containers.arrays import grown
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress import align_loops as kernel
-from everwhen.operators.ingress.event_index import HashedEntries
-from everwhen.operators.ingress.guard import Guarded
+from everwhen.operators.ingress.event_index import EventIndex
+from everwhen.operators.ingress.guard import CheckedBatch
 from everwhen.operators.ingress.sort_by_time import by_time
-from everwhen.operators.ingress.sorted_buffer import Line
+from everwhen.operators.ingress.sorted_buffer import SortedBuffer
 from everwhen.punctuation.rules import promised
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element_batch import ADJUST, INSERT
@@ -43,14 +43,14 @@ class Align:
         self.insert_only = insert_only
         self.lowest = INF
         """The smallest sync time that waits; infinity if nothing does."""
-        self._line = Line(codec)  # what waits, as long as that is inserts which are not far out of order
-        self._entries = HashedEntries(codec, column=0)  # else
+        self._line = SortedBuffer(codec)  # what waits, as long as that is inserts which are not far out of order
+        self._entries = EventIndex(codec, column=0)  # else
         self._heap = np.empty((256, 2), np.int64)
         self._queue = np.empty((256, 2), np.int64)
         self._sizes = np.zeros(3, np.int64)
         codec.pool.register(self)
 
-    def step(self, arrived: Guarded | None, horizon: int, promised: int) -> Guarded:
+    def step(self, arrived: CheckedBatch | None, horizon: int, promised: int) -> CheckedBatch:
         """Take elements; what goes on when the horizon is there and all inputs have promised everything before
         `promised`."""
         limit = INF if promised == INF else max(horizon, promised - 1 if promised > NEVER else NEVER)
@@ -72,7 +72,7 @@ class Align:
         self._line.clear()
         self._wait(line, NEVER)
 
-    def _wait(self, arrived: Guarded, limit: int) -> Guarded | None:
+    def _wait(self, arrived: CheckedBatch, limit: int) -> CheckedBatch | None:
         """Let elements wait; inserts that would go on at once, and that nothing follows yet, do not."""
         which, passing = np.arange(len(arrived.op)), None
         if not arrived.adjusts:
@@ -98,7 +98,7 @@ class Align:
         self._entries.extended(int(count), searched)
         return passing
 
-    def _release(self, limit: int) -> Guarded:
+    def _release(self, limit: int) -> CheckedBatch:
         at = np.empty(int(self._sizes[0] + self._sizes[2] - self._sizes[1]), np.int64)
         n, self.lowest = map(
             int, kernel.release(limit, self._entries.table, self._heap, self._queue, self._sizes, at)
@@ -106,7 +106,7 @@ class Align:
         op, rows = np.empty(n, np.uint8), np.empty((n, self.codec.width), np.int64)
         vs, ve, vnew = (np.empty(n, np.int64) for _ in range(3))
         adjusts = kernel.take(self._entries.table, at[:n], op, vs, ve, vnew, rows)
-        return Guarded(self.codec, op, vs, ve, vnew, rows, int(adjusts))
+        return CheckedBatch(self.codec, op, vs, ve, vnew, rows, int(adjusts))
 
     def _order(self) -> None:
         """The queue anew: entries stand elsewhere."""
@@ -119,7 +119,7 @@ class Align:
         self._queue[: len(order), 0], self._queue[: len(order), 1] = fields[order, 3], order
         self.lowest = int(fields[order[0], 3]) if len(order) else INF
 
-    def waiting(self) -> Guarded:
+    def waiting(self) -> CheckedBatch:
         """The elements that wait, as they are merged by now."""
         if len(self._line):
             return self._line.all()
@@ -128,9 +128,9 @@ class Align:
         adjust = fields[:, 2] != NEVER
         op = np.where(adjust, np.uint8(ADJUST), np.uint8(INSERT))
         ve, vnew = np.where(adjust, fields[:, 2], fields[:, 1]), np.where(adjust, fields[:, 1], 0)
-        return Guarded(self.codec, op, fields[:, 0].copy(), ve, vnew, rows, int(adjust.sum()))
+        return CheckedBatch(self.codec, op, fields[:, 0].copy(), ve, vnew, rows, int(adjust.sum()))
 
-    def holds(self, promise: Promise) -> bool:
+    def holds(self, promise: Punctuation) -> bool:
         """Whether an element waits that a promise matches and that changes an instant before its time."""
         if self.lowest >= promise.t:
             return False
@@ -159,20 +159,20 @@ class Align:
             self._order()
 
 
-def _part(some: Guarded, which: slice | np.ndarray) -> Guarded:
+def _part(some: CheckedBatch, which: slice | np.ndarray) -> CheckedBatch:
     """Some of these inserts; with a slice they are not copied."""
     op, vs, ve, vnew, rows = (each[which] for each in (some.op, some.vs, some.ve, some.vnew, some.rows))
-    return Guarded(some.codec, op, vs, ve, vnew, rows, 0)
+    return CheckedBatch(some.codec, op, vs, ve, vnew, rows, 0)
 
 
-def _joined(first: Guarded, second: Guarded) -> Guarded:
+def _joined(first: CheckedBatch, second: CheckedBatch) -> CheckedBatch:
     op, vs, ve, vnew, rows = (
         np.concatenate([getattr(first, part), getattr(second, part)]) for part in ("op", "vs", "ve", "vnew", "rows")
     )
-    return Guarded(first.codec, op, vs, ve, vnew, rows, first.adjusts)
+    return CheckedBatch(first.codec, op, vs, ve, vnew, rows, first.adjusts)
 
 
-def _in_order(first: Guarded, second: Guarded) -> Guarded:
+def _in_order(first: CheckedBatch, second: CheckedBatch) -> CheckedBatch:
     """Both, by sync time; the second has inserts only."""
     if not len(first.op) and (len(second.vs) < 2 or bool((second.vs[1:] >= second.vs[:-1]).all())):
         return second
@@ -181,4 +181,4 @@ def _in_order(first: Guarded, second: Guarded) -> Guarded:
         return both
     order = by_time(sync)
     op, vs, ve, vnew, rows = (each[order] for each in (both.op, both.vs, both.ve, both.vnew, both.rows))
-    return Guarded(first.codec, op, vs, ve, vnew, rows, first.adjusts)
+    return CheckedBatch(first.codec, op, vs, ve, vnew, rows, first.adjusts)

@@ -17,14 +17,14 @@ from everwhen.containers.arrays import grown
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.ingress import event_index_loops as kernel
 from everwhen.punctuation.rules import promised
-from everwhen.punctuation.store import PromiseSet
+from everwhen.punctuation.store import PunctuationStore
 from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
 
 _SMALL: Final = 256
 
 
-class HashedEntries:
+class EventIndex:
     """Lines of four numbers, the first two a start and an end, with a row.  Kernels append at `count`, then `extended`
     says so.
 
@@ -91,7 +91,7 @@ class HashedEntries:
     def forget(self, least: int) -> None:
         self.least = max(self.least, least)
 
-    def drop_promised(self, over: PromiseSet) -> int:
+    def drop_promised(self, over: PunctuationStore) -> int:
         """Drop entries that nothing can name any more: their rows are promised until after their end.
 
         Returns the largest time, of those that `forget` goes by, among them (-∞: none).

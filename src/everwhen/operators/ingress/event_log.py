@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress import event_log_loops as kernel
 from everwhen.punctuation.rules import promised
-from everwhen.punctuation.store import PromiseSet
+from everwhen.punctuation.store import PunctuationStore
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
@@ -48,7 +48,7 @@ class _Ring:
     def alive(self, cti: int) -> int:
         return int(kernel.alive(cti, self.log, self.oldest, self.count))
 
-    def drop_promised(self, over: PromiseSet, codec: RowCodec) -> int:
+    def drop_promised(self, over: PunctuationStore, codec: RowCodec) -> int:
         """Drop events that ended before what is promised of their rows; the largest end among them (-∞: none)."""
         at = np.arange(self.oldest, self.count) & (len(self.log) - 1)
         ends, until = self.log[at, kernel.VE], promised(over, codec, self.log[at, kernel.ROW :])
@@ -69,7 +69,7 @@ class EventLog:
         self._cti = NEVER
         self._last: tuple[Any, ...] | None = None
         self._forgotten = NEVER
-        self._over = PromiseSet(codec.schema)  # what was promised since the last tidying
+        self._over = PunctuationStore(codec.schema)  # what was promised since the last tidying
         self._rings = _Ring(codec.width), _Ring(codec.width)  # events that end, and that don't
         codec.pool.register(self)
 
@@ -116,7 +116,7 @@ class EventLog:
             )  # fmt: skip
             (ending.count, lasting.count), self._last = before, None
 
-    def close(self, promises: Iterable[Promise]) -> None:
+    def close(self, promises: Iterable[Punctuation]) -> None:
         """Events whose rows are promised can no longer be named; they go with the next tidying."""
         self._last = None
         if any(ring.count > ring.oldest for ring in self._rings):  # what comes later can't be what is promised
@@ -127,7 +127,7 @@ class EventLog:
         if len(self._over):
             ends = [ring.drop_promised(self._over, self.codec) for ring in self._rings]
             self._forgotten = max(self._forgotten, *ends)
-            self._over = PromiseSet(self.codec.schema)
+            self._over = PunctuationStore(self.codec.schema)
 
     @property
     def forgotten(self) -> int:

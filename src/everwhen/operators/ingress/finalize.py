@@ -27,14 +27,14 @@ from typing import Any, Final
 import numpy as np
 
 from everwhen.containers.arrays import grown
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, MIN_TIME, NEVER, show
 from everwhen.errors import InputError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress import finalize_loops as kernel
-from everwhen.operators.ingress.event_index import HashedEntries
-from everwhen.operators.ingress.guard import Guarded
-from everwhen.punctuation.store import PromiseSet
+from everwhen.operators.ingress.event_index import EventIndex
+from everwhen.operators.ingress.guard import CheckedBatch
+from everwhen.punctuation.store import PunctuationStore
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element import ExternalCti
@@ -63,7 +63,7 @@ REASONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class DroppedElements:
     """Elements that were given up, and why each was: `codes` are the numbers of reasons."""
 
     elements: ElementBatch
@@ -86,8 +86,8 @@ class GivenUp:
 class Admitted:
     """What is said of a batch, and what is given up."""
 
-    said: Guarded
-    given_up: tuple[GivenUp, ...] = ()
+    said: CheckedBatch
+    given_up: tuple[DroppedElements, ...] = ()
 
 
 class Finalize:
@@ -106,10 +106,12 @@ class Finalize:
         self.insert_only = insert_only
         self.counts: Counter[Reason] = Counter()
         self._progress = np.array([NEVER, NEVER, 0, 0, 0, 0, 0], np.int64)
-        self._events = HashedEntries(codec, column=2)
-        self._over = PromiseSet(codec.schema)  # what was promised about data since events were last dropped for it
+        self._events = EventIndex(codec, column=2)
+        self._over = PunctuationStore(
+            codec.schema
+        )  # what was promised about data since events were last dropped for it
         self._forgotten = NEVER
-        self._broken = HashedEntries(codec, column=0)
+        self._broken = EventIndex(codec, column=0)
         self._announced = np.empty((0, 3), np.int64)
         self._syncs = np.empty(64, np.int64)
         self._n_syncs = 0
@@ -174,7 +176,7 @@ class Finalize:
 
     # -- taking -------------------------------------------------------------------------------------------------
 
-    def close(self, promises: Iterable[Promise]) -> None:
+    def close(self, promises: Iterable[Punctuation]) -> None:
         """Events whose rows are promised can no longer be named; they go when room is needed."""
         if self._events.count:
             self._over.add(promises)
@@ -182,7 +184,7 @@ class Finalize:
     def _drop_promised(self) -> None:
         if len(self._over):
             self._forgotten = max(self._forgotten, self._events.drop_promised(self._over))
-            self._over = PromiseSet(self.codec.schema)
+            self._over = PunctuationStore(self.codec.schema)
 
     @property
     def forgotten(self) -> int:
@@ -190,7 +192,7 @@ class Finalize:
         self._drop_promised()
         return self._forgotten
 
-    def step(self, batch: ElementBatch, checked: Guarded, cti: int) -> Admitted:
+    def step(self, batch: ElementBatch, checked: CheckedBatch, cti: int) -> Admitted:
         """Take a batch, with what the guard made of it: its inserts and adjusts, in their order, and its last CTI."""
         n, rows = len(batch), checked.rows
         if not (self.insert_only or self._events.has_room(n)):
@@ -239,9 +241,9 @@ class Finalize:
         kinds = out[:, 0].astype(np.uint8)
         chosen = rows if said == len(rows) else rows[which]
         vs, ve, vnew = (np.ascontiguousarray(out[:, j]) for j in (1, 2, 3))
-        return Admitted(Guarded(self.codec, kinds, vs, ve, vnew, chosen, int((kinds == ADJUST).sum())), given_up)
+        return Admitted(CheckedBatch(self.codec, kinds, vs, ve, vnew, chosen, int((kinds == ADJUST).sum())), given_up)
 
-    def _none_late(self, batch: ElementBatch, checked: Guarded, cti: int) -> bool:
+    def _none_late(self, batch: ElementBatch, checked: CheckedBatch, cti: int) -> bool:
         """Whether no insert of a batch without adjusts is late; then progress has moved on, else nothing has changed.
 
         In order none can be behind what one before it has forced, and none is behind a CTI, so the first one tells.
@@ -258,7 +260,7 @@ class Finalize:
         self._progress[kernel.CTI_AT], self._progress[kernel.TAU_AT] = max(reached, cti), tau
         return True
 
-    def force(self, cti: int = NEVER) -> tuple[GivenUp, ...]:
+    def force(self, cti: int = NEVER) -> tuple[DroppedElements, ...]:
         """Progress without an element: to `cti`, or as M says after it was changed."""
         if self.remember != INF and self.tau != NEVER:
             cti = max(cti, self.tau - self.remember)
@@ -302,7 +304,7 @@ class Finalize:
         syncs = np.concatenate([self._syncs[: self._n_syncs], *self._ordered])
         return syncs[syncs >= self.cti]
 
-    def _give_up(self, batch: ElementBatch, reason: np.ndarray) -> tuple[GivenUp, ...]:
+    def _give_up(self, batch: ElementBatch, reason: np.ndarray) -> tuple[DroppedElements, ...]:
         at = np.flatnonzero(reason)
         if not len(at):
             return ()
@@ -312,9 +314,9 @@ class Finalize:
             batch.schema, batch.op[at], batch.vs[at], batch.ve[at], batch.vnew[at], columns,
             source=batch.source, lines=lines,
         )  # fmt: skip
-        return self._lost(GivenUp(elements, reason[at]))
+        return self._lost(DroppedElements(elements, reason[at]))
 
-    def _forget(self) -> tuple[GivenUp, ...]:
+    def _forget(self) -> tuple[DroppedElements, ...]:
         """Drop what progress has passed; adjusts that waited in vain are given up."""
         cti = self.cti
         self._events.forget(cti)
@@ -334,9 +336,9 @@ class Finalize:
             self.codec.decode(self._broken.rows[at]), source=self._source, lines=fields[:, 3].copy(),
         )  # fmt: skip
         self._broken.fields[at, 1] = NEVER
-        return self._lost(GivenUp(elements, np.full(len(at), kernel.IN_VAIN, np.uint8)))
+        return self._lost(DroppedElements(elements, np.full(len(at), kernel.IN_VAIN, np.uint8)))
 
-    def _lost(self, given_up: GivenUp) -> tuple[GivenUp, ...]:
+    def _lost(self, given_up: DroppedElements) -> tuple[DroppedElements, ...]:
         self.counts.update(given_up.counts())
         return (given_up,)
 

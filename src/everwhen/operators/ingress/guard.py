@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.promise import Frontier, Promise
+from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.errors import InputError
 from everwhen.operators.contract import StateSize
@@ -25,7 +25,7 @@ from everwhen.operators.ingress.source_punctuation import SourcePromises
 from everwhen.operators.punctuate.punctuator import Punctuator
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
-from everwhen.stream.batch_punctuation import Punctuations
+from everwhen.stream.batch_punctuation import BatchPunctuation
 from everwhen.stream.element_batch import ADJUST, CTI, EXTERNAL_CTI, INSERT, ElementBatch
 
 NOT_ONE_TICK: Final = "the lifetime [{}, {}) on a source that is declared to live one tick (ORDERED BY, chronons=True)"
@@ -33,7 +33,7 @@ ONE_TICK: Final = "leave the end out, or declare the source without it; an adjus
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
+class CheckedBatch:
     """A checked batch: payload rows with the times of their elements.
 
     `ordered`: it is known that all are inserts, in the order of their starts.
@@ -109,7 +109,7 @@ class Guard:
         return Frontier(self.cti, self._promises.fresh)
 
     @property
-    def standing_promises(self) -> tuple[Promise, ...]:
+    def standing_promises(self) -> tuple[Punctuation, ...]:
         """What is promised about data beyond the CTI."""
         return tuple(self._promises)
 
@@ -123,7 +123,7 @@ class Guard:
         self.cti, self.tau = cti, tau
         self._promises.restore(promised)
 
-    def step(self, batch: ElementBatch) -> Guarded:
+    def step(self, batch: ElementBatch) -> CheckedBatch:
         """Check and take a batch; on an error nothing of it has been taken.
 
         Either `settle` or `undo` must follow: an epoch is taken by all inputs or by none.
@@ -147,7 +147,7 @@ class Guard:
             raise self._error(
                 batch, at, "an adjust on a source that is declared insert-only", "declare it with insert_only=False"
             )
-        guarded = Guarded(self.codec, *data.head(), rows, data.adjusts, ordered=not (adjusts or falls))
+        guarded = CheckedBatch(self.codec, *data.head(), rows, data.adjusts, ordered=not (adjusts or falls))
         if self.whole or not (self.insert_only or self.finalized):
             self._check_events(batch, guarded, int(cti), data)
         self.tau = int(tau)
@@ -239,7 +239,7 @@ class Guard:
         if not batch.promises and self._promises.silent:
             return
         external = []
-        if not (self.finalized or isinstance(batch.promises, Punctuations)):
+        if not (self.finalized or isinstance(batch.promises, BatchPunctuation)):
             external = [i for i in batch.promises if batch.op[i] == EXTERNAL_CTI]
         if external:
             raise self._error(
@@ -250,7 +250,7 @@ class Guard:
         if broken is not None:
             raise self._error(batch, broken.at, broken.problem, broken.remedy)
 
-    def _check_events(self, batch: ElementBatch, given: Guarded, cti: int, data: Arrived) -> None:
+    def _check_events(self, batch: ElementBatch, given: CheckedBatch, cti: int, data: Arrived) -> None:
         """Every adjust finds its event."""
         vs, ve = given.vs, given.ve
         until = NEVER if self.whole else cti

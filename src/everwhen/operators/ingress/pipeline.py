@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from everwhen.core.promise import Frontier, Promise
+from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.align import Align
-from everwhen.operators.ingress.finalize import Finalize, GivenUp
-from everwhen.operators.ingress.guard import Guard, Guarded
+from everwhen.operators.ingress.finalize import DroppedElements, Finalize
+from everwhen.operators.ingress.guard import CheckedBatch, Guard
 from everwhen.operators.net import cancelled
 from everwhen.punctuation.plain import promises_of, promises_state
 from everwhen.rows.changes import Changes
@@ -27,7 +27,7 @@ from everwhen.rows.codec import RowCodec
 from everwhen.stream.element_batch import ADJUST, ElementBatch
 
 
-class Intake:
+class SourcePipeline:
     """One source.  Without `finalizes` and `aligns` it is the guard alone."""
 
     def __init__(self, guard: Guard, remember: int = INF, finalizes: bool = False, aligns: bool = False) -> None:
@@ -37,10 +37,10 @@ class Intake:
         self.latest = NEVER
         """The largest sync time that was admitted."""
         self._tau = NEVER
-        self._checked: tuple[ElementBatch, Guarded] | None = None
-        self._arrived: Guarded | None = None
-        self._said: Sequence[Promise] = ()
-        self._unsaid: list[Promise] = []
+        self._checked: tuple[ElementBatch, CheckedBatch] | None = None
+        self._arrived: CheckedBatch | None = None
+        self._said: Sequence[Punctuation] = ()
+        self._unsaid: list[Punctuation] = []
         if finalizes:
             self.remember(remember)
 
@@ -85,7 +85,7 @@ class Intake:
         self._checked = None
         self.guard.undo()
 
-    def take(self) -> tuple[Guarded | None, tuple[GivenUp, ...]]:
+    def take(self) -> tuple[CheckedBatch | None, tuple[DroppedElements, ...]]:
         """What is said of the checked batch, or waits from now on, and what was given up."""
         self._said = ()
         if self._checked is None:
@@ -93,7 +93,7 @@ class Intake:
         (batch, guarded), self._checked = self._checked, None
         self.guard.settle()
         self._said = self.guard.frontier.promises
-        given_up: tuple[GivenUp, ...] = ()
+        given_up: tuple[DroppedElements, ...] = ()
         if self.finalize is not None:
             admitted = self.finalize.step(batch, guarded, self.guard.cti)
             guarded, given_up = admitted.said, admitted.given_up
@@ -109,7 +109,7 @@ class Intake:
             self._arrived = guarded
         return None, given_up
 
-    def release(self, horizon: int, promised: int) -> Guarded | None:
+    def release(self, horizon: int, promised: int) -> CheckedBatch | None:
         """What goes on of that which waits."""
         if self.align is None:
             return None
@@ -136,7 +136,7 @@ class Intake:
 
     # -- other levels -------------------------------------------------------------------------------------------
 
-    def remember(self, ticks: int) -> tuple[GivenUp, ...]:
+    def remember(self, ticks: int) -> tuple[DroppedElements, ...]:
         """Remember so much from now on; progress never goes back."""
         if self.finalize is None:
             guard = self.guard
@@ -145,7 +145,7 @@ class Intake:
         self.finalize.remember = ticks
         return self.finalize.force()
 
-    def hurry(self, cti: int) -> tuple[GivenUp, ...]:
+    def hurry(self, cti: int) -> tuple[DroppedElements, ...]:
         """Take everything before `cti` for promised, though the source has not said so."""
         assert self.finalize is not None, "only Finalize can do without what is late then"
         return self.finalize.force(cti)
@@ -173,7 +173,7 @@ class Intake:
         gone_on = cancelled(self.codec, [events, self.align.waiting().events().negated()])
         return gone_on.take(gone_on.weight > 0)  # what waits may be forgotten already: it has not gone on
 
-    def begin(self, other: Intake) -> None:
+    def begin(self, other: SourcePipeline) -> None:
         """Go on beside another intake of the same source: what has come there has gone on here, all of it."""
         state = other.snapshot()
         self.guard.restore(state["guard"])

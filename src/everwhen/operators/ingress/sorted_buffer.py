@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.core.time import INF, NEVER
-from everwhen.operators.ingress.guard import Guarded
+from everwhen.operators.ingress.guard import CheckedBatch
 from everwhen.operators.ingress.sort_by_time import by_time, pick
 from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
@@ -62,12 +62,12 @@ class Piece:
         pick(by_time(self.vs), self.vs, self.ve, self.rows, vs, ve, rows)
         return Piece(vs, ve, rows, n)
 
-    def guarded(self, codec: RowCodec) -> Guarded:
+    def guarded(self, codec: RowCodec) -> CheckedBatch:
         vnew = self.vs  # which says nothing without adjusts
-        return Guarded(codec, np.zeros(len(vnew), np.uint8), self.vs, self.ve, vnew, self.rows, 0, ordered=True)
+        return CheckedBatch(codec, np.zeros(len(vnew), np.uint8), self.vs, self.ve, vnew, self.rows, 0, ordered=True)
 
 
-class Line:
+class SortedBuffer:
     """Inserts in order.  Those that start together go on as they came."""
 
     def __init__(self, codec: RowCodec) -> None:
@@ -86,7 +86,7 @@ class Line:
     def nbytes(self) -> int:
         return sum(8 * piece.held * (2 + self.codec.width) for piece in self._pieces)
 
-    def take(self, arrived: Guarded) -> bool:
+    def take(self, arrived: CheckedBatch) -> bool:
         """Let inserts wait; False if too many that wait already would have to be moved for it."""
         if not len(arrived.vs):
             return True
@@ -126,7 +126,7 @@ class Line:
                 found[0] = found[0].after(at)
         return found
 
-    def due(self, limit: int) -> Guarded:
+    def due(self, limit: int) -> CheckedBatch:
         """What starts at `limit` or before goes on."""
         going: list[Piece] = []
         while self._pieces and self._pieces[0].vs[-1] <= limit:
@@ -139,13 +139,13 @@ class Line:
                 self._pieces[0] = first.after(n)
         return self._guarded(going)
 
-    def all(self) -> Guarded:
+    def all(self) -> CheckedBatch:
         return self._guarded(list(self._pieces))
 
     def clear(self) -> None:
         self._pieces.clear()
 
-    def _guarded(self, pieces: Sequence[Piece]) -> Guarded:
+    def _guarded(self, pieces: Sequence[Piece]) -> CheckedBatch:
         if pieces:
             return Piece.joined(pieces).guarded(self.codec)
         nothing = np.empty(0, np.int64)
@@ -155,7 +155,7 @@ class Line:
         return [(piece.rows, self.codec.pooled) for piece in self._pieces]
 
     def snapshot(self) -> dict[str, Any]:
-        """As plain data, in the form of `HashedEntries`: (start, end, -∞, start)."""
+        """As plain data, in the form of `EventIndex`: (start, end, -∞, start)."""
         every = self.all()
         fields = np.stack([every.vs, every.ve, np.full_like(every.vs, NEVER), every.vs], axis=1)
         return {"least": NEVER, "fields": fields, "rows": self.codec.decode(every.rows)}

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.promise import AttributePattern, Promise
+from everwhen.core.punctuation import AttributePattern, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import QueryError
@@ -24,10 +24,10 @@ from everwhen.punctuation.columns.intervals import NO_PIECES
 from everwhen.punctuation.first_violation import all_are, first_broken
 from everwhen.punctuation.pattern_json import show_promise
 from everwhen.punctuation.read import NO_PATTERN, read_promises
-from everwhen.punctuation.store import PromiseSet
-from everwhen.punctuation.table import Promises, joined
+from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.table import PunctuationTable, joined
 from everwhen.punctuation.value_order import order_of, plain
-from everwhen.stream.batch_punctuation import Punctuations
+from everwhen.stream.batch_punctuation import BatchPunctuation
 from everwhen.stream.element import Punct
 from everwhen.stream.element_batch import PUNCT, ElementBatch
 
@@ -41,7 +41,7 @@ _STANDING: Final = 8
 _NO_PLACES: Final = np.empty(0, np.int64)
 _NONE_FRESH: Final = np.empty((0, 4), np.int64)
 
-Said = Sequence[tuple[int, Promise]]
+Said = Sequence[tuple[int, Punctuation]]
 """Promises with their places, in order."""
 
 
@@ -53,9 +53,9 @@ class SourcePromises:
         self._at = {name: i for i, name in enumerate(schema.names)}
         self._orders = [order_of(type_) for type_ in schema.types]
         self._punctuator = punctuator
-        self._said = PromiseSet(schema)
-        self._checked: Promises | None = None  # what the batch at hand promises
-        self.fresh: Sequence[Promise] = ()
+        self._said = PunctuationStore(schema)
+        self._checked: PunctuationTable | None = None  # what the batch at hand promises
+        self.fresh: Sequence[Punctuation] = ()
         """What the last settled batch has promised."""
 
     @property
@@ -67,7 +67,7 @@ class SourcePromises:
         """The first element that breaks a promise that was made or that follows from what is declared."""
         self._checked = None
         given = batch.promises
-        if isinstance(given, Punctuations) and all_are(batch.op, given.places, PUNCT):
+        if isinstance(given, BatchPunctuation) and all_are(batch.op, given.places, PUNCT):
             self._checked, places = given.said, given.places
         elif given:
             said = _listed(batch)
@@ -84,7 +84,7 @@ class SourcePromises:
         seen = self._punctuator.observe(columns, len(data))
         if seen.promises:
             self._checked = joined(
-                [self._checked or Promises(self._schema), read_promises(seen.promises, self._schema)]
+                [self._checked or PunctuationTable(self._schema), read_promises(seen.promises, self._schema)]
             )
         if seen.broken is None:
             return broken
@@ -104,7 +104,7 @@ class SourcePromises:
         element = data.element(at, self._schema)
         before = (*(promise for i, promise in said if i < at), *self._said)
         broken = (promise for promise in before if promise.t > element.sync and promise.matches(element.row))
-        promise = next(broken, Promise({}, NEVER))
+        promise = next(broken, Punctuation({}, NEVER))
         return Broken(at, f"{RULED_OUT}: {show_promise(promise)}; it is {element}", KEEP_YOUR_WORD)
 
     def _compared(self, data: Arrived, sync: np.ndarray, places: np.ndarray) -> int | None:
@@ -139,8 +139,8 @@ class SourcePromises:
             first = int(np.argmax(broken)) if broken.any() else n
         if inside:
             # Mostly no element stands behind a promise that it matches, whatever its time.
-            places = PromiseSet(self._schema)
-            places.add(Promise(promise.match, n - i) for i, promise in inside)
+            places = PunctuationStore(self._schema)
+            places.add(Punctuation(promise.match, n - i) for i, promise in inside)
             columns = {name: data.complete(self._schema.index(name)) for name in places.bound}
             late = n - np.maximum(places.promised(columns, n), 0) < np.arange(n)
             late[data.gaps] = False
@@ -151,7 +151,7 @@ class SourcePromises:
         """Which elements, all behind the first promise, break a promise before them: by halves of the promises."""
         if not len(at):
             return at
-        every = PromiseSet(self._schema)
+        every = PunctuationStore(self._schema)
         every.add(promise for _, promise in said)
         taken = pa.array(at)
         columns = {name: data.columns[self._schema.index(name)].take(taken) for name in every.bound}
@@ -198,14 +198,14 @@ class SourcePromises:
                 self.fresh = checked
         if self._said:
             if cti == INF:
-                self._said = PromiseSet(self._schema)
+                self._said = PunctuationStore(self._schema)
             else:
                 self._said.forget(cti)
 
     def undo(self) -> None:
         self._checked = None
 
-    def __iter__(self) -> Iterator[Promise]:
+    def __iter__(self) -> Iterator[Punctuation]:
         return iter(self._said)
 
     def __len__(self) -> int:
@@ -227,7 +227,7 @@ class SourcePromises:
             self._said.restore(state)
 
 
-def _bound(said: PromiseSet, fresh: Promises | None) -> Set[str]:
+def _bound(said: PunctuationStore, fresh: PunctuationTable | None) -> Set[str]:
     """The columns that promises about single columns bind."""
     return said.alone if fresh is None else said.alone | fresh.constants.keys() | fresh.ranges.keys()
 

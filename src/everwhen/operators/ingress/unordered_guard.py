@@ -19,22 +19,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.promise import Frontier, Promise
+from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.errors import InputError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.event_log import EventLog
-from everwhen.operators.ingress.guard import NOT_ONE_TICK, ONE_TICK, Guarded, longer
+from everwhen.operators.ingress.guard import NOT_ONE_TICK, ONE_TICK, CheckedBatch, longer
 from everwhen.operators.ingress.source_punctuation import KEEP_YOUR_WORD, RULED_OUT
 from everwhen.operators.punctuate.punctuator import Punctuator
 from everwhen.punctuation.pattern_json import show_promise
-from everwhen.punctuation.store import PromiseSet
+from everwhen.punctuation.store import PunctuationStore
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element_batch import ADJUST, INSERT
 
 
-class EpochGuard:
+class UnorderedGuard:
     """One source's guard in one bucket; `name` is what messages call the source."""
 
     def __init__(
@@ -54,8 +54,8 @@ class EpochGuard:
         self.cti = NEVER
         self.left_out = 0
         self._punctuator = punctuator
-        self._said = PromiseSet(codec.schema)
-        self._fresh: tuple[Promise, ...] = ()
+        self._said = PunctuationStore(codec.schema)
+        self._fresh: tuple[Punctuation, ...] = ()
         self._log = EventLog(codec)
 
     @property
@@ -71,8 +71,8 @@ class EpochGuard:
         vnew: np.ndarray,
         columns: tuple[pa.Array, ...],
         cti: int,
-        promises: Sequence[Promise] = (),
-    ) -> Guarded:
+        promises: Sequence[Punctuation] = (),
+    ) -> CheckedBatch:
         """Check an epoch's elements (inserts and adjusts) and take them; from then on the CTI is at least `cti`, and
         the promises about data hold."""
         adjust = op == ADJUST
@@ -105,7 +105,7 @@ class EpochGuard:
             self.cti = cti
             self._log.forget(cti)
         self._promise([*promises, *derived])
-        return Guarded(self.codec, op.astype(np.uint8), vs, ve, vnew, rows, adjusts)
+        return CheckedBatch(self.codec, op.astype(np.uint8), vs, ve, vnew, rows, adjusts)
 
     def _check_promises(self, sync: np.ndarray, columns: tuple[pa.Array, ...]) -> None:
         """No element contradicts a promise of an earlier epoch."""
@@ -118,10 +118,10 @@ class EpochGuard:
             at = int(np.argmax(broken))
             row = {name: column[at].as_py() for name, column in zip(names, columns, strict=True)}
             found = (promise for promise in self._said if promise.t > sync[at] and promise.matches(row))
-            promise = next(found, Promise({}, NEVER))
+            promise = next(found, Punctuation({}, NEVER))
             raise self._error(f"{RULED_OUT}: {show_promise(promise)}", columns, at, KEEP_YOUR_WORD)
 
-    def _observed(self, columns: tuple[pa.Array, ...], n: int) -> list[Promise]:
+    def _observed(self, columns: tuple[pa.Array, ...], n: int) -> list[Punctuation]:
         """What follows from the rows by the schemes of the source."""
         if self._punctuator is None:
             return []
@@ -132,12 +132,12 @@ class EpochGuard:
             raise self._error(seen.broken.problem, columns, seen.broken.at, seen.broken.remedy)
         return seen.promises
 
-    def _promise(self, fresh: Sequence[Promise]) -> None:
+    def _promise(self, fresh: Sequence[Punctuation]) -> None:
         """The epoch stays, and its promises hold."""
         if self._punctuator is not None:
             self._punctuator.settle()
         if fresh:
-            together = PromiseSet(self.codec.schema)
+            together = PunctuationStore(self.codec.schema)
             together.add(fresh)
             self._said.add(fresh)
             fresh = tuple(together)
@@ -145,7 +145,7 @@ class EpochGuard:
         if self._fresh:
             self._log.close(self._fresh)
         if self.cti == INF:
-            self._said = PromiseSet(self.codec.schema)
+            self._said = PunctuationStore(self.codec.schema)
         elif self._said:
             self._said.forget(self.cti)
 

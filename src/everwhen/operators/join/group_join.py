@@ -27,16 +27,16 @@ import numpy as np
 
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.nodes import Join
-from everwhen.core.promise import Frontier, Promise
+from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.operators.contract import Output, StateSize, lowest
 from everwhen.operators.join.join import CHUNK, JoinOperator, beside
-from everwhen.operators.join.join_state import JoinSide
+from everwhen.operators.join.join_state import JoinState
 from everwhen.operators.join.loops import group_join as kernel
 from everwhen.operators.join.loops import join as join_kernel
 from everwhen.operators.join.loops.lifetimes import HI, KEY, LO, ROW, WEIGHT
-from everwhen.operators.sweep.accumulators import LanePlan
+from everwhen.operators.sweep.accumulators import AccumulatorPlan
 from everwhen.punctuation.projection import Projection
-from everwhen.punctuation.rules import Meeting, concerned, settled
+from everwhen.punctuation.rules import TwoPortIntersection, concerned, settled
 from everwhen.punctuation.table import joined
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import BITS, RowCodec
@@ -81,7 +81,7 @@ class GroupJoinOperator(JoinOperator):
         self.codec = codec
         names = list(dict.fromkeys(name for each in aggregations for name in each.columns))
         arguments = RowCodec(rows.schema.select(names), rows.pool)
-        self._plan = plan = LanePlan(aggregations, arguments)
+        self._plan = plan = AccumulatorPlan(aggregations, arguments)
         assert countable(plan), "an aggregate that has no exact lanes"
         self._arguments, self._argument_at = arguments, [rows.schema.index(name) for name in names]
         columns = [self._argument_at[column] if column >= 0 else 0 for _, column in plan.int_at]
@@ -90,12 +90,12 @@ class GroupJoinOperator(JoinOperator):
         how += [kernel.EXTREME_KIND_0 + kind for _, kind in plan.extremes]
         self._lanes = np.array(how, np.int64), np.array(columns, np.int64)
         self._mark = ROW + reads.width
-        self._kept = (JoinSide(rows), JoinSide(reads, behind=1 + len(how)))
+        self._kept = (JoinState(rows), JoinState(reads, behind=1 + len(how)))
         self._groups, self._groups_first = groups, groups_first
         self._group_key_at = [list(row_keys).index(key) for key in keys]
         keyed = [{name: [str(at)] for at, name in enumerate(names)} for names in (row_keys, read_keys)]
         self._about_keys = Projection(rows.schema, keyed[0]), Projection(reads.schema, keyed[1])
-        self._meeting = Meeting(self._key_codec.schema)
+        self._meeting = TwoPortIntersection(self._key_codec.schema)
         first = (0, len(groups.schema)) if groups_first else (len(reads.schema), 0)
         at = [keys.index(name) for name in row_keys], [reads.schema.index(name) for name in read_keys]
         self._said_as = [
@@ -118,7 +118,7 @@ class GroupJoinOperator(JoinOperator):
                     self._forgotten = max(self._forgotten, last)
         return Output(changes, frontier)
 
-    def _progress(self, frontiers: Sequence[Frontier]) -> tuple[Frontier, Sequence[Promise]]:
+    def _progress(self, frontiers: Sequence[Frontier]) -> tuple[Frontier, Sequence[Punctuation]]:
         """What the answer promises, and what both sides newly promise about keys."""
         if not (len(self._meeting) or any(frontier.promises for frontier in frontiers)):
             return Frontier(lowest(frontiers)), ()
@@ -251,7 +251,7 @@ class GroupJoinOperator(JoinOperator):
         self._read(asked, ids)
 
 
-def countable(plan: LanePlan) -> bool:
+def countable(plan: AccumulatorPlan) -> bool:
     """Whether all aggregates have lanes that are exact and of the kinds known here."""
     return not plan.holistic and not plan.float_at and all(what in _HOW for what, _ in plan.int_at)
 

@@ -20,13 +20,13 @@ import pyarrow as pa
 
 from everwhen.algebra.expressions.build import Expr
 from everwhen.containers.key_table import KeyTable
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.core.schema import Field, Schema
 from everwhen.core.time import NEVER
 from everwhen.operators.contract import Operator, Output, StateSize, lowest
 from everwhen.operators.join.band_condition import Band
 from everwhen.operators.join.join_punctuation import JoinPromises
-from everwhen.operators.join.join_state import JoinSide
+from everwhen.operators.join.join_state import JoinState
 from everwhen.operators.join.loops import join as kernel
 from everwhen.operators.join.loops import pairs as pair_kernel
 from everwhen.operators.join.loops.lifetimes import HI, LO, ROW, WEIGHT
@@ -86,7 +86,7 @@ class JoinOperator(Operator):
         )
         self._keys = KeyTable(keys.width, keys.pooled)
         left.pool.register(self)
-        self._kept = (JoinSide(left), JoinSide(right))
+        self._kept = (JoinState(left), JoinState(right))
         self._seen = 0  # changes since the keys were looked through
         self._forgotten = NEVER  # the largest end of rows that are not kept because their key is promised
         self._promises = JoinPromises(self._sides, self._key_at, keys, self._keys, codec.schema)

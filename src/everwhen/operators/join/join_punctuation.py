@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from everwhen.containers.arrays import grown
 from everwhen.containers.key_table import KeyTable
-from everwhen.core.promise import Frontier, Promise
+from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
 from everwhen.punctuation.columns.boxes import Entries, Shape
@@ -30,9 +30,9 @@ from everwhen.punctuation.pattern_algebra import combine
 from everwhen.punctuation.plain import promises_of, promises_state
 from everwhen.punctuation.projection import Projection
 from everwhen.punctuation.read import read_promises
-from everwhen.punctuation.rules import Meeting, keys_listed, promised
-from everwhen.punctuation.store import PromiseSet
-from everwhen.punctuation.table import Promises, joined
+from everwhen.punctuation.rules import TwoPortIntersection, keys_listed, promised
+from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.table import PunctuationTable, joined
 from everwhen.punctuation.table_parts import Listed, listed_of
 from everwhen.punctuation.value_order import Kind, order_of
 from everwhen.rows import restored
@@ -88,10 +88,10 @@ class JoinPromises:
         self._to_keys = [
             Projection(side.schema, _kept(names)) for side, names in zip(sides, self._key_names, strict=True)
         ]
-        self._about_keys = [PromiseSet(key_codec.schema) for _ in sides]
-        self._both = Meeting(out)
+        self._about_keys = [PunctuationStore(key_codec.schema) for _ in sides]
+        self._both = TwoPortIntersection(out)
         self._waiting = [np.full(0, NEVER, np.int64) for _ in sides]  # by key: until when it is promised, but not said
-        self._others = [Promises(side.schema) for side in sides]
+        self._others = [PunctuationTable(side.schema) for side in sides]
         self._low = NEVER
 
     def heard(self, columns: Collection[str]) -> None:
@@ -106,9 +106,9 @@ class JoinPromises:
         """Whether nothing is promised, now or before."""
         return not (any(frontier.promises for frontier in frontiers) or len(self))
 
-    def about_keys(self, frontiers: Sequence[Frontier]) -> list[Promises]:
+    def about_keys(self, frontiers: Sequence[Frontier]) -> list[PunctuationTable]:
         """What each side newly promises about keys; kept for the rows that the other side may still bring."""
-        fresh = [Promises(self._key_codec.schema)] * 2
+        fresh = [PunctuationTable(self._key_codec.schema)] * 2
         if self._keyed:
             for side, frontier in enumerate(frontiers):
                 if frontier.promises:
@@ -137,7 +137,7 @@ class JoinPromises:
         kept: Kept,
         died: Sequence[bool],
         freed: Sequence[np.ndarray],
-    ) -> Promises:
+    ) -> PunctuationTable:
         """The promises of the answer; rows that need not be kept have gone.
 
         `died`: rows of that side went with time, or may have; `freed`: the keys that the other side has promised, if
@@ -153,7 +153,7 @@ class JoinPromises:
         self._forget(low, found[0])
         for side, said in enumerate(fresh):
             if self._said_by_both(said, found[0], side):
-                said = Promises(said.schema)
+                said = PunctuationTable(said.schema)
             rows, times, others = self._listed(said, self._key_names[side])
             again = died[side] or len(freed[side]) > 0
             if again:
@@ -161,14 +161,14 @@ class JoinPromises:
                 rows = np.concatenate([rows, self._keys.codes[ids]])
                 times = np.concatenate([times, self._waiting[side][ids]])
                 self._waiting[side][ids] = NEVER
-                others, self._others[side] = joined([others, self._others[side]]), Promises(said.schema)
+                others, self._others[side] = joined([others, self._others[side]]), PunctuationTable(said.schema)
             if len(rows):
                 found.append(self._free_keys(side, rows, times, blocks))
             if others:
                 found.append(self._free_others(side, others, kept))
         return self._said_twice(joined(found).united())
 
-    def _said_by_both(self, said: Promises, both: Promises, side: int) -> bool:
+    def _said_by_both(self, said: PunctuationTable, both: PunctuationTable, side: int) -> bool:
         """Whether all that a side says both say for as long; only asked of constants of one column."""
         name, on_left = said.only_constants, both.only_constants
         if name is None or on_left is None or self._on_left[side][name] != on_left:
@@ -178,13 +178,13 @@ class JoinPromises:
             return False
         return bool((one.keys == two.keys).all() and (one.times == two.times).all())
 
-    def _listed(self, said: Promises, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, Promises]:
+    def _listed(self, said: PunctuationTable, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, PunctuationTable]:
         """The keys of which alone promises speak, coded, and until when they do; and the other promises."""
         if not self._keyed or not said or len(set(names)) < len(names):
             return self._no_keys, _NO_INTS, said
         return keys_listed(said, self._key_codec, names)
 
-    def _read(self, promises: Sequence[Promise], side: int) -> Promises:
+    def _read(self, promises: Sequence[Punctuation], side: int) -> PunctuationTable:
         """A side's promises; a short range of whole numbers that are keys is a list of them."""
         said = read_promises(promises, self._sides[side].schema)
         return said.spelled_out(self._key_names[side][0], SHORT) if self._whole and len(self._pairs) == 1 else said
@@ -197,7 +197,7 @@ class JoinPromises:
         freed = freed[freed < len(waiting)]
         return freed[waiting[freed] != NEVER]
 
-    def _free_keys(self, side: int, rows: np.ndarray, times: np.ndarray, blocks: Blocks) -> Promises:
+    def _free_keys(self, side: int, rows: np.ndarray, times: np.ndarray, blocks: Blocks) -> PunctuationTable:
         """What is promised of coded keys by one side, if no kept row holds it back; the rest waits."""
         ids = self._keys.find(rows)
         blocked = blocks(side, ids, times)
@@ -208,21 +208,21 @@ class JoinPromises:
             rows, times = rows[~blocked], times[~blocked]
         names = [self._on_left[side][name] for name in self._key_names[side]]
         if not len(rows):
-            return Promises(self._out)
+            return PunctuationTable(self._out)
         if len(names) > 1:
-            return Promises(
+            return PunctuationTable(
                 self._out, tables={Shape(tuple(names), ()): Entries(self._key_codec.decode(rows), [], times)}
             )
         order = order_of(self._key_codec.schema.types[0])
         if order.whole and not rows[:, 0].any():
-            return Promises(self._out, {names[0]: Listed(order, rows[:, 1].copy(), times)})
-        return Promises(self._out, {names[0]: listed_of(order, self._key_codec.column(rows, 0), times)})
+            return PunctuationTable(self._out, {names[0]: Listed(order, rows[:, 1].copy(), times)})
+        return PunctuationTable(self._out, {names[0]: listed_of(order, self._key_codec.column(rows, 0), times)})
 
-    def _free_others(self, side: int, others: Promises, kept: Kept) -> Promises:
+    def _free_others(self, side: int, others: PunctuationTable, kept: Kept) -> PunctuationTable:
         """Those of one side's other promises that no kept row holds back; the rest waits."""
         starts, rows = kept(side)
-        free: list[Promise] = []
-        held: list[Promise] = []
+        free: list[Punctuation] = []
+        held: list[Punctuation] = []
         for promise in others:
             waits = (promised([promise], self._sides[side], rows) > starts).any()
             (held if waits else free).append(promise)
@@ -230,7 +230,7 @@ class JoinPromises:
         self._others[side] = joined([self._others[side], read_promises(held, schema)])
         return self._in_answer(read_promises(free, schema), side)
 
-    def _forget(self, low: int, said: Promises) -> None:
+    def _forget(self, low: int, said: PunctuationTable) -> None:
         """What both sides have said, or time has passed, does not wait any more."""
         if any(map(len, self._waiting)):
             rows, times, _ = self._listed(said, self._left_keys)
@@ -243,7 +243,7 @@ class JoinPromises:
                 if low > self._low:
                     waiting[waiting <= low] = NEVER
         if any(self._others):
-            together = PromiseSet(self._out)
+            together = PunctuationStore(self._out)
             together.add(said)
             for side, others in enumerate(self._others):
                 left = [
@@ -254,7 +254,7 @@ class JoinPromises:
                 self._others[side] = read_promises(left, others.schema)
         self._low = low
 
-    def _in_answer(self, promises: Sequence[Promise], side: int) -> Promises:
+    def _in_answer(self, promises: Sequence[Punctuation], side: int) -> PunctuationTable:
         """A side's promises with what they say about keys on the left columns: where two sides speak of different keys,
         nothing is said together."""
         said = read_promises(promises, self._sides[side].schema)
@@ -263,7 +263,7 @@ class JoinPromises:
         found = said.renamed(self._names[side], self._out)
         return read_promises([both[0] for promise in found if (both := self._said_of_both(promise))], self._out)
 
-    def _said_twice(self, said: Promises) -> Promises:
+    def _said_twice(self, said: PunctuationTable) -> PunctuationTable:
         """Promises with patterns about keys on the left columns, and the same on the right ones, as they are heard."""
         left, right = self._on
         if not said or not right:
@@ -276,7 +276,7 @@ class JoinPromises:
         _, of_keys = said.split(self._others_than_keys)
         return joined([said, of_keys.renamed(self._on_right, self._out)])
 
-    def _said_of_both(self, promise: Promise) -> list[Promise]:
+    def _said_of_both(self, promise: Punctuation) -> list[Punctuation]:
         """The same promise with all patterns about keys on the left columns, and on the right ones."""
         bound = [(a, b) for a, b in self._pairs if a in promise.match or b in promise.match]
         if not bound:
@@ -286,11 +286,11 @@ class JoinPromises:
             match = {
                 name: pattern for name, pattern in promise.match.items() if all(name not in pair for pair in bound)
             }
-            all_of: Promise | None = Promise(match, promise.t)
+            all_of: Punctuation | None = Punctuation(match, promise.t)
             for pair in bound:
                 for name in pair:
                     if name in promise.match and all_of is not None:
-                        all_of = combine(all_of, Promise({pair[which]: promise.match[name]}, promise.t))
+                        all_of = combine(all_of, Punctuation({pair[which]: promise.match[name]}, promise.t))
             if all_of is not None and all_of not in found:
                 found.append(all_of)
         return found

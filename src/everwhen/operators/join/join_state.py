@@ -25,7 +25,7 @@ _LEAST: Final = 256
 """Entries that are not worth looking for dead ones."""
 
 
-class JoinSide:
+class JoinState:
     """Rows with lifetimes and weights per key id; ids are given by whoever owns the keys.
 
     Behind its row an entry has `behind` words for its owner, who fills them in.

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from everwhen.containers.arrays import grown
 from everwhen.containers.key_table import KeyTable
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
 from everwhen.operators.contract import StateSize
@@ -23,17 +23,17 @@ from everwhen.operators.net import cancelled
 from everwhen.operators.net_loops import net
 from everwhen.operators.output import changelog_loops as kernel
 from everwhen.punctuation.rules import promised
-from everwhen.punctuation.store import PromiseSet
+from everwhen.punctuation.store import PunctuationStore
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
-from everwhen.stream.batch_punctuation import Behind
+from everwhen.stream.batch_punctuation import TrailingPunctuation
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, PUNCT, ElementBatch
 
 _FOR_EVER = np.array([[0], [INF], [0]], np.int64)
 
 
-class Chain:
+class ChangelogEncoder:
     """Changes and a promise in, elements out, the CTI last.
 
     `disjoint`: within a step no two segments of a row overlap (so it is after a sweep); then they need no netting.
@@ -49,12 +49,12 @@ class Chain:
         self._log = np.empty((256, kernel.ROW + codec.width), np.int64)
         self._count = 0
         self._tidy_at = 256
-        self._over = PromiseSet(codec.schema)  # what was promised since the dead went last
+        self._over = PunctuationStore(codec.schema)  # what was promised since the dead went last
         self._forgotten = NEVER  # the largest end of events that went because their row is promised
         codec.pool.register(self)
 
     @classmethod
-    def going_on(cls, codec: RowCodec, cti: int, said: Changes, ordered: bool) -> Chain:
+    def going_on(cls, codec: RowCodec, cti: int, said: Changes, ordered: bool) -> ChangelogEncoder:
         """The chain of an output that another one served so far: it has promised `cti` and said these events."""
         chain = cls(codec, ordered=ordered)
         chain.cti = cti
@@ -66,7 +66,7 @@ class Chain:
         self._disjoint = False
         self._ordered |= ordered
 
-    def step(self, batch: Changes, promise: int, promises: Sequence[Promise] = ()) -> ElementBatch:
+    def step(self, batch: Changes, promise: int, promises: Sequence[Punctuation] = ()) -> ElementBatch:
         """Elements; `promises` about data are said behind what they cover."""
         if promises:
             self._over.add(promises)
@@ -114,7 +114,7 @@ class Chain:
             over = log[:, kernel.VE] <= promised(self._over, self.codec, log[:, kernel.ROW :])
             self._forgotten = max(self._forgotten, int(log[over, kernel.VE].max(initial=NEVER)))
             log[over, kernel.VE] = NEVER
-            self._over = PromiseSet(self.codec.schema)
+            self._over = PunctuationStore(self.codec.schema)
         self._count = kernel.tidy(self._heads, self._log, self._count, self.cti)
         self._tidy_at = max(256, 2 * self._count)
 
@@ -167,7 +167,7 @@ class Chain:
         self._elements(said, self.cti)
 
 
-class EventChain:
+class EventChangelogEncoder:
     """The sink of a plan in event form: an event taken back and said again with the same start is one adjust.
 
     Nothing is kept: the changes name whole events, and may also prolong them.
@@ -177,7 +177,7 @@ class EventChain:
         self.codec = codec
         self.cti = NEVER
 
-    def step(self, batch: Changes, promise: int, promises: Sequence[Promise] = ()) -> ElementBatch:
+    def step(self, batch: Changes, promise: int, promises: Sequence[Punctuation] = ()) -> ElementBatch:
         lo, hi, weight, rows = batch.lo, batch.hi, batch.weight, batch.rows
         op = np.full(len(lo), INSERT, np.uint8)
         vnew = np.zeros(len(lo), np.int64)
@@ -236,7 +236,7 @@ def said(
     op: np.ndarray,
     times: np.ndarray,
     rows: np.ndarray,
-    promises: Sequence[Promise] = (),
+    promises: Sequence[Punctuation] = (),
     cti: int | None = None,
 ) -> ElementBatch:
     """The elements of coded rows, their ops and times (vs, ve, vnew), then promises about data, then a CTI.
@@ -254,12 +254,12 @@ def said(
     if cti is not None:
         op[size - 1], times[:, size - 1] = CTI, (cti, cti, 0)
     columns = codec.decode(rows, nulls=size - n)
-    places = Behind(promises, n) if promises else {}
+    places = TrailingPunctuation(promises, n) if promises else {}
     vs, ve, vnew = times[:, :size]
     return ElementBatch(codec.schema, op[:size], vs, ve, vnew, columns, places)
 
 
-def with_punctuation(batch: ElementBatch, promises: Sequence[Promise]) -> ElementBatch:
+def with_punctuation(batch: ElementBatch, promises: Sequence[Punctuation]) -> ElementBatch:
     """Promises about data behind the elements of a batch, before its CTI."""
     if not promises:
         return batch
@@ -270,7 +270,7 @@ def with_punctuation(batch: ElementBatch, promises: Sequence[Promise]) -> Elemen
     )
     op[last : last + k], ve[last : last + k] = PUNCT, INF
     columns = tuple(pa.concat_arrays([c[:last], pa.nulls(k, c.type), c[last:]]) for c in map(_plain, batch.columns))
-    return ElementBatch(batch.schema, op, vs, ve, vnew, columns, Behind(promises, last), batch.source)
+    return ElementBatch(batch.schema, op, vs, ve, vnew, columns, TrailingPunctuation(promises, last), batch.source)
 
 
 def without_punctuation(batch: ElementBatch) -> ElementBatch:

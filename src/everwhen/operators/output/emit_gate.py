@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.operators.contract import StateSize
 from everwhen.operators.net import netted
 from everwhen.punctuation.rules import promised
@@ -34,7 +34,7 @@ from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
 
 
-class Gate:
+class EmitGate:
     """One gate.  Kept are segments that wait; a step costs what waits."""
 
     def __init__(self, codec: RowCodec, emit: Emit) -> None:
@@ -66,7 +66,7 @@ class Gate:
         said = whole.take(taken | due)
         return concat(said, _upto(whole.take(cut), promise)) if cut.any() else said
 
-    def holds(self, promise: Promise) -> bool:
+    def holds(self, promise: Punctuation) -> bool:
         """Whether something waits that the promise says has come."""
         waiting = self._waiting
         return len(waiting) > 0 and bool((promised([promise], self.codec, waiting.rows) > waiting.lo).any())

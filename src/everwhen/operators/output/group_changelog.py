@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from everwhen.containers.run_pool import LENGTH, ROOM, Runs
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
 from everwhen.operators.contract import StateSize
@@ -28,7 +28,7 @@ _FEW: Final = 1 << 15
 _NOTHING: Final = np.empty(0, np.int64)
 
 
-class GroupChain:
+class GroupChangelogEncoder:
     """Changes of groups and a promise in, elements out, the CTI last.
 
     `ordered`: elements of a step come in the order of their sync times.
@@ -41,14 +41,14 @@ class GroupChain:
         self._said = Runs(2)
         self._since = 0  # segments since the last time that all groups were looked at
 
-    def step(self, batch: Changes, promise: int, promises: Sequence[Promise] = ()) -> ElementBatch:
+    def step(self, batch: Changes, promise: int, promises: Sequence[Punctuation] = ()) -> ElementBatch:
         """Elements; `promises` about data are said behind what they cover."""
         elements = self._step(batch, promise, promises)
         if batch.closed is not None and len(batch.closed):
             kernel.close(batch.closed, self._said.place)
         return elements
 
-    def _step(self, batch: Changes, promise: int, promises: Sequence[Promise]) -> ElementBatch:
+    def _step(self, batch: Changes, promise: int, promises: Sequence[Punctuation]) -> ElementBatch:
         said_cti = promise > self.cti
         op, times, rows = self._elements(batch, promise, len(promises) + said_cti)
         n = len(rows)

@@ -1,4 +1,4 @@
-"""What has been said of each group, and how to take it back: the loops of `GroupChain`.
+"""What has been said of each group, and how to take it back: the loops of `GroupChangelogEncoder`.
 
 At every instant a group has one row at most, so the events said of it are disjoint and stand in the order of time:
 a record is `[vs, ve]`.

@@ -16,12 +16,12 @@ import pyarrow as pa
 from everwhen.containers.key_table import KeyTable
 from everwhen.containers.live_runs import HI, LO, WEIGHT
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
 from everwhen.operators.live_rows import LiveRows
 from everwhen.operators.net import netted
-from everwhen.punctuation.rules import Floors, concerned, promised
+from everwhen.punctuation.rules import KeyFrontiers, concerned, promised
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
@@ -38,7 +38,7 @@ class HoldOperator(Operator):
         self._keys = KeyTable(codec.width, codec.pooled)
         codec.pool.register(self._keys)
         self._live = LiveRows(0, (), codec.pool)
-        self._floors = Floors()
+        self._floors = KeyFrontiers()
         self._open = False
 
     def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.core.promise import AttributePattern, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation, Range
 from everwhen.core.scalars import python_values
 from everwhen.core.schema import Schema
 from everwhen.operators.punctuate.complete_keys import low_water
@@ -29,7 +29,7 @@ class UniqueMachine(Machine):
     def __init__(self, scheme: Unique, schema: Schema, hosted: bool) -> None:
         self._scheme = scheme
         self._over = Over(schema, scheme.columns, hosted)
-        self._fresh: list[Promise] = []
+        self._fresh: list[Punctuation] = []
 
     def observe(self, columns: Columns, length: int, ordered: bool) -> Observed:
         self._fresh = []
@@ -102,14 +102,14 @@ class ListedMachine(Machine):
         self._next = [part.take(picked) for part in group], low
         return Observed([] if low is None or low == self._low else self._promises(low))
 
-    def _promises(self, low: tuple[Any, ...]) -> list[Promise]:
+    def _promises(self, low: tuple[Any, ...]) -> list[Punctuation]:
         """Everything that stands before the group in the order of the columns."""
         found = []
         for j, (name, value) in enumerate(zip(self._scheme.group, low, strict=True)):
             match: dict[str, AttributePattern] = {
                 n: OneOf((v,)) for n, v in zip(self._scheme.group[:j], low[:j], strict=True)
             }
-            found.append(Promise({**match, name: Range(lt=value)}))
+            found.append(Punctuation({**match, name: Range(lt=value)}))
         return found
 
     def settle(self) -> None:
@@ -139,7 +139,7 @@ class CountedMachine(Machine):
         self._groups = [pa.array([], schema.field(name).type) for name in scheme.group]
         self._unit = self._count = np.empty(0, np.int64)
         self._next = self._groups, self._unit, self._count
-        self._fresh: list[Promise] = []
+        self._fresh: list[Punctuation] = []
 
     def observe(self, columns: Columns, length: int, ordered: bool) -> Observed:
         self._fresh, self._next = [], (self._groups, self._unit, self._count)

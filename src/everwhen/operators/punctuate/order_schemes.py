@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.core.promise import AttributePattern, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation, Range
 from everwhen.core.scalars import python_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.punctuation.column_order import comparable, joined, numbered
 from everwhen.punctuation.schemes import Bounds, ClusteredBy, SortedBy, slack_of
-from everwhen.punctuation.store import PromiseSet
+from everwhen.punctuation.store import PunctuationStore
 from everwhen.punctuation.value_order import Kind, constants, order_of, plain
 
 Columns = Mapping[str, pa.Array]
@@ -46,14 +46,14 @@ class Broken:
 class Observed:
     """What follows from a batch: promises that hold behind it, or the row that breaks one."""
 
-    promises: list[Promise] = field(default_factory=list)
+    promises: list[Punctuation] = field(default_factory=list)
     broken: Broken | None = None
 
 
 class Machine(ABC):
     """One scheme; see the module's docstring."""
 
-    def start(self) -> list[Promise]:
+    def start(self) -> list[Punctuation]:
         """What is promised before any row."""
         return []
 
@@ -78,10 +78,10 @@ class Machine(ABC):
 class SaidMachine(Machine):
     """Promises that are known from the start and kept by whoever is below: nothing has to be checked."""
 
-    def __init__(self, promises: Sequence[Promise] = ()) -> None:
+    def __init__(self, promises: Sequence[Punctuation] = ()) -> None:
         self._promises = promises
 
-    def start(self) -> list[Promise]:
+    def start(self) -> list[Punctuation]:
         return list(self._promises)
 
     def observe(self, columns: Columns, length: int, ordered: bool) -> Observed:
@@ -136,7 +136,7 @@ class SortedMachine(Machine):
             return np.where(tops > order.hi - slack, order.hi, (tops.view(np.uint64) + step).view(np.int64))
         return np.where(tops < order.lo + slack, order.lo, (tops.view(np.uint64) - step).view(np.int64))
 
-    def _promises(self, top: np.ndarray) -> list[Promise]:
+    def _promises(self, top: np.ndarray) -> list[Punctuation]:
         if self._order.kind is not Kind.RANK:
             value = python_values(self._next)[0]
         else:
@@ -144,7 +144,7 @@ class SortedMachine(Machine):
             if limit[0] == (self._order.hi if self._scheme.descending else self._order.lo):
                 return []  # nothing is ruled out
             value = self._order.values(limit)[0]
-        return [Promise({self._scheme.column: Range(gt=value) if self._scheme.descending else Range(lt=value)})]
+        return [Punctuation({self._scheme.column: Range(gt=value) if self._scheme.descending else Range(lt=value)})]
 
     def _broken(self, column: pa.Array, at: int, reached: int, known: int) -> Broken:
         name, scheme = self._scheme.column, self._scheme
@@ -173,10 +173,10 @@ class BoundsMachine(Machine):
         self._scheme = scheme
         self._type = schema.field(scheme.column).type
 
-    def start(self) -> list[Promise]:
+    def start(self) -> list[Punctuation]:
         column, low, high = self._scheme.column, self._scheme.low, self._scheme.high
         ranges = [*([] if low is None else [Range(lt=low)]), *([] if high is None else [Range(gt=high)])]
-        return [Promise({column: each}) for each in ranges]
+        return [Punctuation({column: each}) for each in ranges]
 
     def observe(self, columns: Columns, length: int, ordered: bool) -> Observed:
         column = plain(columns[self._scheme.column])
@@ -201,7 +201,7 @@ class Over:
 
     def __init__(self, schema: Schema, columns: Sequence[str], hosted: bool) -> None:
         self._columns = tuple(columns)
-        self._set = None if hosted else PromiseSet(schema.select(dict.fromkeys(columns)))
+        self._set = None if hosted else PunctuationStore(schema.select(dict.fromkeys(columns)))
 
     def first(self, columns: Columns, length: int) -> int:
         """The position of the first row that is over (`length`: none is)."""
@@ -210,7 +210,7 @@ class Over:
         over = self._set.promised({name: plain(columns[name]) for name in self._columns}, length) == INF
         return int(np.argmax(over)) if over.any() else length
 
-    def add(self, promises: Sequence[Promise]) -> None:
+    def add(self, promises: Sequence[Punctuation]) -> None:
         if self._set is not None:
             self._set.add(promises)
 
@@ -233,7 +233,7 @@ class ClusteredMachine(Machine):
         self._scheme = scheme
         self._open = self._next = pa.array([], schema.field(scheme.column).type)
         self._over = Over(schema, scheme.columns, hosted)
-        self._fresh: list[Promise] = []
+        self._fresh: list[Punctuation] = []
 
     def observe(self, columns: Columns, length: int, ordered: bool) -> Observed:
         column = plain(columns[self._scheme.column])
@@ -296,20 +296,20 @@ class ClusteredMachine(Machine):
 # -- promises of values ------------------------------------------------------------------------------------------------
 
 
-def key_promises(names: Sequence[str], columns: Sequence[pa.Array]) -> list[Promise]:
+def key_promises(names: Sequence[str], columns: Sequence[pa.Array]) -> list[Punctuation]:
     """That nothing with one of these keys comes any more: one promise per value of all columns but the last."""
     if not len(columns[0]):
         return []
     if len(columns) == 1:
-        return [Promise({names[0]: pattern}) for pattern in _patterns(columns[0])]
+        return [Punctuation({names[0]: pattern}) for pattern in _patterns(columns[0])]
     heads = numbered(columns[:-1], len(columns[0]))
     order = np.argsort(heads, kind="stable")
-    found: list[Promise] = []
+    found: list[Punctuation] = []
     for _, group in groupby(order.tolist(), key=lambda i: int(heads[i])):
         rows = pa.array(list(group))
         first = rows[:1]
         head = {n: OneOf(tuple(python_values(c.take(first)))) for n, c in zip(names[:-1], columns[:-1], strict=True)}
-        found += [Promise({**head, names[-1]: pattern}) for pattern in _patterns(columns[-1].take(rows))]
+        found += [Punctuation({**head, names[-1]: pattern}) for pattern in _patterns(columns[-1].take(rows))]
     return found
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.errors import InputError
 from everwhen.operators.contract import Operator, Output, StateSize
 from everwhen.operators.punctuate.punctuator import Punctuator

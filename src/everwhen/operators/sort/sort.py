@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.promise import Frontier, Promise
+from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import INF
 from everwhen.operators.contract import Operator, Output, StateSize
 from everwhen.operators.net import netted
-from everwhen.operators.output.changelog import EventChain, said
+from everwhen.operators.output.changelog import EventChangelogEncoder, said
 from everwhen.operators.sort.sort_prefix import SortPrefix
 from everwhen.punctuation.column_order import numbered
 from everwhen.punctuation.projection import Projection
-from everwhen.punctuation.store import PromiseSet
+from everwhen.punctuation.store import PunctuationStore
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
@@ -52,7 +52,7 @@ class SortOperator(Operator):
             self._waiting.append(batch)
         lasting = [promise for promise in frontier.promises if promise.t == INF]
         fresh = self._projection.take(lasting) if lasting else []
-        grown = self._prefix.take([Promise()] if frontier.time == INF else fresh)
+        grown = self._prefix.take([Punctuation()] if frontier.time == INF else fresh)
         # a row of the prefix may still have been on its way in this step
         if not grown and not (len(batch) and self._prefix.covered):
             return Output(no_changes(self.codec), Frontier(self._time(frontier.time)))
@@ -75,7 +75,7 @@ class SortOperator(Operator):
             schema = self.codec.schema
             names = [name for name, _ in self._by]
             columns = {name: self.codec.column(waiting.rows, schema.index(name)) for name in names}
-            prefix = PromiseSet(schema.select(names))
+            prefix = PunctuationStore(schema.select(names))
             prefix.add(self._prefix.covered)
             ready = prefix.promised(columns, len(waiting)) == INF
             out, rest = waiting.take(ready), waiting.take(~ready)
@@ -139,10 +139,10 @@ class SortOperator(Operator):
         self._projection.restore(state["projection"])
 
 
-class SortedChain(EventChain):
+class SortedChangelogEncoder(EventChangelogEncoder):
     """The sink of a sorted answer: inserts in the order in which they come, never taken back."""
 
-    def step(self, batch: Changes, promise: int, promises: Sequence[Promise] = ()) -> ElementBatch:
+    def step(self, batch: Changes, promise: int, promises: Sequence[Punctuation] = ()) -> ElementBatch:
         count = len(batch)
         cti = promise if promise > self.cti else None
         self.cti = max(self.cti, promise)

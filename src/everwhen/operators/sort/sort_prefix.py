@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from everwhen.core.promise import AttributePattern, OneOf, Promise
+from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.punctuation.pattern_algebra import patterns_of
 from everwhen.punctuation.plain import promises_of, promises_state
@@ -31,11 +31,11 @@ class SortPrefix:
         self._schema = schema
         self._type = schema.field(by[0][0]).type
         self._alone = spans_of(OneOf(()), self._type)
-        self._several: list[Promise] = []
+        self._several: list[Punctuation] = []
         self.everything = False
-        self.covered: tuple[Promise, ...] = ()
+        self.covered: tuple[Punctuation, ...] = ()
 
-    def take(self, promises: Iterable[Promise]) -> bool:
+    def take(self, promises: Iterable[Punctuation]) -> bool:
         """Whether the prefix has grown."""
         first, _ = self._by[0]
         runs: list[Run] = []
@@ -52,8 +52,8 @@ class SortPrefix:
                 self._several.append(promise)
                 more = True
         if self.everything:
-            self._several, grown = [], self.covered != (Promise(),)
-            self.covered = (Promise(),)
+            self._several, grown = [], self.covered != (Punctuation(),)
+            self.covered = (Punctuation(),)
             return grown
         if not more:
             return False
@@ -61,11 +61,11 @@ class SortPrefix:
         before, self.covered = self.covered, tuple(self._prefix())
         return self.covered != before
 
-    def _prefix(self) -> list[Promise]:
+    def _prefix(self) -> list[Punctuation]:
         found, self._alone, whole = _prefix(self._by, self._alone, self._several, self._schema)
         if whole:
             self.everything, self._several = True, []
-            return [Promise()]
+            return [Punctuation()]
         name = self._by[0][0]
         # what the first column alone says now need not be kept twice
         self._several = [p for p in self._several if not _within(p.match.get(name), self._alone, self._type)]
@@ -77,25 +77,27 @@ class SortPrefix:
 
     def snapshot(self) -> dict[str, Any]:
         name = self._by[0][0]
-        alone = [Promise({name: pattern}) for pattern in patterns_of(self._alone, self._type)]
+        alone = [Punctuation({name: pattern}) for pattern in patterns_of(self._alone, self._type)]
         return {"promises": promises_state((*alone, *self._several)), "everything": self.everything}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.take(promises_of(state["promises"]))
         if state["everything"]:
-            self.take([Promise()])
+            self.take([Punctuation()])
 
 
-def _prefix(by: By, alone: Spans, several: Sequence[Promise], schema: Schema) -> tuple[list[Promise], Spans, bool]:
+def _prefix(
+    by: By, alone: Spans, several: Sequence[Punctuation], schema: Schema
+) -> tuple[list[Punctuation], Spans, bool]:
     """Promises that say the prefix, what the first column alone is known to say now, and whether that is everything."""
     (name, down), rest = by[0], by[1:]
     type_ = schema.field(name).type
     while True:
         run = _first_run(alone, down)
         if run == (alone.lowest, None) and alone.null:
-            return [Promise()], alone, True
+            return [Punctuation()], alone, True
         following = _following(alone, run, down, type_)
-        inner: list[Promise] = []
+        inner: list[Punctuation] = []
         if rest and several and following is not None:
             value = range_of(following, _after(following, type_), type_)
             inner = [_without(p, name) for p in several if _has(p.match.get(name), following, type_)]
@@ -103,14 +105,14 @@ def _prefix(by: By, alone: Spans, several: Sequence[Promise], schema: Schema) ->
             if whole:
                 alone = Spans(alone.lowest, union((*alone.runs, (following, _after(following, type_)))), alone.null)
                 continue
-            inner = [Promise({name: value, **promise.match}) for promise in found]
-        return [*([] if run is None else [Promise({name: range_of(*run, type_)})]), *inner], alone, False
+            inner = [Punctuation({name: value, **promise.match}) for promise in found]
+        return [*([] if run is None else [Punctuation({name: range_of(*run, type_)})]), *inner], alone, False
 
 
-def _of_rest(by: By, promises: Sequence[Promise], schema: Schema) -> tuple[list[Promise], bool]:
+def _of_rest(by: By, promises: Sequence[Punctuation], schema: Schema) -> tuple[list[Punctuation], bool]:
     """The prefix of the columns behind one value of the first."""
     if any(not promise.match for promise in promises):
-        return [Promise()], True
+        return [Punctuation()], True
     name = by[0][0]
     type_ = schema.field(name).type
     alone, several = spans_of(OneOf(()), type_), []
@@ -161,5 +163,5 @@ def _within(pattern: AttributePattern | None, spans: Spans, type_: Any) -> bool:
     return pattern is not None and spans_of(pattern, type_).within(spans)
 
 
-def _without(promise: Promise, name: str) -> Promise:
-    return Promise({other: pattern for other, pattern in promise.match.items() if other != name}, promise.t)
+def _without(promise: Punctuation, name: str) -> Punctuation:
+    return Punctuation({other: pattern for other, pattern in promise.match.items() if other != name}, promise.t)

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.algebra.expressions.build import Column, Expr
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.errors import QueryError, TimeRangeError
 from everwhen.operators.contract import Operator, Output, lowest
 from everwhen.operators.stateless import window_loops as kernel
 from everwhen.punctuation.projection import Projection
-from everwhen.punctuation.rules import Meeting, moved, settled
+from everwhen.punctuation.rules import TwoPortIntersection, moved, settled
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import BITS, RowCodec, encode_column
 
@@ -119,7 +119,7 @@ class UnionOperator(Operator):
     def __init__(self, codec: RowCodec, sign: int = 1, second: Schema | None = None) -> None:
         self.codec = codec
         self._sign = sign
-        self._meeting = Meeting(codec.schema, second)
+        self._meeting = TwoPortIntersection(codec.schema, second)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         first, second = inputs

@@ -35,7 +35,7 @@ _WIDE: Final = Context(prec=60)
 Result = Callable[[Lanes], Coded]
 
 
-class LanePlan:
+class AccumulatorPlan:
     """Which lanes the aggregations over `arguments` need, how rows fill them, and what pieces of them mean.
 
     `shared`: as long as there is no null, values are counted by the lane that counts rows (see `separate`).

@@ -19,12 +19,12 @@ from everwhen.algebra.aggregates import Aggregation
 from everwhen.containers import live_runs as live_kernel
 from everwhen.containers.live_runs import VALUES
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
 from everwhen.operators.live_rows import LiveRows
 from everwhen.operators.net import netted
 from everwhen.operators.sweep import holistic
-from everwhen.operators.sweep.accumulators import LanePlan
+from everwhen.operators.sweep.accumulators import AccumulatorPlan
 from everwhen.operators.sweep.holistic import ordered_columns
 from everwhen.operators.sweep.lane_view import Coded
 from everwhen.operators.sweep.loops.edges import summed
@@ -62,7 +62,7 @@ class AggregateOperator(Operator):
         self._keys = RowCodec(schema.select(keys), source.pool)
         self._arguments = RowCodec(schema.select(names), source.pool)
         self._promises = Projection(schema, {name: [name] for name in keys})
-        self._plan = plan = LanePlan(aggregations, self._arguments, shared=True)
+        self._plan = plan = AccumulatorPlan(aggregations, self._arguments, shared=True)
         types = [a.result_type(self._arguments.schema) for a in plan.holistic]
         first = len(plan.extremes)
         self._pooled_results = [(first + 2 * i, type_) for i, type_ in enumerate(types) if is_pooled(type_)]

@@ -18,7 +18,7 @@ from everwhen.algebra.aggregates import Aggregation, UserAggregate
 from everwhen.core.kinds import is_number
 from everwhen.operators.sweep.order_statistics import Code, OrderStatistics
 from everwhen.rows.codec import RowCodec, decode_column, encode_column, float_codes
-from everwhen.rows.interner import Pool, freeze
+from everwhen.rows.interner import Interner, freeze
 
 
 def order_ranks(codec: RowCodec, rows: np.ndarray, column: int) -> np.ndarray:
@@ -151,7 +151,7 @@ def _quantile(aggregation: Aggregation) -> float | None:
     return None
 
 
-def numbers(codes: np.ndarray, type_: pa.DataType, pool: Pool) -> np.ndarray:
+def numbers(codes: np.ndarray, type_: pa.DataType, pool: Interner) -> np.ndarray:
     """Values of a type of numbers as floats."""
     if pa.types.is_floating(type_):
         return np.ascontiguousarray(codes).view(np.float64)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier, Promise
+from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.operators.contract import Operator, Output, Policy, StateSize, lowest
 from everwhen.operators.net import netted
@@ -21,7 +21,7 @@ from everwhen.operators.stateless.linear import within_time
 from everwhen.operators.sweep.loops.pieces import weighted
 from everwhen.operators.sweep.pieces import Pieces
 from everwhen.operators.sweep.sweep import Sweep
-from everwhen.punctuation.rules import NONE, Meeting, concerned, settled
+from everwhen.punctuation.rules import NONE, TwoPortIntersection, concerned, settled
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat
 from everwhen.rows.codec import RowCodec
@@ -51,7 +51,7 @@ class CountsOperator(Operator):
         self.ports, self._multiplicity = MULTIPLICITY[function]
         self.codec = codec
         self._sweep = Sweep(codec.width, codec.pooled, codec.pool, policy, ints=self.ports)
-        self._meeting = Meeting(codec.schema, second)
+        self._meeting = TwoPortIntersection(codec.schema, second)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         if self.ports == 1:
@@ -90,7 +90,7 @@ class CountsOperator(Operator):
         before = self._changes(self._sweep.standing())
         return netted(concat(before.negated(), self._changes(self._sweep.restated(emit))))
 
-    def endless(self, promises: Sequence[Promise]) -> bool:
+    def endless(self, promises: Sequence[Punctuation]) -> bool:
         """Whether promises reach a row that is alive for ever."""
         ids, _ = concerned(promises, self.codec, self._sweep.keys)
         return bool(self._sweep.endless(ids).any())

@@ -26,7 +26,7 @@ from everwhen.operators.sweep.loops import counted_tree as tree
 from everwhen.operators.sweep.loops import cursor as kernel
 from everwhen.operators.sweep.value_labels import Labels, RankedLabels, labels_of
 from everwhen.rows.codec import decode_column, encode_column
-from everwhen.rows.interner import Pool, is_pooled
+from everwhen.rows.interner import Interner, is_pooled
 
 _NO_INTS: Final = np.empty(0, np.int64)
 _FEW: Final = 1 << 10
@@ -60,7 +60,7 @@ class OrderStatistics:
     _fill: np.ndarray
     _book: np.ndarray
 
-    def __init__(self, codes: Sequence[Code], pool: Pool) -> None:
+    def __init__(self, codes: Sequence[Code], pool: Interner) -> None:
         self._codes = tuple(codes)
         self._dictionaries = pool
         width = tree.LABELS + len(codes)

@@ -32,9 +32,9 @@ from everwhen.operators.sweep.loops.extremes import NO_EXTREMES, Extremes
 from everwhen.operators.sweep.loops.pieces import pending, standing
 from everwhen.operators.sweep.pieces import Pieces
 from everwhen.punctuation.first_violation import untouched
-from everwhen.punctuation.rules import Floors
+from everwhen.punctuation.rules import KeyFrontiers
 from everwhen.rows import restored
-from everwhen.rows.interner import Pool
+from everwhen.rows.interner import Interner
 
 GRID = 8
 """Up to so many different lifetimes in a step are added up per key and lifetime before they become edges."""
@@ -54,7 +54,7 @@ class Sweep:
         self,
         width: int,
         pooled: Sequence[tuple[int, pa.DataType]],
-        pool: Pool,
+        pool: Interner,
         policy: Policy,
         ints: int,
         floats: int = 0,
@@ -83,7 +83,7 @@ class Sweep:
         self._slot = np.full(64, -1, np.int64)
         self._marks = np.zeros(0, np.uint8)
         self._calendar = Calendar(3)  # something to say, something to cut, everything to fold
-        self._floors = Floors()
+        self._floors = KeyFrontiers()
         self._forgotten = NEVER
 
     def intern(self, rows: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.rows.interner import Dictionary, Pool, is_pooled
+from everwhen.rows.interner import Dictionary, Interner, is_pooled
 
 _LOWEST: Final = np.int64(-(2**63))
 _REST: Final = np.int64(2**63 - 1)
@@ -85,7 +85,7 @@ class RankedLabels(Labels):
         return np.where(labels < 0, 0, self._code[labels]) if len(self._code) else np.zeros_like(labels)
 
 
-def labels_of(type_: pa.DataType | None, ordered: bool, pool: Pool) -> Labels:
+def labels_of(type_: pa.DataType | None, ordered: bool, pool: Interner) -> Labels:
     """The labels of a type (None: numbers of our own); if it is not `ordered`, values are only told from each other."""
     if type_ is None or not ordered:
         return Labels()

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
 from everwhen.operators.stateless.linear import ChopOperator

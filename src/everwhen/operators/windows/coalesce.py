@@ -26,7 +26,7 @@ from everwhen.containers.calendar import Calendar
 from everwhen.containers.key_table import KeyTable, Regions
 from everwhen.containers.live_runs import group_rows
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, MAX_TIME, NEVER
 from everwhen.errors import QueryError
 from everwhen.operators import net_loops as kernel

@@ -27,14 +27,14 @@ from everwhen.containers.calendar import Calendar
 from everwhen.containers.key_table import KeyTable, Regions
 from everwhen.containers.live_runs import group_rows
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier
+from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
 from everwhen.operators.contract import EVERYTHING, Operator, Output, Policy, StateSize
 from everwhen.operators.net import netted
 from everwhen.operators.sweep.holistic import order_ranks
 from everwhen.punctuation.projection import Projection
-from everwhen.punctuation.rules import Floors, concerned, settled
+from everwhen.punctuation.rules import KeyFrontiers, concerned, settled
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
@@ -109,7 +109,7 @@ class RowsOperator(Operator):
         codec.pool.register(self._keys)
         codec.pool.register(self._kept)
         self._promises = Projection(codec.schema, {name: [name] for name in partition})
-        self._floors = Floors()
+        self._floors = KeyFrontiers()
         self._forgotten = NEVER  # the largest end of what went because its partition is promised
         self._dropped = np.zeros(64, np.int64)
         self._ends = Calendar()
@@ -268,7 +268,7 @@ class RowsOperator(Operator):
         if promise == INF:
             self._kept.clear()
             self._keys.remove(self._keys.ids())
-            self._floors = Floors()
+            self._floors = KeyFrontiers()
             return
         keys = self._ends.before(promise)
         if len(reached):

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from everwhen.algebra import nodes as n
 from everwhen.core.kinds import kind
-from everwhen.core.promise import OneOf, Promise, Range
+from everwhen.core.punctuation import OneOf, Punctuation, Range
 from everwhen.plan.sanity.needs import Need, Say, Way
 from everwhen.punctuation.pattern_json import write_match
 
@@ -35,10 +35,10 @@ def example(say: Say) -> str:
     schema = say.origin.schema
     if say.first is not None:
         value = _value(schema.field(say.first[0]).type)
-        promise = Promise({say.first[0]: Range(ge=value) if say.first[1] else Range(le=value)})
+        promise = Punctuation({say.first[0]: Range(ge=value) if say.first[1] else Range(le=value)})
     else:
         name = next((each for each in say.listed if _value(schema.field(each).type) is not None), say.listed[0])
-        promise = Promise({name: OneOf((_value(schema.field(name).type),))})
+        promise = Punctuation({name: OneOf((_value(schema.field(name).type),))})
     written = json.dumps(write_match(promise.match, schema), ensure_ascii=False, separators=(",", ":"))
     return f'{{"op":"punct","match":{written}}}'
 

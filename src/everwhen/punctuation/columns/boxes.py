@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.containers.int_table import PointTable
-from everwhen.core.promise import AttributePattern, OneOf, Promise
+from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation
 from everwhen.core.scalars import python_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
@@ -142,7 +142,7 @@ class BoxTable:
         runs = [self._runs(d, boxes) for d in range(self._dims)]
         return Entries(self._codes.columns(rows), runs, boxes[:, -1].copy())
 
-    def promises(self, c: int = NEVER) -> Iterator[Promise]:
+    def promises(self, c: int = NEVER) -> Iterator[Punctuation]:
         """All promises that say more than `c`."""
         entries = self.entries()
         yield from promises_of(entries.filter(entries.times > c), self.shape, self._schema)
@@ -217,7 +217,7 @@ class BoxTable:
         self._link(rows, boxes)
 
 
-def promises_of(entries: Entries, shape: Shape, schema: Schema) -> Iterator[Promise]:
+def promises_of(entries: Entries, shape: Shape, schema: Schema) -> Iterator[Punctuation]:
     """Entries as promises."""
     constants = [python_values(column) for column in entries.columns]
     for i, t in enumerate(entries.times.tolist()):
@@ -229,7 +229,7 @@ def promises_of(entries: Entries, shape: Shape, schema: Schema) -> Iterator[Prom
             found = shown(runs[i], order_of(schema.field(name).type))
             choices = [{**match, name: pattern} for match in choices for pattern in found]
         for match in choices:
-            yield Promise({name: match[name] for name in schema.names if name in match}, t)
+            yield Punctuation({name: match[name] for name in schema.names if name in match}, t)
 
 
 def state_of(entries: Entries) -> dict[str, Any]:

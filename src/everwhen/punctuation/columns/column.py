@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from everwhen.containers.int_table import PointTable
 from everwhen.containers.int_table_loops import neighbours
-from everwhen.core.promise import AttributePattern, OneOf, Range
+from everwhen.core.punctuation import AttributePattern, OneOf, Range
 from everwhen.core.scalars import python_values
 from everwhen.core.time import NEVER
 from everwhen.punctuation.columns.bitmap import NO_SIEVE, Sieve
@@ -36,7 +36,7 @@ _LISTED: Final = 1024
 """So many constants a list that is given out has at most."""
 
 
-class ColumnPromises:
+class ColumnPunctuation:
     """Promises of one column."""
 
     def __init__(self, type_: pa.DataType) -> None:
@@ -189,9 +189,9 @@ class ColumnPromises:
         if 2 * self._credit >= len(self._constants):
             self._sweep(c)
 
-    def meet(self, other: ColumnPromises) -> ColumnPromises:
+    def meet(self, other: ColumnPunctuation) -> ColumnPunctuation:
         """What both say of the column."""
-        found = ColumnPromises(self.order.type)
+        found = ColumnPunctuation(self.order.type)
         found.null = min(self.null, other.null)
         values, times = self.constants()
         if len(times):
@@ -213,9 +213,9 @@ class ColumnPromises:
                 found.add_runs(both_runs, pieces[:, 2])
         return found
 
-    def clipped(self, t: int) -> ColumnPromises:
+    def clipped(self, t: int) -> ColumnPunctuation:
         """The same patterns with times of at most `t`."""
-        found = ColumnPromises(self.order.type)
+        found = ColumnPunctuation(self.order.type)
         found.null = min(self.null, t)
         values, times = self.constants()
         found.add_constants(values, np.minimum(times, t))
@@ -223,7 +223,7 @@ class ColumnPromises:
         found.add_runs(runs, np.minimum(times, t))
         return found
 
-    def join(self, other: ColumnPromises) -> None:
+    def join(self, other: ColumnPunctuation) -> None:
         """Takes in all that another says."""
         self.null = max(self.null, other.null)
         self.add_constants(*other.constants())

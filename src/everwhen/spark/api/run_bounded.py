@@ -24,13 +24,13 @@ from everwhen.plan.stages.model import Stage, Trait
 from everwhen.plan.stages.stages import cut
 from everwhen.spark.api.start import Query, is_native, named, resolved_sources
 from everwhen.spark.exchange.codec import handed_rows, result_rows, stream_rows, typed, without_promises
-from everwhen.spark.exchange.schema import Layout, slots
+from everwhen.spark.exchange.schema import ExchangeSchema, slots
 from everwhen.spark.exchange.source_scan import bucketed, unioned
-from everwhen.spark.exchange.stage_input import StageFeed
+from everwhen.spark.exchange.stage_input import StageInput
 from everwhen.spark.sources.constraints import wrong_with
 from everwhen.spark.sources.normalise import normalise
 from everwhen.spark.sources.source import ResolvedSource, SparkSource
-from everwhen.spark.worker.partition import EpochInput, EpochOutput, StageKernel
+from everwhen.spark.worker.partition import EpochInput, EpochOutput, StagePartition
 from everwhen.stream.element_batch import ADJUST, CTI, OPS
 
 _PIECE: Final = 65_536
@@ -80,12 +80,14 @@ def run(
     elements = {name: _history(normalise(inputs[name], source), source) for name, source in resolved.items()}
     frame = unioned(plan, elements, known)
     schema = next(iter(queries.values())).schema
-    layouts = [Layout.of(stream.schema for stream in stage.inputs) for stage in plan.stages] + [Layout.of([schema])]
+    layouts = [ExchangeSchema.of(stream.schema for stream in stage.inputs) for stage in plan.stages] + [
+        ExchangeSchema.of([schema])
+    ]
     flowing: DataFrame | None = None
     for level, stage in enumerate(plan.stages):
         into = layouts[level]
         fed = any(stream.feed is not None for stream in stage.inputs)
-        rows = StageFeed(stage, plan, into, known, width).rows(frame) if fed else None
+        rows = StageInput(stage, plan, into, known, width).rows(frame) if fed else None
         if flowing is not None:
             handed = bucketed(flowing, [s for s in stage.inputs if s.feed is None], into, width)
             rows = handed if rows is None else handed.unionByName(rows)
@@ -155,11 +157,11 @@ class _PassTask:
 
     stage: Stage
     sources: tuple[str, ...]
-    into: Layout
-    out: Layout
+    into: ExchangeSchema
+    out: ExchangeSchema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        kernel = StageKernel(self.stage, Emit.FINAL)
+        kernel = StagePartition(self.stage, Emit.FINAL)
         for batch in batches:
             fitting = typed(batch, self.into)
             for start in range(0, fitting.num_rows, _PIECE):
@@ -168,7 +170,7 @@ class _PassTask:
                 yield from self._step(kernel, piece, int(starts[-1]))
         yield from self._step(kernel, None, INF)
 
-    def _step(self, kernel: StageKernel, piece: pa.Table | None, promise: int) -> Iterator[pa.RecordBatch]:
+    def _step(self, kernel: StagePartition, piece: pa.Table | None, promise: int) -> Iterator[pa.RecordBatch]:
         rows: Mapping[str, Any] = {}
         if piece is not None:
             rows = stream_rows(piece, piece.column("tag").to_numpy(), self.stage)
@@ -179,7 +181,7 @@ class _PassTask:
         yield from self._rows(kernel, out)
         kernel.collect()
 
-    def _rows(self, kernel: StageKernel, out: EpochOutput) -> Iterator[pa.RecordBatch]:
+    def _rows(self, kernel: StagePartition, out: EpochOutput) -> Iterator[pa.RecordBatch]:
         for handed in kernel.plan.handed:
             yield from handed_rows(self.out, int(handed.name[1:]), handed.codec, out.handed[handed.name].changes)
         for at, batch in enumerate(out.results.values()):

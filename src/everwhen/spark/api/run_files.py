@@ -37,7 +37,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.core.time import INF
 from everwhen.engine.element_ingress import ElementIngress
-from everwhen.engine.epochs import Arrival
+from everwhen.engine.epochs import EpochReader
 from everwhen.engine.files.checkpoint import agree, locked
 from everwhen.engine.files.output_file import write_answer
 from everwhen.engine.files.run import Losses, Progress, Watch, identity, input_files
@@ -166,7 +166,7 @@ class _SparkWork:
         ingress = ElementIngress(self.sources, self._bounded(), self.level)
         pieces = {name: read_input(file, max(batch, SMALL_PIECE)) for name, file in self.given.items()}
         whole = [name for name, file in self.given.items() if file.known_whole]
-        arrival = Arrival(pieces, batch, open, whole)
+        arrival = EpochReader(pieces, batch, open, whole)
         count = 0
         for count, epoch in enumerate(arrival, 1):
             admitted = ingress.push(epoch.batches, list(self.given) if epoch.last else epoch.closes)

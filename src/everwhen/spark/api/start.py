@@ -30,12 +30,12 @@ from everwhen.sinks.base import EpochSink
 from everwhen.sinks.callback import CallbackSink
 from everwhen.sinks.changelog import ChangelogSink
 from everwhen.spark.api.handle import Handle
-from everwhen.spark.driver.epoch_log import Identity, Journal
+from everwhen.spark.driver.epoch_log import EpochLog, Identity
 from everwhen.spark.driver.epoch_runner import EpochRunner
-from everwhen.spark.driver.ingress_stage import IntakeStage
+from everwhen.spark.driver.ingress_stage import IngressStage
 from everwhen.spark.driver.late_rows import LateRows
 from everwhen.spark.driver.resumption import check_sink
-from everwhen.spark.exchange.single_scan import Narrow
+from everwhen.spark.exchange.single_scan import SourceProjection
 from everwhen.spark.exchange.source_scan import unioned
 from everwhen.spark.sources.normalise import normalise
 from everwhen.spark.sources.source import ResolvedSource, SparkSource, resolve
@@ -114,12 +114,12 @@ def start(
     elements = {input_name: normalise(inputs[input_name], resolved[input_name]) for input_name in resolved}
     place = _absolute(checkpoint)
     intake = _intake(declared, bounded, level, resolved, plan, f"{place}/everwhen/given_up")
-    narrow = Narrow.of(plan, resolved) if intake is None else None
+    narrow = SourceProjection.of(plan, resolved) if intake is None else None
     if narrow is not None:
         fed = narrow.streamed(inputs[narrow.source.name])
     else:
         fed = unioned(plan, elements, resolved) if intake is None else intake.raw(elements)
-    journal = Journal(place)
+    journal = EpochLog(place)
     lease = take_lease(journal.folder, place)
     try:
         bounds = "" if intake is None else f", block {show(level.block)}, remember {show(level.remember)}"
@@ -237,7 +237,7 @@ def _intake(
     resolved: Mapping[str, ResolvedSource],
     plan: StagePlan,
     root: str,
-) -> IntakeStage | None:
+) -> IngressStage | None:
     """The intake stage of a level that waits or forgets, over the sources as they are declared."""
     for name in sorted(bounded):
         if resolved[name].source.late == "adjust":
@@ -249,7 +249,7 @@ def _intake(
         name: replace(source, insert_only=source.insert_only or resolved[name].source.insert_only)
         for name, source in sources.items()
     }
-    return IntakeStage(declared, bounded, resolved, plan, level, root) if bounded else None
+    return IngressStage(declared, bounded, resolved, plan, level, root) if bounded else None
 
 
 def _sinks(sink: Sink | Mapping[str, Sink], queries: Mapping[str, Node]) -> dict[str, EpochSink]:

@@ -21,7 +21,7 @@ _PROPERTY: Final = "everwhen.epoch"
 
 
 @dataclass(frozen=True)
-class Told:
+class EpochContext:
     """`present` is the emission policy, `promised` what the sources had promised before; `marks` are control rows that
     every bucket of the first stage gets."""
 
@@ -38,7 +38,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class ToldTask:
+class EpochScopedTask:
     """The function that `mapInArrow` runs: the task of a stage in the epoch that it is told."""
 
     task: StageTask

@@ -14,35 +14,35 @@ from pyspark.sql import functions as F
 
 from everwhen.core.schema import Schema
 from everwhen.plan.stages.model import Stage, StagePlan
-from everwhen.spark.driver.epoch_context import Told, ToldTask
+from everwhen.spark.driver.epoch_context import EpochContext, EpochScopedTask
 from everwhen.spark.driver.output_punctuation import onward
 from everwhen.spark.exchange.punctuation_rows import Address, own_words
-from everwhen.spark.exchange.schema import Layout
-from everwhen.spark.exchange.single_scan import OnePass
+from everwhen.spark.exchange.schema import ExchangeSchema
+from everwhen.spark.exchange.single_scan import SingleScan
 from everwhen.spark.exchange.source_scan import Cutoff, placed, promise_matters, with_promised
-from everwhen.spark.exchange.stage_input import StageFeed
-from everwhen.spark.internals.jvm_columns import Prepared, PreparedMap
-from everwhen.spark.internals.plan_cache import Chain
+from everwhen.spark.exchange.stage_input import StageInput
+from everwhen.spark.internals.jvm_columns import JvmColumns, JvmMap
+from everwhen.spark.internals.plan_cache import CachedPlan
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.spark.worker.stage_task import StageTask
 
 _log = logging.getLogger(__name__)
 
-MakeTask = Callable[[Stage, Layout, Layout, Mapping[str, Address]], StageTask]
+MakeTask = Callable[[Stage, ExchangeSchema, ExchangeSchema, Mapping[str, Address]], StageTask]
 
 
 @dataclass(frozen=True)
 class _Step:
     """A stage, and how rows come to it and leave it."""
 
-    feed: OnePass | StageFeed | None
-    handed: Prepared | None
-    work: PreparedMap
+    feed: SingleScan | StageInput | None
+    handed: JvmColumns | None
+    work: JvmMap
     said: Column | None
     """Which rows that leave are not words of a bucket about the rows of another one; None: all."""
 
 
-class Job:
+class EpochJob:
     """The work of every epoch of a plan.  `task` gives what a stage's tasks do; which epoch it is, they are told.
     `session` is the one in which the query was started."""
 
@@ -58,11 +58,11 @@ class Job:
         self._session = session
         self._plan, self._sources, self._schemas, self._buckets, self._task = plan, sources, schemas, buckets, task
         self._promise_matters = promise_matters(sources)
-        self._layouts = [Layout.of(stream.schema for stream in stage.inputs) for stage in plan.stages]
-        self._layouts.append(Layout.of(schemas.values()))
-        fits = OnePass.fits(plan, sources)
-        self._one_pass = OnePass(plan, sources, self._layouts[0], buckets) if fits else None
-        self._chain: Chain | None = None
+        self._layouts = [ExchangeSchema.of(stream.schema for stream in stage.inputs) for stage in plan.stages]
+        self._layouts.append(ExchangeSchema.of(schemas.values()))
+        fits = SingleScan.fits(plan, sources)
+        self._one_pass = SingleScan(plan, sources, self._layouts[0], buckets) if fits else None
+        self._chain: CachedPlan | None = None
         self._steps = self._made()
 
     def _made(self) -> list[_Step]:
@@ -70,29 +70,29 @@ class Job:
         steps = []
         for at, stage in enumerate(self._plan.stages):
             into, out = self._layouts[at], self._layouts[at + 1]
-            feed: OnePass | StageFeed | None = None
+            feed: SingleScan | StageInput | None = None
             if at == 0 and self._one_pass is not None:
                 feed = self._one_pass
             elif any(stream.feed is not None for stream in stage.inputs):
-                feed = StageFeed(stage, self._plan, into, self._sources, self._buckets)
+                feed = StageInput(stage, self._plan, into, self._sources, self._buckets)
             handed = None
             if at:
                 streams = [stream for stream in stage.inputs if stream.feed is None]
                 present = {name: F.col(name) for name, _ in into.columns}
-                handed = Prepared(placed(streams, into, self._buckets, present))
+                handed = JvmColumns(placed(streams, into, self._buckets, present))
             addresses = onward(self._plan, at, self._sources, self._schemas)
-            task = ToldTask(self._task(stage, into, out, addresses), at == 0)
+            task = EpochScopedTask(self._task(stage, into, out, addresses), at == 0)
             steps.append(
                 _Step(
                     feed,
                     handed,
-                    PreparedMap(task, [name for name, _ in into.columns], out.spark),
+                    JvmMap(task, [name for name, _ in into.columns], out.spark),
                     own_words(list(addresses.values()), self._buckets),
                 )
             )
         return steps
 
-    def run(self, inputs: DataFrame, feeds: Callable[[], DataFrame], cutoff: Cutoff, told: Told) -> pa.Table:
+    def run(self, inputs: DataFrame, feeds: Callable[[], DataFrame], cutoff: Cutoff, told: EpochContext) -> pa.Table:
         """The answers of the last stage to an epoch's rows, and the notes of all stages; `feeds` gives the frame of all
         feeds, which is made of those rows."""
         told.tell(inputs.sparkSession.sparkContext)
@@ -106,13 +106,18 @@ class Job:
         return self._flow(feeds(), cutoff).toArrow()
 
     def _chained(
-        self, one_pass: OnePass, inputs: DataFrame, feeds: Callable[[], DataFrame], cutoff: Cutoff, told: Told
+        self,
+        one_pass: SingleScan,
+        inputs: DataFrame,
+        feeds: Callable[[], DataFrame],
+        cutoff: Cutoff,
+        told: EpochContext,
     ) -> pa.Table | None:
         """The same by what Spark has planned before; None if this Spark's plans cannot be taken apart."""
         try:
             chain = self._chain
             if chain is None or not chain.fits(inputs):
-                chain = Chain.of(self._flow(feeds(), cutoff))
+                chain = CachedPlan.of(self._flow(feeds(), cutoff))
             if chain is None:
                 return None
             self._chain = None if self._promise_matters else chain  # what was promised stands in it

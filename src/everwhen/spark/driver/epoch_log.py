@@ -37,7 +37,7 @@ _KEPT: Final = 100
 
 
 @dataclass(frozen=True)
-class Known:
+class EpochState:
     """What is known after an epoch: what each source and each query has promised, when each source last had rows.
 
     `said` is what single buckets have promised about the data of an answer, by query: bucket, pattern, time.
@@ -53,7 +53,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Decided:
+class EpochDecision:
     """What is decided before an epoch: the sources that are idle, the time of the clock, and the level."""
 
     idle: frozenset[str]
@@ -70,7 +70,7 @@ class Identity:
     emit: str
 
 
-class Journal:
+class EpochLog:
     """The driver's files in a checkpoint."""
 
     def __init__(self, checkpoint: str) -> None:
@@ -117,7 +117,7 @@ class Journal:
             "query with a new checkpoint."
         )
 
-    def begun(self, epoch: int, decided: Decided) -> Decided:
+    def begun(self, epoch: int, decided: EpochDecision) -> EpochDecision:
         """What holds for an epoch: as decided now, or when it was first run.  An epoch that is done and for which Spark
         has planned other offsets since is refused."""
         name = f"epochs/{epoch:012d}.begun"
@@ -132,7 +132,7 @@ class Journal:
                 self._withdraw(epoch)
                 if found["offsets"] != offsets:  # it left no trace, so what Spark plans now is the epoch
                     self._folder.replace(name, [json.dumps(found | {"offsets": offsets}).encode()])
-        return Decided(frozenset(found["idle"]), found["now"], found["level"])
+        return EpochDecision(frozenset(found["idle"]), found["now"], found["level"])
 
     def check_plan(self, epoch: int) -> None:
         """Refuse an epoch that is done and that Spark has planned anew since."""
@@ -171,7 +171,7 @@ class Journal:
                 for kind in ("snapshot", "log"):
                     state.within(stage).within(bucket).remove(f"{kind}-{epoch:012d}")
 
-    def done(self, epoch: int, known: Known) -> None:
+    def done(self, epoch: int, known: EpochState) -> None:
         """Remember what is known after an epoch."""
         name = f"epochs/{epoch:012d}.done"
         with self._explained(name, "write what is known of the epoch"):
@@ -180,12 +180,12 @@ class Journal:
                 for ending in ("begun", "done"):
                     self._folder.remove(f"epochs/{epoch - _KEPT:012d}.{ending}")
 
-    def known(self, epoch: int) -> Known:
+    def known(self, epoch: int) -> EpochState:
         """What was known after an epoch."""
         if epoch < 0:
-            return Known()
+            return EpochState()
         found = self._read(f"epochs/{epoch:012d}.done", "sources", "queries", "seen", "said", rows={}, late={})
-        return Known(**found)
+        return EpochState(**found)
 
     def has(self, epoch: int) -> bool:
         return self._folder.exists(f"epochs/{epoch:012d}.done")

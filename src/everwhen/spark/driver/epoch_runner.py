@@ -23,16 +23,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import InputError, SinkError, SinkLostError
 from everwhen.plan.stages.model import Stage, StagePlan
 from everwhen.sinks.base import EpochSink, PartedSink
-from everwhen.spark.driver.epoch_context import Told
-from everwhen.spark.driver.epoch_job import Job
-from everwhen.spark.driver.epoch_log import Decided, Journal, Known
-from everwhen.spark.driver.ingress_stage import Admitted, IntakeStage
+from everwhen.spark.driver.epoch_context import EpochContext
+from everwhen.spark.driver.epoch_job import EpochJob
+from everwhen.spark.driver.epoch_log import EpochDecision, EpochLog, EpochState
+from everwhen.spark.driver.ingress_stage import Admitted, IngressStage
 from everwhen.spark.driver.late_rows import LateRows
 from everwhen.spark.driver.late_totals import LateWarnings, counted
 from everwhen.spark.driver.output_punctuation import last_words, newly_promised
@@ -40,12 +40,12 @@ from everwhen.spark.driver.resumption import check_first_epoch
 from everwhen.spark.exchange.codec import taken, whole
 from everwhen.spark.exchange.faults import RowsBehind, WrongRows, fault_of
 from everwhen.spark.exchange.punctuation_rows import Address, Heard, heard
-from everwhen.spark.exchange.schema import ERROR, NOTE, Layout, slots
-from everwhen.spark.exchange.single_scan import Narrow
+from everwhen.spark.exchange.schema import ERROR, NOTE, ExchangeSchema, slots
+from everwhen.spark.exchange.single_scan import SourceProjection
 from everwhen.spark.exchange.source_scan import Cutoff, with_promised
 from everwhen.spark.exchange.watermarks import explanation, late_rows
 from everwhen.spark.sources.source import ResolvedSource
-from everwhen.spark.worker.ingress_task import IntakeTask
+from everwhen.spark.worker.ingress_task import IngressTask
 from everwhen.spark.worker.stage_task import StageTask
 from everwhen.storage.lease import Lease
 from everwhen.stream.element_batch import ADJUST, ElementBatch, empty_elements, joined
@@ -113,15 +113,15 @@ class EpochRunner:
     sources: Mapping[str, ResolvedSource]
     schemas: Mapping[str, Schema]
     sinks: Mapping[str, EpochSink]
-    journal: Journal
+    journal: EpochLog
     query: str
     emit: Emit
     buckets: int
     snapshot_every: int
     late: LateRows
     level: Consistency = MIDDLE
-    intake: IntakeStage | None = None
-    narrow: Narrow | None = None
+    intake: IngressStage | None = None
+    narrow: SourceProjection | None = None
     clock: Callable[[], float] = time.time
     patience: Sequence[float] = _PATIENCE
     reports: list[EpochReport] = field(default_factory=list)
@@ -129,7 +129,7 @@ class EpochRunner:
     stopping: bool = False
     listener: Callable[[EpochReport], None] | None = None
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
-    known: Known = field(default_factory=Known)
+    known: EpochState = field(default_factory=EpochState)
     """What is known after the last epoch that is done."""
     lease: Lease | None = None
     """That the checkpoint is this run's alone."""
@@ -155,7 +155,7 @@ class EpochRunner:
             frame.sparkSession.conf.set(name, value)
         known = self.journal.known(epoch - 1)
         now = self.clock()
-        asked = Decided(self._idle(known, now), now, self.level.to_plain())
+        asked = EpochDecision(self._idle(known, now), now, self.level.to_plain())
         decided = self.journal.begun(epoch, asked)
         idle, level = decided.idle, Consistency.from_plain(decided.level)
         admitted = self._admitted(frame, epoch, decided, level)
@@ -168,7 +168,7 @@ class EpochRunner:
             return frame if self.narrow is None else self.narrow.tagged(frame)
 
         try:
-            table = self._job.run(frame, feeds, cutoff, Told(epoch, idle, level.emit, before))
+            table = self._job.run(frame, feeds, cutoff, EpochContext(epoch, idle, level.emit, before))
             if admitted is not None and self.intake is not None:
                 self.intake.keep(admitted.held, epoch)
         finally:
@@ -199,13 +199,13 @@ class EpochRunner:
             self._commit(name, sink, epoch, results[name], _parts(notes, name), promised.get(name, []), known, after)
         self._report(epoch, time.perf_counter() - started, notes, rows_out, after, idle, late, lost)
 
-    def _admitted(self, frame: DataFrame, epoch: int, decided: Decided, level: Consistency) -> Admitted | None:
+    def _admitted(self, frame: DataFrame, epoch: int, decided: EpochDecision, level: Consistency) -> Admitted | None:
         """What the level lets through of an epoch, if it holds anything back."""
         if self.intake is None:
             return None
         stage = self.intake
         tags = {name: tag for name, tag in stage.tags.items() if name in stage.bounded}
-        task = IntakeTask(
+        task = IngressTask(
             self.query, self.run, self.journal.state_root, stage.drawn(), tags, stage.first, level, epoch, stage.layout,
             decided.idle, decided.now, self.snapshot_every,
         )  # fmt: skip
@@ -225,10 +225,12 @@ class EpochRunner:
         return LateWarnings(self.sources, kept)
 
     @cached_property
-    def _job(self) -> Job:
-        return Job(self.plan, self.behind, self.schemas, self.buckets, self._task, self.session)
+    def _job(self) -> EpochJob:
+        return EpochJob(self.plan, self.behind, self.schemas, self.buckets, self._task, self.session)
 
-    def _task(self, stage: Stage, into: Layout, out: Layout, onward: Mapping[str, Address]) -> StageTask:
+    def _task(
+        self, stage: Stage, into: ExchangeSchema, out: ExchangeSchema, onward: Mapping[str, Address]
+    ) -> StageTask:
         """What the tasks of a stage do; the epoch, and what goes with it, they are told (`told`)."""
         parts = {name: sink for name, sink in self.sinks.items() if isinstance(sink, PartedSink)}
         return StageTask(
@@ -277,7 +279,7 @@ class EpochRunner:
         sync = np.where(op == ADJUST, np.minimum(ve, vnew), vs)
         return taken(batch, np.argsort(sync, kind="stable"))
 
-    def _after(self, known: Known, notes: Sequence[Mapping[str, Any]], now: float) -> Known:
+    def _after(self, known: EpochState, notes: Sequence[Mapping[str, Any]], now: float) -> EpochState:
         sources = dict(known.sources)
         seen = {source.name: known.seen.get(source.name, now) for source in self.plan.sources}
         for note in notes:
@@ -293,9 +295,9 @@ class EpochRunner:
             )
             for name in self.schemas
         }
-        return Known(sources, queries, seen)
+        return EpochState(sources, queries, seen)
 
-    def _idle(self, known: Known, now: float) -> frozenset[str]:
+    def _idle(self, known: EpochState, now: float) -> frozenset[str]:
         """Sources without rows for longer than they may be; one that never had any counts from the first epoch."""
         found = set()
         for name, source in self.sources.items():
@@ -313,9 +315,9 @@ class EpochRunner:
         epoch: int,
         batch: ElementBatch,
         parts: Sequence[str],
-        promised: Sequence[Promise],
-        known: Known,
-        after: Known,
+        promised: Sequence[Punctuation],
+        known: EpochState,
+        after: EpochState,
     ) -> None:
         tail = last_words(batch.schema, promised, known.queries.get(name, NEVER), after.queries[name])
         for attempt, pause in enumerate([*self.patience, None]):
@@ -342,7 +344,7 @@ class EpochRunner:
         seconds: float,
         notes: Sequence[Mapping[str, Any]],
         rows_out: int,
-        after: Known,
+        after: EpochState,
         idle: frozenset[str],
         late: Mapping[str, int],
         given_up: Mapping[str, Mapping[str, int]],

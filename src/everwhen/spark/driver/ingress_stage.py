@@ -20,11 +20,11 @@ from pyspark.sql import functions as F
 from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import Consistency
 from everwhen.plan.stages.model import StagePlan
-from everwhen.spark.exchange.schema import ERROR, NOTE, Layout, carried, slots
+from everwhen.spark.exchange.schema import ERROR, NOTE, ExchangeSchema, carried, slots
 from everwhen.spark.exchange.source_scan import payload_columns, unioned
 from everwhen.spark.sources.constraints import wrong_with
 from everwhen.spark.sources.source import NoProgress, ResolvedSource
-from everwhen.spark.worker.ingress_task import GIVEN_UP, Drawn, IntakeTask
+from everwhen.spark.worker.ingress_task import GIVEN_UP, IngressTask, SourceSpec
 from everwhen.storage.folder import path_name
 from everwhen.stream.element_batch import OPS
 
@@ -44,7 +44,7 @@ class Admitted:
 
 
 @dataclass(frozen=True)
-class IntakeStage:
+class IngressStage:
     """The stage of a query.  `sources` are those that it reads; those in `bounded` wait or are forgotten."""
 
     sources: Mapping[str, Source]
@@ -55,10 +55,10 @@ class IntakeStage:
     root: str
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ExchangeSchema:
         """Where something may be promised about data, the patterns stand in a column of their own."""
-        found = Layout.of(source.schema for source in self.sources.values())
-        return Layout((*found.payload, (MATCH, pa.string()))) if self.promising else found
+        found = ExchangeSchema.of(source.schema for source in self.sources.values())
+        return ExchangeSchema((*found.payload, (MATCH, pa.string()))) if self.promising else found
 
     @property
     def promising(self) -> frozenset[str]:
@@ -101,7 +101,7 @@ class IntakeStage:
             )
         return reduce(DataFrame.unionByName, branches)
 
-    def admitted(self, frame: DataFrame, task: IntakeTask) -> Admitted:
+    def admitted(self, frame: DataFrame, task: IngressTask) -> Admitted:
         """An epoch's rows, led through the stage."""
         mine = frame.where(F.col("tag").isin([self.tags[name] for name in self.bounded]))
         columns = [name for name, _ in self.layout.columns]
@@ -126,10 +126,10 @@ class IntakeStage:
         words = [F.col(MATCH)] if name in self.promising else []
         return rows.where(F.col("tag") == self.tags[name]).select(*times, F.col("c").alias("vnew"), *payload, *words)
 
-    def drawn(self) -> dict[str, Drawn]:
+    def drawn(self) -> dict[str, SourceSpec]:
         """The sources as the task reads them."""
         return {
-            name: Drawn(source, self.resolved[name].source.disorder, self.resolved[name].source.late == "drop")
+            name: SourceSpec(source, self.resolved[name].source.disorder, self.resolved[name].source.late == "drop")
             for name, source in self.sources.items()
             if name in self.bounded
         }

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from everwhen.operators.ingress.finalize import Reason
-from everwhen.spark.driver.epoch_log import Known
+from everwhen.spark.driver.epoch_log import EpochState
 from everwhen.spark.sources.source import ResolvedSource
 
 _log = logging.getLogger(__name__)
@@ -23,8 +23,12 @@ _LEAST: Final = 100
 
 
 def counted(
-    before: Known, after: Known, fed: Mapping[str, int], late: Mapping[str, int], lost: Mapping[str, Mapping[str, int]]
-) -> Known:
+    before: EpochState,
+    after: EpochState,
+    fed: Mapping[str, int],
+    late: Mapping[str, int],
+    lost: Mapping[str, Mapping[str, int]],
+) -> EpochState:
     """What is known after an epoch, with the totals.  `lost` is what a level has given up so far, by source and reason:
     rows that came too late for it are never fed."""
     rows, behind = dict(before.rows), dict(before.late)
@@ -40,12 +44,12 @@ def counted(
     return replace(after, rows=rows, late=behind)
 
 
-def late_words(known: Known) -> str:
+def late_words(known: EpochState) -> str:
     """The totals in a few words; "" if nothing was late."""
     return ", ".join(f"{name} {_of(known, name)}" for name, count in sorted(known.late.items()) if count)
 
 
-def _of(known: Known, name: str) -> str:
+def _of(known: EpochState, name: str) -> str:
     rows, late = max(known.rows.get(name, 0), known.late[name]), known.late[name]
     return f"{late:,} of {rows:,} rows ({100 * late / rows:.3g} %)"
 
@@ -58,7 +62,7 @@ class LateWarnings:
     place: Callable[[str], str]
     _told: dict[str, int] = field(default_factory=dict)
 
-    def look(self, known: Known) -> None:
+    def look(self, known: EpochState) -> None:
         for name, late in known.late.items():
             many = late >= _LEAST and late > _SHARE * known.rows.get(name, 0)
             if many and late >= 2 * self._told.get(name, 0):

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from everwhen.core.promise import Frontier, Promise
+from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.plan.stages.lineage import lain_by
 from everwhen.plan.stages.model import StagePlan
-from everwhen.punctuation.intersect import Gathering
+from everwhen.punctuation.intersect import PortIntersection
 from everwhen.punctuation.pattern_json import write_match
 from everwhen.punctuation.rules import compacted
-from everwhen.spark.driver.epoch_log import Known
+from everwhen.spark.driver.epoch_log import EpochState
 from everwhen.spark.exchange.punctuation_rows import Address, Heard, by_bucket
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.stream.element import Cti, Punct
@@ -44,15 +44,15 @@ def onward(
 
 
 def newly_promised(
-    known: Known,
-    after: Known,
+    known: EpochState,
+    after: EpochState,
     words: Mapping[int, Heard],
     notes: Sequence[Mapping[str, Any]],
     schemas: Mapping[str, Schema],
     buckets: int,
-) -> tuple[dict[str, list[Promise]], Known]:
+) -> tuple[dict[str, list[Punctuation]], EpochState]:
     """What each answer newly promises about its data, and what is known then."""
-    found: dict[str, list[Promise]] = {}
+    found: dict[str, list[Punctuation]] = {}
     kept: dict[str, list[tuple[int, dict[str, Any], int]]] = {}
     for at, (name, schema) in enumerate(schemas.items()):
         now, low = words.get(at, Heard()), after.queries[name]
@@ -60,7 +60,7 @@ def newly_promised(
         promises = list(now.whole)
         if old.parts or now.parts:
             times = {note["bucket"]: note["progress"][name] for note in notes if name in note["progress"]}
-            gathering = Gathering(schema, buckets)
+            gathering = PortIntersection(schema, buckets)
             gathering.take(_ports(old, {}, buckets))
             promises += gathering.take(_ports(now, times, buckets))
             said = {b: compacted([*old.parts.get(b, ()), *now.parts.get(b, ())], schema) for b in range(buckets)}
@@ -71,7 +71,7 @@ def newly_promised(
     return found, replace(after, said=kept)
 
 
-def last_words(schema: Schema, promised: Sequence[Promise], before: int, now: int) -> ElementBatch:
+def last_words(schema: Schema, promised: Sequence[Punctuation], before: int, now: int) -> ElementBatch:
     """The promises with which an epoch of an answer ends: those about data, and a CTI if time has moved on."""
     return batch_of([*map(Punct, promised), *([Cti(now)] if now > before else [])], schema)
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from everwhen.errors import SinkError, SinkLostError, StateError
 from everwhen.sinks.base import EpochSink
-from everwhen.spark.driver.epoch_log import Journal
+from everwhen.spark.driver.epoch_log import EpochLog
 
 
-def check_sink(name: str, sink: EpochSink, journal: Journal) -> None:
+def check_sink(name: str, sink: EpochSink, journal: EpochLog) -> None:
     """A sink and a checkpoint belong together: the sink has the epochs that are done, all but perhaps the last.
 
     Else it would take an epoch for one that it has, or lack the events that later ones adjust."""
@@ -28,7 +28,7 @@ def check_sink(name: str, sink: EpochSink, journal: Journal) -> None:
         )
 
 
-def check_first_epoch(epoch: int, journal: Journal, sinks: Mapping[str, EpochSink]) -> None:
+def check_first_epoch(epoch: int, journal: EpochLog, sinks: Mapping[str, EpochSink]) -> None:
     """The first epoch of a run is the last one that was done, or the one after; and the sinks have all before it."""
     newest = journal.newest()
     if epoch < newest:

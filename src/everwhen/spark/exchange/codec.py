@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 from everwhen.plan.stages.model import Stage
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
-from everwhen.spark.exchange.schema import Layout, slots
+from everwhen.spark.exchange.schema import ExchangeSchema, slots
 from everwhen.spark.exchange.stream_rows import Rows
 from everwhen.stream.element_batch import CTI, PUNCT, ElementBatch
 
 
-def typed(batch: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
+def typed(batch: pa.RecordBatch, layout: ExchangeSchema) -> pa.RecordBatch:
     """The batch in the layout's own types: Spark names time zones and sizes of text in its own way."""
     arrays = [
         column if column.type == type_ else pc.cast(column, type_)
@@ -39,7 +39,7 @@ def stream_rows(table: pa.Table, tags: np.ndarray, stage: Stage) -> dict[str, Ro
     return found
 
 
-def handed_rows(layout: Layout, tag: int, codec: RowCodec, changes: Changes) -> Iterator[pa.RecordBatch]:
+def handed_rows(layout: ExchangeSchema, tag: int, codec: RowCodec, changes: Changes) -> Iterator[pa.RecordBatch]:
     """The changes of a stream that goes on to the next stage."""
     if len(changes):
         zeros = np.zeros(len(changes), np.int64)
@@ -47,7 +47,7 @@ def handed_rows(layout: Layout, tag: int, codec: RowCodec, changes: Changes) -> 
         yield layout.rows(tag, numbers, codec.schema, codec.decode(changes.rows))
 
 
-def result_rows(layout: Layout, tag: int, batch: ElementBatch) -> Iterator[pa.RecordBatch]:
+def result_rows(layout: ExchangeSchema, tag: int, batch: ElementBatch) -> Iterator[pa.RecordBatch]:
     """The elements of an answer."""
     if len(batch):
         numbers = [pa.array(column.astype(np.int64)) for column in (batch.vs, batch.ve, batch.vnew, batch.op)]

@@ -1,4 +1,4 @@
-"""Promises about data on their way between buckets, as control rows (Tucker et al.; `core/promise.py`).
+"""Promises about data on their way between buckets, as control rows (Tucker et al.; `core/punctuation.py`).
 
     a  the bucket that says it        b  until when        c  the kind        w  the stream, or the query
     note  {"match": the other patterns, "slots": the columns whose constants stand in the row's slots}
@@ -9,7 +9,7 @@ bucket.  Constants that a bucket has merged to a range are written out again.
 
     WHOLE   holds for the stream as it is: its source has said it
     OWNED   said by a bucket, about rows that one bucket alone can say; holds if it is that bucket (`own_words`)
-    PART    said by a bucket of its own rows; holds when all buckets have said so (`Gathering`)
+    PART    said by a bucket of its own rows; holds when all buckets have said so (`PortIntersection`)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from everwhen.core.promise import AttributePattern, Frontier, OneOf, Promise, Range
+from everwhen.core.punctuation import AttributePattern, Frontier, OneOf, Punctuation, Range
 from everwhen.core.scalars import Unfit, from_python, python_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
@@ -36,7 +36,7 @@ from everwhen.punctuation.pattern_json import read_match, write_match
 from everwhen.punctuation.value_order import Kind, order_of
 from everwhen.punctuation.value_sets import run_of
 from everwhen.spark.exchange.faults import fault_text
-from everwhen.spark.exchange.schema import ERROR, PROMISE, Layout, control, slots
+from everwhen.spark.exchange.schema import ERROR, PROMISE, ExchangeSchema, control, slots
 
 WHOLE: Final = 0
 OWNED: Final = 1
@@ -77,7 +77,7 @@ class _Sort:
 
 
 def promise_rows(
-    layout: Layout, address: Address, promises: Iterable[Promise], buckets: int, sender: int | None
+    layout: ExchangeSchema, address: Address, promises: Iterable[Punctuation], buckets: int, sender: int | None
 ) -> Iterator[pa.RecordBatch]:
     """Control rows for promises of a source (no sender), or of a bucket; one batch for those that are alike."""
     alike: dict[_Sort, list[tuple[Any, ...]]] = {}
@@ -99,7 +99,12 @@ def promise_rows(
 
 
 def _batch(
-    layout: Layout, address: Address, sort: _Sort, rows: Sequence[tuple[Any, ...]], buckets: int, sender: int | None
+    layout: ExchangeSchema,
+    address: Address,
+    sort: _Sort,
+    rows: Sequence[tuple[Any, ...]],
+    buckets: int,
+    sender: int | None,
 ) -> pa.RecordBatch:
     targets = [BY_HASH] if sort.placed else list(range(buckets)) if address.everywhere else [0]
     n = len(rows) * len(targets)
@@ -122,7 +127,7 @@ def _batch(
 
 
 def _constants(
-    promise: Promise, names: Sequence[str] | None, schema: Schema, longest: int
+    promise: Punctuation, names: Sequence[str] | None, schema: Schema, longest: int
 ) -> dict[str, tuple[Any, ...]]:
     """The constants to which a promise binds columns; empty if it does not bind all of them so."""
     found = {}
@@ -154,8 +159,8 @@ def _values(pattern: AttributePattern | None, name: str, schema: Schema, longest
 class Heard:
     """What control rows say about one stream: what holds of it, and what single buckets have said of their own rows."""
 
-    whole: list[Promise] = field(default_factory=list)
-    parts: dict[int, list[Promise]] = field(default_factory=dict)
+    whole: list[Punctuation] = field(default_factory=list)
+    parts: dict[int, list[Punctuation]] = field(default_factory=dict)
 
     def frontiers(self, times: Mapping[int, int]) -> dict[int, Frontier]:
         """What each bucket has said, with what it has promised in time."""
@@ -176,25 +181,25 @@ def heard(table: pa.Table, schemas: Mapping[int, Schema]) -> dict[int, Heard]:
     return found
 
 
-def by_bucket(said: Iterable[Sequence[Any]], schema: Schema) -> dict[int, list[Promise]]:
+def by_bucket(said: Iterable[Sequence[Any]], schema: Schema) -> dict[int, list[Punctuation]]:
     """What single buckets have said, from plain data: bucket, pattern, time."""
-    found: dict[int, list[Promise]] = {}
+    found: dict[int, list[Punctuation]] = {}
     for bucket, match, until in said:
-        found.setdefault(bucket, []).append(Promise(read_match(match, schema), until))
+        found.setdefault(bucket, []).append(Punctuation(read_match(match, schema), until))
     return found
 
 
-def _read(rows: pa.Table, note: Mapping[str, Any], until: int, schema: Schema) -> list[Promise]:
+def _read(rows: pa.Table, note: Mapping[str, Any], until: int, schema: Schema) -> list[Punctuation]:
     rest = read_match(note["match"], schema)
     named = dict(zip(schema.names, slots(schema), strict=True))
     names = list(note["slots"])
     columns = [python_values(rows.column(named[name][0]).combine_chunks()) for name in names]
     if len(names) == 1:
-        return [Promise({**rest, names[0]: OneOf(tuple(columns[0]))}, until)]
+        return [Punctuation({**rest, names[0]: OneOf(tuple(columns[0]))}, until)]
     if not names:
-        return [Promise(rest, until)]
+        return [Punctuation(rest, until)]
     return [
-        Promise({**rest, **{name: OneOf((value,)) for name, value in zip(names, values, strict=True)}}, until)
+        Punctuation({**rest, **{name: OneOf((value,)) for name, value in zip(names, values, strict=True)}}, until)
         for values in zip(*columns, strict=True)
     ]
 
@@ -208,17 +213,17 @@ class SourceWords:
 
     addresses: Mapping[int, Address]
     names: Mapping[int, str]
-    layout: Layout
+    layout: ExchangeSchema
     buckets: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = zip(*(batch.column(name).to_pylist() for name in ("tag", "vs", "match")), strict=True)
-            said: dict[int, list[Promise]] = {}
+            said: dict[int, list[Punctuation]] = {}
             try:
                 for tag, until, text in rows:
                     match = match_of(text, self.addresses[tag].schema, self.names[tag])
-                    said.setdefault(tag, []).append(Promise(match, until))
+                    said.setdefault(tag, []).append(Punctuation(match, until))
             except InputError as error:
                 yield failure(self.layout, self.buckets, error, 0)
                 return
@@ -236,7 +241,7 @@ def match_of(text: str, schema: Schema, source: str) -> dict[str, AttributePatte
         raise InputError(f"a punctuation that is no JSON ({bad}): {text}", source=source) from None
 
 
-def failure(layout: Layout, buckets: int, error: EverwhenError, stage: int) -> pa.RecordBatch:
+def failure(layout: ExchangeSchema, buckets: int, error: EverwhenError, stage: int) -> pa.RecordBatch:
     """Why a task gave up, told to every bucket of the next stage."""
     text = fault_text(error, stage)
     return layout.controls([control(ERROR, to, note=text) for to in range(buckets)])

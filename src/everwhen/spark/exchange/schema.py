@@ -77,13 +77,13 @@ def slots(schema: Schema) -> tuple[tuple[str, pa.DataType], ...]:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ExchangeSchema:
     """The columns of an exchange: the head, the slots of all its streams, and a note."""
 
     payload: tuple[tuple[str, pa.DataType], ...]
 
     @classmethod
-    def of(cls, schemas: Iterable[Schema]) -> Layout:
+    def of(cls, schemas: Iterable[Schema]) -> ExchangeSchema:
         found = {name: type_ for schema in schemas for name, type_ in slots(schema)}
         return cls(tuple(sorted(found.items())))
 

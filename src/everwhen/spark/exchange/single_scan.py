@@ -15,17 +15,17 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.node import walk
 from everwhen.plan.stages.model import Feed, StagePlan
 from everwhen.spark.exchange.partial_aggregate import partial
-from everwhen.spark.exchange.schema import Layout
+from everwhen.spark.exchange.schema import ExchangeSchema
 from everwhen.spark.exchange.source_scan import numbers, placed, promise_matters, unioned
 from everwhen.spark.exchange.stage_input import merged_columns
 from everwhen.spark.exchange.watermarks import STATISTICS, combined, source_marks, statistics, sync
-from everwhen.spark.internals.jvm_columns import Prepared
+from everwhen.spark.internals.jvm_columns import JvmColumns
 from everwhen.spark.sources.normalise import elements, numbered
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.stream.element_batch import CTI
 
 
-class OnePass:
+class SingleScan:
     """The first stage of a plan, if that is how it can be fed (`fits`)."""
 
     @staticmethod
@@ -34,7 +34,9 @@ class OnePass:
         moving = any(source.source.late == "adjust" for source in sources.values())
         return len(fed) == 1 and fed[0].feed is not None and fed[0].feed.partial is not None and not moving
 
-    def __init__(self, plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: Layout, buckets: int) -> None:
+    def __init__(
+        self, plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: ExchangeSchema, buckets: int
+    ) -> None:
         (stream,) = [s for stage in plan.stages for s in stage.inputs if s.feed is not None]
         feed = stream.feed
         assert feed is not None
@@ -51,10 +53,10 @@ class OnePass:
             kept = kept & (sync() >= promised)
         keys, results = partial(stream, feed, None if self._all else kept)
         ends = [(own[name] if self._all else F.when(kept, own[name])).alias(name) for name in "ab"]
-        self._groups = Prepared([*([] if self._all else [kept.alias("kept")]), *ends, *keys])
-        self._results = Prepared([*results, *statistics(source.op is None, promised)])
-        self._rows = Prepared(placed([stream], layout, buckets, merged_columns(stream)))
-        self._whole = Prepared(combined())
+        self._groups = JvmColumns([*([] if self._all else [kept.alias("kept")]), *ends, *keys])
+        self._results = JvmColumns([*results, *statistics(source.op is None, promised)])
+        self._rows = JvmColumns(placed([stream], layout, buckets, merged_columns(stream)))
+        self._whole = JvmColumns(combined())
         self._disorder = source.source.disorder
 
     def fed(self, frame: DataFrame) -> DataFrame:
@@ -74,7 +76,7 @@ def _never_empty(feed: Feed) -> bool:
 
 
 @dataclass(frozen=True)
-class Narrow:
+class SourceProjection:
     """The columns of a source that a plan reads, as they are.  Spark computes nothing across the border between a
     streaming query and what is done with its epochs; so all that can be computed behind it is, where that is planned
     once and needs no more than what is asked for."""
@@ -84,12 +86,12 @@ class Narrow:
     resolved: ResolvedSource
 
     @staticmethod
-    def of(plan: StagePlan, sources: Mapping[str, ResolvedSource]) -> Narrow | None:
+    def of(plan: StagePlan, sources: Mapping[str, ResolvedSource]) -> SourceProjection | None:
         """None where an epoch's frames are built anew each time."""
-        if not OnePass.fits(plan, sources) or promise_matters(sources):
+        if not SingleScan.fits(plan, sources) or promise_matters(sources):
             return None
         (source,) = plan.sources
-        return Narrow(plan, source, sources[source.name])
+        return SourceProjection(plan, source, sources[source.name])
 
     def streamed(self, frame: DataFrame) -> DataFrame:
         """What the streaming query reads."""

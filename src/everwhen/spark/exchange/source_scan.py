@@ -25,7 +25,7 @@ from everwhen.core.time import INF
 from everwhen.errors import QueryError
 from everwhen.plan.stages.model import StagePlan, StreamIn
 from everwhen.spark.exchange.punctuation_rows import BY_HASH, bucket_of
-from everwhen.spark.exchange.schema import PROMISE, Layout, carried, slots
+from everwhen.spark.exchange.schema import PROMISE, ExchangeSchema, carried, slots
 from everwhen.spark.exchange.watermarks import sync
 from everwhen.spark.sources.constraints import wrong_with
 from everwhen.spark.sources.source import ResolvedSource
@@ -42,7 +42,7 @@ class Cutoff:
 def unioned(plan: StagePlan, elements: Mapping[str, DataFrame], sources: Mapping[str, ResolvedSource]) -> DataFrame:
     """One frame of all feeds, from the normalised frames of their sources."""
     streams = [stream for stage in plan.stages for stream in stage.inputs if stream.feed is not None]
-    payload = Layout.of(_fed(stream) for stream in streams).payload
+    payload = ExchangeSchema.of(_fed(stream) for stream in streams).payload
     position = {source.name: at for at, source in enumerate(plan.sources)}
     promising = {name for name in elements if sources[name].match is not None and "match" in elements[name].columns}
     seen: set[str] = set()
@@ -81,7 +81,7 @@ def unioned(plan: StagePlan, elements: Mapping[str, DataFrame], sources: Mapping
 def fed_slots(plan: StagePlan) -> list[str]:
     """The slots of the frame of all feeds."""
     fed = (_fed(stream) for stage in plan.stages for stream in stage.inputs if stream.feed is not None)
-    return [slot for slot, _ in Layout.of(fed).payload]
+    return [slot for slot, _ in ExchangeSchema.of(fed).payload]
 
 
 def payload_columns(source: n.Source, resolved: ResolvedSource) -> dict[str, Column]:
@@ -177,12 +177,14 @@ def numbers(streams: Sequence[StreamIn]) -> dict[str, Column]:
 # -- buckets ------------------------------------------------------------------------------------------------------
 
 
-def bucketed(frame: DataFrame, streams: Sequence[StreamIn], layout: Layout, buckets: int) -> DataFrame:
+def bucketed(frame: DataFrame, streams: Sequence[StreamIn], layout: ExchangeSchema, buckets: int) -> DataFrame:
     """Rows in the columns of a layout, each with the bucket it goes to; control rows (tag < 0) have theirs already."""
     return frame.select(*placed(streams, layout, buckets, {name: F.col(name) for name in frame.columns}))
 
 
-def placed(streams: Sequence[StreamIn], layout: Layout, buckets: int, present: Mapping[str, Column]) -> list[Column]:
+def placed(
+    streams: Sequence[StreamIn], layout: ExchangeSchema, buckets: int, present: Mapping[str, Column]
+) -> list[Column]:
     """The columns of a layout, from rows that have some of them."""
     tag, where = present["tag"], present.get("bucket", F.lit(0).cast("int"))
     for stream in streams:

@@ -15,19 +15,19 @@ from pyspark.sql import functions as F
 from everwhen.plan.stages.model import Stage, StagePlan, StreamIn
 from everwhen.spark.exchange.partial_aggregate import common, partial
 from everwhen.spark.exchange.punctuation_rows import Address, SourceWords
-from everwhen.spark.exchange.schema import Layout, slots
+from everwhen.spark.exchange.schema import ExchangeSchema, slots
 from everwhen.spark.exchange.source_scan import bucketed, fed_slots, numbers, placed, promise_matters
 from everwhen.spark.exchange.watermarks import marks, statistics, sync
-from everwhen.spark.internals.jvm_columns import Prepared
+from everwhen.spark.internals.jvm_columns import JvmColumns
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.stream.element_batch import CTI, PUNCT
 
 
-class StageFeed:
+class StageInput:
     """A stage that reads sources.  Where promises matter, the frames it is given have a column `promised` (`feeds`)."""
 
     def __init__(
-        self, stage: Stage, plan: StagePlan, layout: Layout, sources: Mapping[str, ResolvedSource], buckets: int
+        self, stage: Stage, plan: StagePlan, layout: ExchangeSchema, sources: Mapping[str, ResolvedSource], buckets: int
     ) -> None:
         self._layout, self._buckets = layout, buckets
         streams = [stream for stream in stage.inputs if stream.feed is not None]
@@ -37,9 +37,9 @@ class StageFeed:
         plain = [s for s in streams if s.feed is not None and s.feed.partial is None]
         self._plain = _Plain(plain, layout, buckets) if plain else None
         inserts = all(sources[source.name].op is None for source in plan.sources)
-        self._by_source = Prepared([F.col("source")])
-        self._statistics = Prepared(statistics(inserts, F.col("promised") if promise_matters(sources) else None))
-        self._marks = Prepared([marks(plan, sources, layout, buckets)])
+        self._by_source = JvmColumns([F.col("source")])
+        self._statistics = JvmColumns(statistics(inserts, F.col("promised") if promise_matters(sources) else None))
+        self._marks = JvmColumns([marks(plan, sources, layout, buckets)])
         fed = {s.tag: (s, s.feed.source.name) for s in streams if s.feed is not None}
         self._saying = {tag: (stream, name) for tag, (stream, name) in fed.items() if sources[name].match is not None}
 
@@ -74,11 +74,11 @@ class StageFeed:
 class _Plain:
     """Rows that cross as they are."""
 
-    def __init__(self, streams: Sequence[StreamIn], layout: Layout, buckets: int) -> None:
+    def __init__(self, streams: Sequence[StreamIn], layout: ExchangeSchema, buckets: int) -> None:
         own = numbers(streams)
         self._mine = F.col("tag").isin([stream.tag for stream in streams]) & _there(streams, own)
         present = own | {name: F.col(name) for name in ("tag", *(slot for s in streams for slot, _ in slots(s.schema)))}
-        self._rows = Prepared(placed(streams, layout, buckets, present))
+        self._rows = JvmColumns(placed(streams, layout, buckets, present))
 
     def rows(self, frame: DataFrame) -> DataFrame:
         return self._rows.of(frame.where(self._mine))
@@ -87,14 +87,14 @@ class _Plain:
 class _Merging:
     """Rows of one stream that are merged before they cross."""
 
-    def __init__(self, stream: StreamIn, layout: Layout, buckets: int) -> None:
+    def __init__(self, stream: StreamIn, layout: ExchangeSchema, buckets: int) -> None:
         assert stream.feed is not None
         own = numbers([stream])
         self._mine = (F.col("tag") == stream.tag) & _there([stream], own)
         keys, results = partial(stream, stream.feed)
-        self._groups = Prepared([own["a"].alias("a"), own["b"].alias("b"), *keys])
-        self._results = Prepared(results)
-        self._rows = Prepared(placed([stream], layout, buckets, merged_columns(stream)))
+        self._groups = JvmColumns([own["a"].alias("a"), own["b"].alias("b"), *keys])
+        self._results = JvmColumns(results)
+        self._rows = JvmColumns(placed([stream], layout, buckets, merged_columns(stream)))
 
     def rows(self, frame: DataFrame) -> DataFrame:
         return self._rows.of(self._results.over(frame.where(self._mine), self._groups))
@@ -127,7 +127,7 @@ class _OnTime:
         end = F.when(moving & (ve == vs + 1), start + 1).otherwise(ve)
         self._stays = (moving & (start < end)) | (~moving & (sync() >= promised))
         rest = [F.col(name) for name in ("source", "tag", "op", "vnew", *fed_slots(plan))]
-        self._moved = Prepared([start.alias("vs"), end.alias("ve"), *rest])
+        self._moved = JvmColumns([start.alias("vs"), end.alias("ve"), *rest])
 
     def of_those(self, frame: DataFrame) -> DataFrame:
         return self._moved.of(frame.where(self._stays))

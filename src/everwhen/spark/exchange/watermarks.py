@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from everwhen.core.time import NEVER, show
 from everwhen.errors import InputError
 from everwhen.plan.stages.model import StagePlan
-from everwhen.spark.exchange.schema import LATE, SOURCE, Layout, carried, control
+from everwhen.spark.exchange.schema import LATE, SOURCE, ExchangeSchema, carried, control
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT
 
@@ -56,7 +56,7 @@ def combined() -> list[Column]:
     return [how.get(name, F.sum)(name).alias(name) for name in STATISTICS]
 
 
-def marks(plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: Layout, buckets: int) -> Column:
+def marks(plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: ExchangeSchema, buckets: int) -> Column:
     """The control rows of a source in a layout, a copy for every bucket, from its row of statistics."""
     cti = F.lit(NEVER)
     for at, source in enumerate(plan.sources):

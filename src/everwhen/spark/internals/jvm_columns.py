@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from pyspark.util import PythonEvalType
 
 
-class Prepared:
+class JvmColumns:
     """A list of columns."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
@@ -32,7 +32,7 @@ class Prepared:
         """The columns, computed from a frame."""
         return ClassicFrame(frame._jdf.select(self._all), frame.sparkSession)
 
-    def over(self, frame: DataFrame, groups: Prepared | None = None) -> DataFrame:
+    def over(self, frame: DataFrame, groups: JvmColumns | None = None) -> DataFrame:
         """The columns, which are aggregates, of the groups of a frame (after the columns of the groups), or of all."""
         grouped = frame._jdf.groupBy(_seq(()) if groups is None else groups._all)
         return ClassicFrame(grouped.agg(self._first, self._rest), frame.sparkSession)
@@ -48,7 +48,7 @@ def _seq(columns: Sequence[Column]) -> Any:
     return _to_seq(context, columns, _to_java_column)
 
 
-class PreparedMap:
+class JvmMap:
     """A function over the Arrow batches of frames with certain columns, pickled once."""
 
     def __init__(

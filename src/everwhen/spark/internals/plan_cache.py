@@ -50,11 +50,11 @@ class _Operator:
         return self.plan.withNewChildInternal(below)
 
 
-class Chain:
+class CachedPlan:
     """The operators from the rows of an epoch to its answers, one upon the other."""
 
     @staticmethod
-    def of(frame: DataFrame) -> Chain | None:
+    def of(frame: DataFrame) -> CachedPlan | None:
         """What Spark makes of a frame; None if that is no chain in which rows are counted before an exchange."""
         operators = [_Operator.of(frame._jdf.queryExecution().executedPlan())]
         while (children := operators[-1].plan.children()).size() == 1:
@@ -64,7 +64,7 @@ class Chain:
         counts = kinds.index(_COUNTS) if _COUNTS in kinds else len(kinds)
         if _EXCHANGE not in kinds[counts:]:
             return None
-        return Chain(frame, leaf, chain, counts, kinds.index(_EXCHANGE, counts))
+        return CachedPlan(frame, leaf, chain, counts, kinds.index(_EXCHANGE, counts))
 
     def __init__(
         self, frame: DataFrame, leaf: _Operator, chain: Sequence[_Operator], counts: int, crosses: int
@@ -124,7 +124,7 @@ class Chain:
 class Counted:
     """Rows that have been counted and stand before the stages."""
 
-    chain: Chain
+    chain: CachedPlan
     exchange: Any
     statistics: tuple[int | None, ...]
 

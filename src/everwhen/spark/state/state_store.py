@@ -32,7 +32,16 @@ import pyarrow as pa
 from everwhen.errors import StateError
 from everwhen.storage.arrow_ipc import stream_of, table_of
 from everwhen.storage.folder import Folder, blame, open_folder
-from everwhen.storage.framed_file import LOG, SNAPSHOT, Damaged, OtherVersion, is_whole, seal, size, unseal
+from everwhen.storage.framed_file import (
+    LOG,
+    SNAPSHOT,
+    CorruptFile,
+    OtherVersion,
+    is_whole,
+    read_frames,
+    size,
+    write_frames,
+)
 from everwhen.storage.state_format import decode, encode
 
 _FILE: Final = re.compile(r"(log|snapshot)-(\d{12})")
@@ -54,7 +63,7 @@ class BucketState:
     disk_bytes: int
 
 
-class BucketStore:
+class PartitionStore:
     """The files of one bucket of one stage.  Call order: `newest_snapshot`, `logs_between`, then per epoch `log`,
     `publish_log` and sometimes `publish_snapshot` and `collect`.
 
@@ -86,7 +95,7 @@ class BucketStore:
             return table, meta
         except FileNotFoundError:
             return None
-        except (Damaged, ValueError, pa.ArrowException, OSError, RecursionError) as bad:
+        except (CorruptFile, ValueError, pa.ArrowException, OSError, RecursionError) as bad:
             raise self._bad_log(epoch, f"is damaged: {bad}") from None
 
     def publish_log(self, epoch: int, table: pa.Table, meta: dict[str, Any]) -> bool:
@@ -99,7 +108,7 @@ class BucketStore:
                 text = json.dumps(meta, ensure_ascii=False, separators=(",", ":")).encode()
             except (TypeError, ValueError) as bad:
                 raise StateError(f"{self._folder.place(name)}: the metadata of a log must be JSON: {bad}") from None
-            return self._folder.create(name, seal(LOG, [[text], stream_of(table)]), self.durable)
+            return self._folder.create(name, write_frames(LOG, [[text], stream_of(table)]), self.durable)
 
     def logs_between(self, after: int, upto: int) -> Iterator[tuple[int, pa.Table, dict[str, Any]]]:
         """The logs of the epochs `after + 1 .. upto` in order; one that is missing or damaged is a `StateError`."""
@@ -119,7 +128,7 @@ class BucketStore:
         """Publishes the state after an epoch (again, if need be) and returns the bytes of the file."""
         name = f"snapshot-{epoch:012d}"
         try:
-            chunks = seal(SNAPSHOT, encode(state))
+            chunks = write_frames(SNAPSHOT, encode(state))
         except StateError as bad:
             raise StateError(f"{self._folder.place(name)}: {bad}") from None
         with _explained(self._folder.place(name), "write the snapshot"):
@@ -141,7 +150,7 @@ class BucketStore:
                     f"{self._folder.place(name)} cannot be read: {bad}; go on with the version that wrote it, or start "
                     "the query with a new checkpoint"
                 ) from None
-            except Damaged as bad:
+            except CorruptFile as bad:
                 self._skip(name, str(bad))
         return None
 
@@ -181,7 +190,7 @@ class BucketStore:
 
     def _unsealed(self, name: str, kind: int, most: int | None = None) -> list[memoryview]:
         with _explained(self._folder.place(name), "read it", missing=True), self._folder.open(name) as file:
-            return unseal(file, kind, most)
+            return read_frames(file, kind, most)
 
     def _is_whole(self, epoch: int) -> bool:
         name = f"snapshot-{epoch:012d}"
@@ -213,7 +222,7 @@ class BucketStore:
         if logs:
             try:
                 meta = json.loads(bytes(self._unsealed(_log(epoch), LOG, most=1)[0]))
-            except (Damaged, FileNotFoundError, ValueError, RecursionError) as bad:
+            except (CorruptFile, FileNotFoundError, ValueError, RecursionError) as bad:
                 self._skip(_log(epoch), str(bad))
         with _explained(self._folder.place(), "list the state"):
             disk = sum(entry.size for entry in self._folder.entries())
@@ -229,7 +238,7 @@ def inspect(root: str | os.PathLike[str]) -> list[BucketState]:
         folder = open_folder(root)
         for stage in _numbered(folder, "stage="):
             buckets = _numbered(folder.within(f"stage={stage}"), "bucket=")
-            found.extend(BucketStore(root, stage, bucket)._state() for bucket in buckets)
+            found.extend(PartitionStore(root, stage, bucket)._state() for bucket in buckets)
     return found
 
 

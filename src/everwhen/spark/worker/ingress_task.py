@@ -25,21 +25,21 @@ import pyarrow as pa
 
 from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import Consistency
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.element_ingress import ElementIngress
 from everwhen.errors import EverwhenError, InputError
 from everwhen.operators.contract import StateSize
-from everwhen.operators.ingress.finalize import GivenUp, Reason
+from everwhen.operators.ingress.finalize import DroppedElements, Reason
 from everwhen.operators.output.changelog import with_punctuation
 from everwhen.punctuation.pattern_json import write_match
 from everwhen.rows.codec import RowCodec
 from everwhen.spark.exchange.codec import taken, typed, whole
 from everwhen.spark.exchange.faults import fault_text
 from everwhen.spark.exchange.punctuation_rows import match_of
-from everwhen.spark.exchange.schema import ERROR, NOTE, Layout, control, slots
-from everwhen.spark.worker.owner_rpc import Words
-from everwhen.spark.worker.state_host import Resident
+from everwhen.spark.exchange.schema import ERROR, NOTE, ExchangeSchema, control, slots
+from everwhen.spark.worker.owner_rpc import Request
+from everwhen.spark.worker.state_host import StatefulTask
 from everwhen.stream.element import Adjust, Cti, Insert, Punct
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, PUNCT, ElementBatch, batch_of, joined
 
@@ -49,7 +49,7 @@ STAGE: Final = 0
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SourceSpec:
     """A source as the stage reads it: its declaration, the bound of its disorder, and whether late rows are dropped."""
 
     source: Source
@@ -57,13 +57,13 @@ class Drawn:
     drops: bool = False
 
 
-class IntakeKernel:
+class IngressPartition:
     """The state of the stage; call `step` once per epoch."""
 
-    def __init__(self, drawn: Mapping[str, Drawn], level: Consistency) -> None:
+    def __init__(self, drawn: Mapping[str, SourceSpec], level: Consistency) -> None:
         self.drawn = drawn
         self.now = 0.0
-        self.lost: list[tuple[str, GivenUp]] = []
+        self.lost: list[tuple[str, DroppedElements]] = []
         sources = {name: each.source for name, each in drawn.items()}
         self.ingress = ElementIngress(
             sources, frozenset(sources), level, lambda: self.now, lambda name, lost: self.lost.append((name, lost)),
@@ -105,7 +105,7 @@ class IntakeKernel:
             if late.any():
                 gone = taken(batch, data[late])
                 codes = np.ones(len(gone), np.uint8)  # the number of LATE
-                self.lost.append((name, GivenUp(gone, codes)))
+                self.lost.append((name, DroppedElements(gone, codes)))
             data = data[~late]
         kept = taken(batch, data)
         words = [said.promise for _, said in sorted(batch.promises.items()) if isinstance(said, Punct)]
@@ -197,18 +197,18 @@ def _chains(group: list[int], ve: np.ndarray, vnew: np.ndarray) -> Iterator[list
 
 
 @dataclass(frozen=True)
-class IntakeTask(Resident[IntakeKernel, dict[str, ElementBatch]]):
+class IngressTask(StatefulTask[IngressPartition, dict[str, ElementBatch]]):
     """The function that `mapInArrow` runs, in one task."""
 
     query: str
     run: str
     root: str
-    drawn: Mapping[str, Drawn]
+    drawn: Mapping[str, SourceSpec]
     tags: Mapping[str, int]
     first: Consistency
     wanted: Consistency
     epoch: int
-    layout: Layout
+    layout: ExchangeSchema
     idle: frozenset[str] = frozenset()
     now: float = 0.0
     snapshot_every: int = 10
@@ -221,14 +221,14 @@ class IntakeTask(Resident[IntakeKernel, dict[str, ElementBatch]]):
     def level(self) -> int:
         return STAGE
 
-    def fresh(self) -> IntakeKernel:
-        return IntakeKernel(self.drawn, self.first)
+    def fresh(self) -> IngressPartition:
+        return IngressPartition(self.drawn, self.first)
 
     def words(self) -> dict[str, Any]:
         level = self.wanted.to_plain()
         return {"epoch": self.epoch, "idle": sorted(self.idle), "now": self.now, "level": level}
 
-    def told(self, words: Words) -> IntakeTask:
+    def told(self, words: Request) -> IngressTask:
         wanted = Consistency.from_plain(words["level"])
         return replace(self, epoch=words["epoch"], idle=frozenset(words["idle"]), now=words["now"], wanted=wanted)
 
@@ -248,7 +248,7 @@ class IntakeTask(Resident[IntakeKernel, dict[str, ElementBatch]]):
         except EverwhenError as error:
             yield self.layout.controls([control(ERROR, 0, note=fault_text(error, STAGE))])
 
-    def step(self, kernel: IntakeKernel, rows: pa.Table, meta: Mapping[str, Any]) -> dict[str, ElementBatch]:
+    def step(self, kernel: IngressPartition, rows: pa.Table, meta: Mapping[str, Any]) -> dict[str, ElementBatch]:
         tags = rows.column("tag").to_numpy()
         sources: dict[str, ElementBatch] = {}
         for name, tag in self.tags.items():
@@ -271,7 +271,7 @@ class IntakeTask(Resident[IntakeKernel, dict[str, ElementBatch]]):
         schema, texts = self.drawn[name].source.schema, part.column("match").take(pa.array(at)).to_pylist()
         matches = (match_of(text, schema, name) for text in texts)
         times = until[at].tolist()
-        return {i: Punct(Promise(match, t)) for i, match, t in zip(at.tolist(), matches, times, strict=True)}
+        return {i: Punct(Punctuation(match, t)) for i, match, t in zip(at.tolist(), matches, times, strict=True)}
 
     def _check(self, name: str, part: pa.Table) -> None:
         notes = part.column("note")

@@ -37,7 +37,7 @@ import pyarrow as pa
 from everwhen.storage.arrow_ipc import stream_of, table_of
 from everwhen.storage.folder import Chunk
 
-Words: TypeAlias = Mapping[str, Any]
+Request: TypeAlias = Mapping[str, Any]
 """What is asked of a home beside the rows; what JSON can say."""
 
 Answer: TypeAlias = Callable[[pa.Table], Iterator[pa.RecordBatch]]
@@ -53,11 +53,11 @@ _END: Final = b""
 """The frame after the last one.  A connection that ends without it has failed."""
 
 
-class Home:
+class StateServer:
     """This process as the home of buckets.  `agrees` says how it answers to words, None if it does not; it is called
     in a thread of its own, as is the answer."""
 
-    def __init__(self, agrees: Callable[[Words], Answer | None], folder: Path | None = None) -> None:
+    def __init__(self, agrees: Callable[[Request], Answer | None], folder: Path | None = None) -> None:
         self._agrees = agrees
         self._folder = folder or _folder()
         self._name = str(os.getpid())
@@ -106,7 +106,7 @@ class Home:
             line.send([_END])
 
 
-def ask(bucket: str, words: Words, rows: pa.Table, folder: Path | None = None) -> list[pa.RecordBatch] | None:
+def ask(bucket: str, words: Request, rows: pa.Table, folder: Path | None = None) -> list[pa.RecordBatch] | None:
     """What the home of a bucket answers; None if it has none, or it does not answer, or this process is the home.
 
     It does not wait for a home that neither says anything nor works."""

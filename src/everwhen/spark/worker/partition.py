@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Frontier, Promise
+from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import NEVER
 from everwhen.engine.fixed_dataflow import FixedDataflow
 from everwhen.operators.contract import Output, StateSize
-from everwhen.operators.ingress.guard import Guarded
-from everwhen.operators.ingress.unordered_guard import EpochGuard
+from everwhen.operators.ingress.guard import CheckedBatch
+from everwhen.operators.ingress.unordered_guard import UnorderedGuard
 from everwhen.operators.punctuate.punctuator import source_punctuators
 from everwhen.operators.stateless.linear import rounded_up_time
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import Port
 from everwhen.plan.stages.model import Stage, StreamIn
-from everwhen.punctuation.intersect import Gathering
+from everwhen.punctuation.intersect import PortIntersection
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.spark.exchange.stream_rows import Rows
 from everwhen.stream.element_batch import ElementBatch, joined
@@ -47,7 +47,7 @@ class EpochInput:
     handed: Mapping[str, int] = field(default_factory=dict)
     tau: int = NEVER
     emit: Emit | None = None
-    promises: Mapping[str, Sequence[Promise]] = field(default_factory=dict)
+    promises: Mapping[str, Sequence[Punctuation]] = field(default_factory=dict)
     said: Mapping[str, Mapping[int, Frontier]] = field(default_factory=dict)
 
 
@@ -66,7 +66,7 @@ class EpochOutput:
 _NONE: Final = np.empty(0, np.int64)
 
 
-class StageKernel:
+class StagePartition:
     """The state of a bucket; call `step` once per epoch."""
 
     def __init__(self, stage: Stage, emit: Emit, lenient: frozenset[str] = frozenset(), buckets: int = 1) -> None:
@@ -77,14 +77,14 @@ class StageKernel:
         self.tau = NEVER
         self.cti = {s.feed.source.name: NEVER for s in stage.inputs if s.feed is not None}
         self.promised = {s.name: NEVER for s in stage.inputs if s.feed is None}
-        self.gathered = {s.name: Gathering(s.schema, buckets) for s in stage.inputs if s.feed is None}
+        self.gathered = {s.name: PortIntersection(s.schema, buckets) for s in stage.inputs if s.feed is None}
         self._buckets = buckets
-        self.guards: dict[str, EpochGuard] = {}
+        self.guards: dict[str, UnorderedGuard] = {}
         for stream in stage.inputs:
             if stream.form == "elements" and stream.feed is not None and stream.name in self.plan.sources:
                 source = stream.feed.source.name
                 codec, declared = self.plan.codecs[stream.name], self.plan.sources[stream.name]
-                self.guards[stream.name] = EpochGuard(
+                self.guards[stream.name] = UnorderedGuard(
                     source,
                     codec,
                     declared.insert_only,
@@ -139,7 +139,7 @@ class StageKernel:
     def _take(self, stream: StreamIn, given: EpochInput, wanted: list[Port], inputs: dict[Port, Output]) -> None:
         rows, promises = given.rows.get(stream.name), given.promises.get(stream.name, ())
         codec = self.plan.codecs[stream.name]
-        guarded: Guarded | None = None
+        guarded: CheckedBatch | None = None
         if stream.name in self.guards:
             assert stream.feed is not None
             rows = rows or Rows(_NONE, _NONE, _NONE, _NONE, tuple(pa.array([], t) for t in stream.schema.types))

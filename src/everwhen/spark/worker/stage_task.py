@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from everwhen.core.emit import Emit
-from everwhen.core.promise import Promise
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import NEVER
 from everwhen.errors import EverwhenError
 from everwhen.plan.stages.model import Stage
@@ -24,11 +24,11 @@ from everwhen.sinks.base import PartedSink
 from everwhen.spark.exchange.codec import handed_rows, result_rows, stream_rows, typed, without_promises
 from everwhen.spark.exchange.faults import RowsBehind, WrongRows
 from everwhen.spark.exchange.punctuation_rows import Address, Heard, failure, heard, promise_rows
-from everwhen.spark.exchange.schema import ERROR, HANDED, LATE, NOTE, PROMISE, SOURCE, Layout, control
+from everwhen.spark.exchange.schema import ERROR, HANDED, LATE, NOTE, PROMISE, SOURCE, ExchangeSchema, control
 from everwhen.spark.exchange.watermarks import BEHIND
-from everwhen.spark.worker.owner_rpc import Words
-from everwhen.spark.worker.partition import EpochInput, EpochOutput, StageKernel
-from everwhen.spark.worker.state_host import Resident
+from everwhen.spark.worker.owner_rpc import Request
+from everwhen.spark.worker.partition import EpochInput, EpochOutput, StagePartition
+from everwhen.spark.worker.state_host import StatefulTask
 from everwhen.stream.element import Punct
 
 
@@ -48,7 +48,7 @@ class _Done:
 
 
 @dataclass(frozen=True)
-class StageTask(Resident[StageKernel, _Done]):
+class StageTask(StatefulTask[StagePartition, _Done]):
     """The function that `mapInArrow` runs."""
 
     query: str
@@ -59,8 +59,8 @@ class StageTask(Resident[StageKernel, _Done]):
     epoch: int
     buckets: int
     sources: tuple[str, ...]
-    into: Layout
-    out: Layout
+    into: ExchangeSchema
+    out: ExchangeSchema
     idle: frozenset[str] = frozenset()
     lenient: frozenset[str] = frozenset()
     snapshot_every: int = 10
@@ -95,10 +95,10 @@ class StageTask(Resident[StageKernel, _Done]):
     def level(self) -> int:
         return self.stage.level
 
-    def fresh(self) -> StageKernel:
-        return StageKernel(self.stage, self.emit, self.lenient, self.buckets)
+    def fresh(self) -> StagePartition:
+        return StagePartition(self.stage, self.emit, self.lenient, self.buckets)
 
-    def step(self, kernel: StageKernel, rows: pa.Table, meta: Mapping[str, Any]) -> _Done:
+    def step(self, kernel: StagePartition, rows: pa.Table, meta: Mapping[str, Any]) -> _Done:
         given = self._input(rows, meta)
         return _Done(given, kernel.step(given.epoch))
 
@@ -106,7 +106,7 @@ class StageTask(Resident[StageKernel, _Done]):
         present = self.present and self.present.value
         return {"epoch": self.epoch, "idle": sorted(self.idle), "present": present, "promised": dict(self.promised)}
 
-    def told(self, words: Words) -> StageTask:
+    def told(self, words: Request) -> StageTask:
         present = words["present"] and Emit(words["present"])
         idle = frozenset(words["idle"])
         return replace(self, epoch=words["epoch"], idle=idle, present=present, promised=words["promised"])
@@ -185,7 +185,7 @@ class StageTask(Resident[StageKernel, _Done]):
     def _output(
         self,
         out: EpochOutput,
-        kernel: StageKernel,
+        kernel: StagePartition,
         bucket: int,
         note: dict[str, Any],
     ) -> Iterator[pa.RecordBatch]:
@@ -213,7 +213,7 @@ class StageTask(Resident[StageKernel, _Done]):
         text = json.dumps(note | {"rows_out": written, "progress": dict(out.progress), "parts": parts})
         yield self.out.controls([*rows, control(NOTE, 0, note=text)])
 
-    def _promised(self, name: str, promises: Sequence[Promise], bucket: int) -> Iterator[pa.RecordBatch]:
+    def _promised(self, name: str, promises: Sequence[Punctuation], bucket: int) -> Iterator[pa.RecordBatch]:
         """What is promised about the data of a stream that is handed on, or of an answer."""
         if promises:
             yield from promise_rows(self.out, self.onward[name], promises, self.buckets, bucket)

@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from everwhen.errors import StateError
 from everwhen.operators.contract import StateSize
-from everwhen.spark.state.state_store import BucketStore
-from everwhen.spark.worker.owner_rpc import Answer, Home, Words, ask
+from everwhen.spark.state.state_store import PartitionStore
+from everwhen.spark.worker.owner_rpc import Answer, Request, StateServer, ask
 from everwhen.storage.state_format import restore
 
 
@@ -44,10 +44,10 @@ Out = TypeVar("Out")
 
 
 @dataclass
-class Live(Generic[K, Out]):
+class LiveState(Generic[K, Out]):
     """A kernel after an epoch, and the task that was run last with it."""
 
-    task: Resident[K, Out]
+    task: StatefulTask[K, Out]
     epoch: int
     kernel: K
 
@@ -57,11 +57,11 @@ class Live(Generic[K, Out]):
 
 
 @dataclass(frozen=True)
-class Stepped(Generic[K, Out]):
+class StepResult(Generic[K, Out]):
     """What a task has done in its epoch.  `caught_up`: how many epochs had to be run again before it (-1: none, the
     state was live); `damaged`: files of the state that could not be read, with the reason."""
 
-    live: Live[K, Out]
+    live: LiveState[K, Out]
     out: Out
     table: pa.Table
     size: StateSize
@@ -70,14 +70,14 @@ class Stepped(Generic[K, Out]):
     seconds: dict[str, float]
 
 
-_LIVE: Final[dict[tuple[str, int, int], Live[Any, Any]]] = {}
+_LIVE: Final[dict[tuple[str, int, int], LiveState[Any, Any]]] = {}
 """The kernels that this worker process holds, by query, stage and bucket."""
 
 _STEPPING: Final = threading.Lock()
 """Held while a kernel steps: one at a time in a process."""
 
 
-class Resident(ABC, Generic[K, Out]):
+class StatefulTask(ABC, Generic[K, Out]):
     """A task of a stage in an epoch.  `query` names the query's state for ever, `run` one start of it: a live kernel is
     only used for the run it belongs to, since an epoch that failed may be taken back before the next one."""
 
@@ -109,7 +109,7 @@ class Resident(ABC, Generic[K, Out]):
         """In what this epoch's task differs from other epochs', as JSON says it."""
 
     @abstractmethod
-    def told(self, words: Words) -> Self:
+    def told(self, words: Request) -> Self:
         """The same task in the epoch that such words tell."""
 
     def answered(self, bucket: int, received: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -118,9 +118,9 @@ class Resident(ABC, Generic[K, Out]):
         answer = self._at_home(bucket, received, started)
         yield from self.answer(bucket, received, started) if answer is None else answer
 
-    def stepped(self, bucket: int, received: pa.Table, meta: dict[str, Any], started: float) -> Stepped[K, Out]:
+    def stepped(self, bucket: int, received: pa.Table, meta: dict[str, Any], started: float) -> StepResult[K, Out]:
         """Take the state, step, publish.  When the output has been given, `stays` is due."""
-        store = BucketStore(self.root, self.level, bucket)
+        store = PartitionStore(self.root, self.level, bucket)
         with _STEPPING:
             while True:
                 published = store.log(self.epoch)
@@ -138,9 +138,9 @@ class Resident(ABC, Generic[K, Out]):
                 store.collect(self.epoch)
         logged = time.perf_counter()
         seconds = {"load": loaded - started, "step": stepped - loaded, "state": logged - stepped}
-        return Stepped(live, out, table, size, caught_up, store.damaged, seconds)
+        return StepResult(live, out, table, size, caught_up, store.damaged, seconds)
 
-    def stays(self, bucket: int, live: Live[K, Out]) -> None:
+    def stays(self, bucket: int, live: LiveState[K, Out]) -> None:
         """Keep the state after this epoch."""
         live.kernel.collect()
         live.task, live.epoch = self, self.epoch
@@ -149,7 +149,7 @@ class Resident(ABC, Generic[K, Out]):
 
     # -- state --------------------------------------------------------------------------------------------------
 
-    def _state(self, bucket: int, store: BucketStore) -> tuple[Live[K, Out], int]:
+    def _state(self, bucket: int, store: PartitionStore) -> tuple[LiveState[K, Out], int]:
         """The state after the epoch before, and how many epochs had to be replayed for it (-1: none, it was live)."""
         live = _LIVE.pop((self.query, self.level, bucket), None)
         before = self.epoch - 1
@@ -160,14 +160,14 @@ class Resident(ABC, Generic[K, Out]):
             if before - live.epoch <= self.snapshot_every:
                 with suppress(StateError):
                     return live, self._catch_up(live, store)
-        live = Live(self, -1, self.fresh())
+        live = LiveState(self, -1, self.fresh())
         snapshot = store.newest_snapshot(before)
         if snapshot is not None:
             live.epoch = snapshot[0]
             restore(live.kernel, snapshot[1], store.place)
         return live, self._catch_up(live, store)
 
-    def _catch_up(self, live: Live[K, Out], store: BucketStore) -> int:
+    def _catch_up(self, live: LiveState[K, Out], store: PartitionStore) -> int:
         """Replay the published inputs of the epochs before this one; how many there were."""
         replayed = 0
         for epoch, table, meta in store.logs_between(live.epoch, self.epoch - 1):
@@ -202,7 +202,7 @@ def _held(run: str) -> int:
     return sum(live.task.run == run for live in list(_LIVE.values()))
 
 
-def _agrees(words: Words) -> Answer | None:
+def _agrees(words: Request) -> Answer | None:
     """How to answer to a worker that got the task of a bucket whose state is here.  A busy worker that holds two more
     than the one that asks lets it have the bucket."""
     query, level, bucket = words["key"]
@@ -216,12 +216,12 @@ def _agrees(words: Words) -> Answer | None:
     return lambda rows: task.answer(bucket, rows, words["started"])
 
 
-_HOME: Home | None = None
+_HOME: StateServer | None = None
 
 
 def _keep(bucket: str) -> None:
     """Others find the state of a bucket here from now on, if this system has what it takes."""
     global _HOME
     with suppress(OSError):
-        _HOME = _HOME or Home(_agrees)
+        _HOME = _HOME or StateServer(_agrees)
         _HOME.keep(bucket)

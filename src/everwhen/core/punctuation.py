@@ -1,9 +1,9 @@
 """Progress as promises `(pattern, t)`: no later change touches a matching payload at an instant before `t`.
 
-A CTI(t) is `(*, t)`; Tucker's punctuation is `(p, ∞)`.  What operators are handed is the `Frontier` of a port: how far
-everything is promised, and the promises with patterns that are new in this step, mostly as columns (`Promises`).  Those
-said before stand; an operator that needs them again keeps them, in a `PromiseSet`.  `F(x)` is the largest `t` promised
-for a payload `x`.
+A CTI(t) is `(*, t)`; Tucker's punctuation is `(p, ∞)`.  What operators are handed is the `Frontier` of a port: how
+far everything is promised, and the promises with patterns that are new in this step, mostly as columns
+(`PunctuationTable`).  Those said before stand; an operator that needs them again keeps them, in a `PunctuationStore`.
+`F(x)` is the largest `t` promised for a payload `x`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ AttributePattern = Range | OneOf | Nothing
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class Punctuation:
     """A punctuation `(match, t)`: no later element changes a matching row before `t`.  Other columns match any value.
 
     >>> closed = Promise({"item": OneOf((7,))})
@@ -93,9 +93,9 @@ class Promise:
     t: int = INF
 
     @staticmethod
-    def constants(values: Mapping[str, Any], t: int = INF) -> Promise:
+    def constants(values: Mapping[str, Any], t: int = INF) -> Punctuation:
         """A punctuation that binds columns to single values."""
-        return Promise({name: OneOf((value,)) for name, value in values.items()}, t)
+        return Punctuation({name: OneOf((value,)) for name, value in values.items()}, t)
 
     def matches(self, row: Mapping[str, Any]) -> bool:
         """Whether the pattern matches this row."""
@@ -107,7 +107,7 @@ class Frontier:
     """What a port promises: everything before `time`, and from now on more for payloads that match a pattern."""
 
     time: int = NEVER
-    promises: Sequence[Promise] = ()
+    promises: Sequence[Punctuation] = ()
 
     def __str__(self) -> str:
         return show(self.time)
