@@ -62,7 +62,7 @@ def _points(row: Row) -> Table:
         table.add_row(
             point["block"], point["remember"], *map(duration, waits),
             f"{point['state_rows']:,}", f"{point['said']:,}", f"{point['corrections']:,}",
-            f"{point['given_up']:,}", f"{point['right']:.1%}", _share(point["off"]),
+            f"{point['dropped']:,}", f"{point['right']:.1%}", _share(point["off"]),
             f"{point['events_per_s'] / 1e3:,.0f}",
         )  # fmt: skip
     return table

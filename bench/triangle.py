@@ -67,7 +67,7 @@ def main(name: str) -> None:
                     "state_kb": round(account.peak_bytes / 1e3),
                     "said": account.said,
                     "corrections": account.corrections,
-                    "given_up": account.given_up,
+                    "dropped": account.dropped,
                     "right": round(found.right, 4),
                     "off": round(found.off, 4),
                     "events_per_s": round(account.elements / account.seconds),

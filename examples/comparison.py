@@ -46,7 +46,7 @@ def show(scenario: Scenario, found: Found, suits: str) -> None:
         table.add_column(name, justify="right", no_wrap=name == "corrections" or name.endswith("after"))
     for name, (account, beside) in found.items():
         table.add_row(
-            name, f"{account.said:,}", f"{account.corrections:,}", f"{account.given_up:,}",
+            name, f"{account.said:,}", f"{account.corrections:,}", f"{account.dropped:,}",
             _waits(beside.first), _waits(beside.last), f"{account.peak_rows:,}", f"{beside.right:.1%}",
             style="bold green" if name == suits else "",
         )  # fmt: skip

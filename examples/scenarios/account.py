@@ -38,7 +38,7 @@ class Runs(Protocol):
     @property
     def tau(self) -> int: ...
     @property
-    def given_up(self) -> Mapping[str, Mapping[Any, int]]: ...
+    def dropped(self) -> Mapping[str, Mapping[Any, int]]: ...
     def push(self, batches: Mapping[str, ElementBatch]) -> dict[str, ElementBatch]: ...
     def close(self) -> dict[str, ElementBatch]: ...
     def state_size(self) -> _Size: ...
@@ -59,7 +59,7 @@ class Account:
     said: int = 0
     adjusts: int = 0
     corrections: int = 0
-    given_up: int = 0
+    dropped: int = 0
     peak_rows: int = 0
     peak_bytes: int = 0
     seconds: float = 0.0
@@ -123,7 +123,7 @@ def follow(
     out = runtime.close()
     account.seconds += clock() - began
     account.take(now, next(iter(out.values())), runtime.tau)
-    account.given_up = sum(sum(counts.values()) for counts in runtime.given_up.values())
+    account.dropped = sum(sum(counts.values()) for counts in runtime.dropped.values())
     return account
 
 

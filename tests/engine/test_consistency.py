@@ -70,8 +70,8 @@ def test_the_answer_to_what_is_admitted(name: str, data: st.DataObject) -> None:
     admitted = {source: finalized(elements, remember) for source, elements in inputs.items()}
     assert_valid(out)
     assert_same_history(out, oracle(query.node, {source: said_of(a.elements) for source, a in admitted.items()}))
-    lost = {source: len(a.given_up) for source, a in admitted.items() if a.given_up}
-    assert {source: sum(counts.values()) for source, counts in runtime.given_up.items()} == lost
+    lost = {source: len(a.dropped) for source, a in admitted.items() if a.dropped}
+    assert {source: sum(counts.values()) for source, counts in runtime.dropped.items()} == lost
     if remember == INF:
         assert not lost
 
@@ -144,7 +144,7 @@ def test_weak_keeps_what_is_alive_now() -> None:
         assert runtime.progress == {"S": tau, "T": tau}
         # the join keeps both sides, the sum up to two edges for each, the chains what they said
         assert runtime.state_size().rows <= 20 * (sum(alive.values()) + 3)
-    assert sum(runtime.given_up["S"].values()) > 1000
+    assert sum(runtime.dropped["S"].values()) > 1000
 
 
 @pytest.mark.parametrize("block", [0, 60])
@@ -198,13 +198,13 @@ def test_strong_and_middle_have_neither() -> None:
 
 def test_what_is_given_up_can_be_read() -> None:
     side: list[tuple[str, DroppedElements]] = []
-    runtime = LocalRuntime(QUERIES["count"], consistency=ew.WEAK, given_up=lambda name, lost: side.append((name, lost)))
+    runtime = LocalRuntime(QUERIES["count"], consistency=ew.WEAK, dropped=lambda name, lost: side.append((name, lost)))
     runtime.push(
         {"S": batch_of([Insert(5, 9, A), Insert(1, 2, B), Adjust(5, 9, 8, A), Insert(7, 9, A)], SCHEMA, "s.jsonl")}
     )
     runtime.push({"S": batch_of([Adjust(5, 8, 5, A), Insert(2, 3, B)], SCHEMA)})
-    assert runtime.given_up == {"S": {Reason.LATE: 2, Reason.CUT: 1}}
-    assert [(name, str(e), reason) for name, e, reason in runtime.latest_given_up()] == [
+    assert runtime.dropped == {"S": {Reason.LATE: 2, Reason.CUT: 1}}
+    assert [(name, str(e), reason) for name, e, reason in runtime.latest_dropped()] == [
         ("S", "insert [1, 2) k='b' x=2", Reason.LATE),
         ("S", "adjust [5, 8 -> 5) k='a' x=1", Reason.CUT),
         ("S", "insert [2, 3) k='b' x=2", Reason.LATE),
@@ -212,8 +212,8 @@ def test_what_is_given_up_can_be_read() -> None:
     assert [(name, len(lost), lost.elements.line(0)) for name, lost in side] == [("S", 1, 2), ("S", 2, 1)]
     for _ in range(50):
         runtime.push({"S": batch_of([Insert(0, 1, A)] * 100, SCHEMA)})
-    assert runtime.given_up["S"][Reason.LATE] == 5002
-    assert 1000 <= len(list(runtime.latest_given_up())) < 1200
+    assert runtime.dropped["S"][Reason.LATE] == 5002
+    assert 1000 <= len(list(runtime.latest_dropped())) < 1200
 
 
 def test_a_wrong_batch_leaves_everything_as_it_was() -> None:
@@ -261,7 +261,7 @@ def test_a_restored_runtime_goes_on(history: History, rng: random.Random, at: tu
         out += runtime.push({"S": batch})["out"].elements()
         fresh = LocalRuntime(query, consistency=rng.choice([level, ew.consistency(0, 3, emit=level.emit)]))
         fresh.restore(through_file(runtime.snapshot()))
-        assert (fresh.given_up, fresh.progress) == (runtime.given_up, runtime.progress)
+        assert (fresh.dropped, fresh.progress) == (runtime.dropped, runtime.progress)
         runtime = fresh
     out += runtime.close()["out"].elements()
     assert list(map(str, out)) == list(map(str, whole))

@@ -98,8 +98,8 @@ def test_every_point_answers_what_it_admits(at: tuple[int, int], data: st.DataOb
         assert_valid(out)
         admitted = {name: finalized(elements, remember) for name, elements in given_.items()}
         assert_same_history(out, oracle(query.node, {name: said_of(a.elements) for name, a in admitted.items()}))
-        lost = {name: len(a.given_up) for name, a in admitted.items() if a.given_up}
-        assert {name: sum(counts.values()) for name, counts in runtime.given_up.items()} == lost
+        lost = {name: len(a.dropped) for name, a in admitted.items() if a.dropped}
+        assert {name: sum(counts.values()) for name, counts in runtime.dropped.items()} == lost
         if all(remember >= own_lag(elements) for elements in given_.values()):
             assert not lost
             assert_same_history(out, oracle(query.node, {name: said_of(e) for name, e in given_.items()}))

@@ -88,8 +88,8 @@ def test_who_speaks_again_late_is_counted(now: list[float], out: list[Element]) 
     say(11, S=[Cti(10)])
     late = [Insert(5, 7, B), Adjust(2, 25, 6, B), Insert(12, 14, B)]
     say(1, T=late)
-    assert runtime.given_up == {"T": {Reason.LATE: 1, Reason.CUT: 1}}
-    assert [(name, str(e), r) for name, e, r in runtime.latest_given_up()] == [
+    assert runtime.dropped == {"T": {Reason.LATE: 1, Reason.CUT: 1}}
+    assert [(name, str(e), r) for name, e, r in runtime.latest_dropped()] == [
         ("T", "insert [5, 7) k='b' x=2", Reason.LATE),
         ("T", "adjust [2, 25 -> 6) k='b' x=2", Reason.CUT),
     ]
@@ -110,7 +110,7 @@ def test_who_speaks_again_in_time_is_awake(now: list[float], out: list[Element])
     assert runtime.progress == {"S": 6, "T": 1}  # five seconds ago T spoke
     say(5)
     assert runtime.progress == {"S": 6, "T": 6}
-    assert runtime.given_up == {}
+    assert runtime.dropped == {}
 
 
 def test_ended_inputs_and_resting_ones_are_no_measure(now: list[float], out: list[Element]) -> None:
@@ -121,7 +121,7 @@ def test_ended_inputs_and_resting_ones_are_no_measure(now: list[float], out: lis
     say(20)
     assert runtime.progress["T"] < 5  # S has ended: that says nothing about T
     assert say(0, T=[Insert(1, 2, B), Cti(3)]) == ["insert [1, 2) k='b' x=2", "insert [1, 3) k='a' x=1", "cti 3"]
-    assert runtime.given_up == {}
+    assert runtime.dropped == {}
 
 
 def test_run_takes_it_too() -> None:
@@ -157,8 +157,8 @@ def test_in_a_session_a_quiet_source_holds_its_own_readers_back_for_a_time(now: 
     now[0] += 1  # T rests; U, which never promises anything, is read by somebody else
     assert said(session)["both"] == ["insert [2, 4) k='a' x=1", "insert [2, 3) k='b' x=2", "cti 9"]
     said(session, T=[Insert(5, 7, B), Insert(10, 11, B)])
-    assert session.given_up("both") == {"T": {Reason.LATE: 1}}
-    assert session.given_up("other") == {}
+    assert session.dropped("both") == {"T": {Reason.LATE: 1}}
+    assert session.dropped("other") == {}
 
 
 def test_a_query_that_joins_later_gives_its_source_time_to_speak(now: list[float]) -> None:

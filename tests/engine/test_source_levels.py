@@ -92,8 +92,8 @@ def test_each_query_hears_what_it_would_hear_alone(s: History, t: History, rng: 
         found = beside.session.push(epoch)
         parts = {n: {s: b for s, b in epoch.items() if s in r.inputs} for n, r in beside.alone.items()}
         beside.take(found, {n: r.push(parts[n])["out"] for n, r in beside.alone.items()})
-    lost = {name: beside.session.given_up(name) for name in beside.alone}
-    assert lost == {name: runtime.given_up for name, runtime in beside.alone.items()}
+    lost = {name: beside.session.dropped(name) for name in beside.alone}
+    assert lost == {name: runtime.dropped for name, runtime in beside.alone.items()}
     beside.take(beside.session.close(), {name: r.close()["out"] for name, r in beside.alone.items()})
     for here, _ in beside.said.values():
         assert_valid(here)
@@ -197,7 +197,7 @@ def test_only_what_runs_is_moved() -> None:
         handle.change(5, 2)
     handle.change(remember=4)
     session.push({"S": batch_of([Insert(9, 12, A), Insert(1, 3, A)], SCHEMA)})
-    assert handle.given_up == {"S": {Reason.LATE: 1}} and handle.info.consistency.remember == 4
+    assert handle.dropped == {"S": {Reason.LATE: 1}} and handle.info.consistency.remember == 4
     session.stop("q")
     with pytest.raises(QueryError, match="only one that runs can be moved"):
         handle.change(remember=5)
@@ -217,7 +217,7 @@ def test_levels_in_sql() -> None:
     found = session.push({"S": batch_of(rows, schema)})
     assert [str(e) for e in found["q2"].elements()] == ["cti 2"]
     assert len(heard(found["q1"])) > len(heard(found["q3"]))
-    assert session.given_up("q3") == {"S": {Reason.LATE: 1}} and session.given_up("q1") == {}
+    assert session.dropped("q3") == {"S": {Reason.LATE: 1}} and session.dropped("q1") == {}
     session.change("q2", emit="current")
     found = session.push({"S": batch_of([Insert(9, 10, {"k": "b", "x": 1})], schema)})
     assert any("k='a'" in line for line in heard(found["q2"]))

@@ -219,13 +219,13 @@ def in_parts(elements: list[Element]) -> tuple[list[Part], list[tuple[RowTuple, 
 def assert_kept(case: Case, remember: int, epochs: list[tuple[Epoch, Kept]]) -> None:
     """After every epoch, and that much was given up on the way."""
     runtime = LocalRuntime(case.query(), consistency=ew.consistency(0, remember))
-    given_up = 0
+    dropped = 0
     for epoch, kept in epochs:
         runtime.push({each: batch_of(epoch[each], SCHEMA) for each in runtime.inputs})
         assert set(runtime.progress.values()) == {kept.c}
         found, most = rows_of(runtime, case.operator), case.most(kept)
         assert found == most if case.exactly else found <= most, (found, most)
-        given_up = sum(sum(counts.values()) for counts in runtime.given_up.values())
+        dropped = sum(sum(counts.values()) for counts in runtime.dropped.values())
         for each, history in (("S", kept.s), ("T", kept.t)):
             if each in runtime.inputs:  # Finalize: an event that ends at c may still grow, unless it was removed
                 rows, most = (
@@ -233,7 +233,7 @@ def assert_kept(case: Case, remember: int, epochs: list[tuple[Epoch, Kept]]) -> 
                     sum(ve >= kept.c for _, ve, _ in history.events()),
                 )
                 assert rows <= most if kept.former else rows == most
-    assert given_up > EPOCHS * EACH // 4
+    assert dropped > EPOCHS * EACH // 4
 
 
 @pytest.mark.parametrize("remember", [0, 25])
@@ -270,7 +270,7 @@ def test_the_output_keeps_what_it_may_take_back(emit: str, remember: int) -> Non
     for epoch, kept in streams(remember, 13):
         runtime.push({each: batch_of(epoch[each], SCHEMA) for each in runtime.inputs})
         (sink,) = runtime._plan.sinks
-        said = sink.chain.state_size().rows
+        said = sink.encoder.state_size().rows
         if emit == "final":  # what is final is said, and forgotten
             assert said == 0 and rows_of(runtime, "hold") == kept.pairs()
         else:

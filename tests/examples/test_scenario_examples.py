@@ -70,7 +70,7 @@ def test_strong_takes_nothing_back_and_middle_comes_to_the_same(name: str) -> No
     beside = compare(strong, middle)
     assert (beside.right, beside.off) == (1.0, 0.0)
     assert compare(middle, strong).latency < beside.latency  # and sooner
-    assert strong.given_up == middle.given_up == 0
+    assert strong.dropped == middle.dropped == 0
 
 
 @EVERY
@@ -84,7 +84,7 @@ def test_the_sides_of_the_triangle(name: str) -> None:
         assert compare(diagonal, exact).percentile(0.5) >= disorder // part * (name != "machines")
     for block in (0, disorder // 4, disorder):
         remembers = accounted(name, ew.consistency(block, disorder))
-        assert remembers.given_up == 0
+        assert remembers.dropped == 0
         assert compare(remembers, exact).right == 1.0
     assert accounted(name, ew.consistency(disorder)).corrections == 0
 
@@ -94,7 +94,7 @@ def test_to_remember_less_is_to_keep_less_and_be_less_right(name: str) -> None:
     disorder, exact = SCENARIOS[name].disorder, accounted(name, ew.MIDDLE)
     levels = [ew.WEAK, ew.consistency(0, disorder // 8), ew.consistency(0, disorder)]
     accounts = [accounted(name, level) for level in levels]
-    lost = [account.given_up for account in accounts]
+    lost = [account.dropped for account in accounts]
     right = [compare(account, exact).right for account in accounts]
     assert lost == sorted(lost, reverse=True) and lost[0] > lost[-1] == 0
     assert right[0] < right[-1] == 1.0
@@ -126,4 +126,4 @@ def test_trades_are_made_at_once_and_corrected_within_72_hours() -> None:
     assert beside.percentile(0.5) <= STOCKS.every
     assert beside.last.max() <= STOCKS.disorder + STOCKS.every
     bounded = accounted(STOCKS.name, ew.consistency(0, STOCKS.disorder))
-    assert (bounded.said, bounded.corrections, bounded.given_up) == (middle.said, middle.corrections, 0)
+    assert (bounded.said, bounded.corrections, bounded.dropped) == (middle.said, middle.corrections, 0)

@@ -35,8 +35,8 @@ class Desk:
     def take(self, elements: Iterable[Element]) -> list[Element]:
         intake = self.intake
         intake.check(batch_of(elements, SCHEMA))
-        said, given_up = intake.take()
-        assert said is None and not given_up
+        said, dropped = intake.take()
+        assert said is None and not dropped
         latest = intake.latest
         horizon = NEVER if self.block == INF or latest == NEVER else latest - self.block
         released = intake.release(horizon, intake.cti)

@@ -48,7 +48,7 @@ class Desk:
 
     def __init__(self, remember: int) -> None:
         self.intake = SourcePipeline(Guard("S", RowCodec(SCHEMA, Interner())), remember, finalizes=True)
-        self.given_up: Counter[tuple[str, str]] = Counter()
+        self.dropped: Counter[tuple[str, str]] = Counter()
 
     @property
     def finalize(self) -> Finalize:
@@ -58,11 +58,11 @@ class Desk:
     def take(self, batch: ElementBatch) -> list[Element]:
         before = self.intake.cti
         self.intake.check(batch)
-        said, given_up = self.intake.take()
+        said, dropped = self.intake.take()
         assert said is not None
-        for each in given_up:
+        for each in dropped:
             reasons = (reason.value for reason in each.reasons)
-            self.given_up.update(zip(map(str, each.elements.elements()), reasons, strict=True))
+            self.dropped.update(zip(map(str, each.elements.elements()), reasons, strict=True))
         now = self.intake.cti
         return [*as_elements(said), *([Cti(now)] if now > before else [])]
 
@@ -102,10 +102,10 @@ def test_it_is_the_definition_in_any_batching(history: History, rng: random.Rand
         changes = [str(element) for element in wanted if not isinstance(element, Cti)]
         assert [str(element) for element in said if not isinstance(element, Cti)] == changes
         assert [element.t for element in said if isinstance(element, Cti)] == ctis[-1:]
-    wanted = Counter((str(elements[at]), reason) for at, reason in expected.given_up)
-    assert desk.given_up == wanted
+    wanted = Counter((str(elements[at]), reason) for at, reason in expected.dropped)
+    assert desk.dropped == wanted
     assert {reason.value: n for reason, n in desk.finalize.counts.items()} == dict(
-        Counter(reason for _, reason in expected.given_up)
+        Counter(reason for _, reason in expected.dropped)
     )
     assert desk.finalize.state_size().rows >= len(expected.waiting)
     if elements:
@@ -131,7 +131,7 @@ def test_a_source_of_inserts_only_keeps_nothing(history: History, rng: random.Ra
         said += map(str, as_elements(arrived))
         assert intake.cti == max([NEVER, *(e.t for e in _until(expected.said, batch) if isinstance(e, Cti))])
     assert said == [str(e) for e in expected.elements if not isinstance(e, Cti)]
-    assert intake.finalize is not None and intake.finalize.counts.total() == len(expected.given_up)
+    assert intake.finalize is not None and intake.finalize.counts.total() == len(expected.dropped)
 
 
 def _until(said: list[list[Element]], batch: ElementBatch) -> list[Element]:
@@ -150,7 +150,7 @@ def test_to_remember_the_disorder_is_to_give_nothing_up(history: History, rng: r
         latest = max(latest, element.vs)
     desk = Desk(lag)
     said = [element for batch in batches(elements, SCHEMA, rng) for element in desk.take(batch)]
-    assert not desk.given_up
+    assert not desk.dropped
     assert_same_history(History.of(said, SCHEMA), history)
 
 
@@ -166,8 +166,8 @@ def test_table_5_step_by_step() -> None:
     # the sync times so far are 8, 4, 6 and 0: three of them lie before 8
     assert desk.all(ExternalCti(0, 8, 4)) == []
     assert desk.all(Insert(1, 5, B)) == ["insert [1, 5) k='b' x=2", "cti 8"]
-    assert desk.finalize.state_size().rows == 0 and not desk.given_up
-    assert desk.all(Insert(7, 9, B)) == [] and desk.given_up == {("insert [7, 9) k='b' x=2", "late"): 1}
+    assert desk.finalize.state_size().rows == 0 and not desk.dropped
+    assert desk.all(Insert(7, 9, B)) == [] and desk.dropped == {("insert [7, 9) k='b' x=2", "late"): 1}
 
 
 def test_table_5_in_one_batch_and_with_the_count_of_the_paper() -> None:
@@ -267,7 +267,7 @@ def test_events_that_are_promised_are_not_remembered() -> None:
     ]  # fmt: skip
     again = Desk(INF)
     again.intake.restore(through_file(desk.intake.snapshot()))
-    assert again.intake.state_size().rows == 501 and not desk.given_up
+    assert again.intake.state_size().rows == 501 and not desk.dropped
 
 
 def test_room_is_used_again_when_events_are_promised() -> None:

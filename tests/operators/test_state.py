@@ -248,7 +248,7 @@ def test_the_hold_keeps_what_is_not_settled(s: History, c: int) -> None:
 def test_the_chain_keeps_what_may_be_taken_back(s: History, c: int) -> None:
     runtime = fed(S.range(1), {"S": s}, {"S": c})
     (sink,) = runtime._plan.sinks
-    assert sink.chain.state_size().rows == sum(ve > c for _, ve, _ in s.events())
+    assert sink.encoder.state_size().rows == sum(ve > c for _, ve, _ in s.events())
 
 
 # --- the end, and the long run ----------------------------------------------------------------------------------------

@@ -48,13 +48,13 @@ def test_events_stay_events_until_segments_are_needed() -> None:
     assert [(placed.name, placed.inputs[0].form) for placed in plan.operators] == [
         ("filter", "events"), ("alter lifetime", "segments"),
     ]  # fmt: skip
-    assert isinstance(plan.sinks[0].chain, EventChangelogEncoder)
+    assert isinstance(plan.sinks[0].encoder, EventChangelogEncoder)
     assert names(S.lifetime(length=3).distinct()) == ["alter lifetime", "net", "distinct"]
 
 
 def test_what_stands_at_the_output() -> None:
-    assert isinstance(lowered(S).sinks[0].chain, EventChangelogEncoder)
-    assert isinstance(lowered(S.distinct()).sinks[0].chain, ChangelogEncoder)
+    assert isinstance(lowered(S).sinks[0].encoder, EventChangelogEncoder)
+    assert isinstance(lowered(S.distinct()).sinks[0].encoder, ChangelogEncoder)
     assert names(S, Emit.FINAL) == ["hold"]
     assert names(S.distinct(), Emit.FINAL) == ["distinct"]
     assert names(S.range(2), Emit.ENDED) == ["window", "in order"]

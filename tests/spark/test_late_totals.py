@@ -96,4 +96,4 @@ def test_what_comes_too_late_for_a_level_is_counted_too(spark: SparkSession, tmp
     late_files(tmp_path)
     handle = run(spark, tmp_path, consistency=consistency("10ms", "100ms"))
     assert handle.late == {"S": 300}
-    assert handle.given_up["S"]["late"] == 300
+    assert handle.dropped["S"]["late"] == 300

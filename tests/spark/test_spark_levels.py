@@ -104,7 +104,7 @@ def local(
 ) -> tuple[list[Element], dict]:
     runtime = LocalRuntime(query, consistency=level)
     out = [element for epoch in epochs for element in runtime.push(epoch)["out"].elements()]
-    return out, runtime.given_up
+    return out, runtime.dropped
 
 
 @pytest.mark.parametrize(
@@ -124,21 +124,21 @@ def test_spark_answers_as_the_local_runtime_does(
     handle = job.run()
     said = [e for batch in job.sink.epochs.values() for e in batch.elements()]
     pushes = [{name: batch_of(streams[name][at], SCHEMA) for name in job.names} for at in range(EPOCHS)]
-    expected, given_up = local(query, level, pushes)
+    expected, dropped = local(query, level, pushes)
     assert_valid(said)
     assert_same_history(said, expected)
     assert max((e.t for e in said if isinstance(e, Cti)), default=None) == max(
         (e.t for e in expected if isinstance(e, Cti)), default=None
     )
-    counts = {name: {reason.value: n for reason, n in each.items()} for name, each in given_up.items()}
-    assert handle.given_up == counts
+    counts = {name: {reason.value: n for reason, n in each.items()} for name, each in dropped.items()}
+    assert handle.dropped == counts
     if remember < INF:
         assert counts
         name = next(iter(counts))
-        rows = pq.read_table(handle.given_up_rows(name)).to_pylist()
+        rows = pq.read_table(handle.dropped_rows(name)).to_pylist()
         assert len(rows) == sum(counts[name].values()) and {row["reason"] for row in rows} == set(counts[name])
         elements = [e for epoch in streams[name] for e in epoch]
-        at, reason = finalized(elements, remember).given_up[0]
+        at, reason = finalized(elements, remember).dropped[0]
         first = elements[at]
         assert isinstance(first, Insert | Adjust)
         assert any((row["vs"], row["ve"], row["reason"]) == (first.vs, first.ve, reason) for row in rows)
@@ -285,9 +285,9 @@ def test_an_intake_that_fails_in_the_middle_is_begun_anew(
     assert not list(faults.iterdir())
     said = [e for batch in job.sink.epochs.values() for e in batch.elements()]
     pushes = [{name: batch_of(streams[name][at], SCHEMA) for name in job.names} for at in range(EPOCHS)]
-    expected, given_up = local(PAIRS, job.level, pushes)
+    expected, dropped = local(PAIRS, job.level, pushes)
     assert_valid(said)
     assert_same_history(said, expected)
-    assert handle.given_up == {name: {why.value: n for why, n in each.items()} for name, each in given_up.items()}
-    name = next(iter(given_up))
-    assert len(pq.read_table(handle.given_up_rows(name))) == sum(given_up[name].values())
+    assert handle.dropped == {name: {why.value: n for why, n in each.items()} for name, each in dropped.items()}
+    name = next(iter(dropped))
+    assert len(pq.read_table(handle.dropped_rows(name))) == sum(dropped[name].values())

@@ -52,9 +52,9 @@ def test_short_names_stay_as_they_are() -> None:
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_what_a_source_leaves_behind_stays_in_its_folder(name: str, tmp_path: Path) -> None:
     root = str(tmp_path / "everwhen" / "late")
-    given_up = object.__new__(IngressStage)
-    object.__setattr__(given_up, "root", root)
-    for place in (LateRows(root).place(name), given_up.place(name)):
+    dropped = object.__new__(IngressStage)
+    object.__setattr__(dropped, "root", root)
+    for place in (LateRows(root).place(name), dropped.place(name)):
         assert Path(place).parent == Path(root) and Path(place).resolve().parent == Path(root).resolve()
 
 

@@ -13,7 +13,7 @@ before it.  The same elements in the same epochs give what the local runtime's i
     ...     print(element)
     insert [7, 8) x=7
     cti 4
-    >>> ingress.given_up
+    >>> ingress.dropped
     {'S': {<Reason.LATE: 'late'>: 1}}
 """
 
@@ -30,7 +30,7 @@ from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
-from everwhen.engine.ingress import Dropped, Ingress
+from everwhen.engine.ingress import Ingress, OnDropped
 from everwhen.engine.source_levels import bounds_of
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import Reason
@@ -54,7 +54,7 @@ class ElementIngress:
         bounded: frozenset[str],
         level: Consistency,
         clock: Callable[[], float] = time.time,
-        dropped: Dropped | None = None,
+        dropped: OnDropped | None = None,
         ordered: bool = True,
     ) -> None:
         self.level = level
@@ -94,9 +94,9 @@ class ElementIngress:
             self._ingress.change(name, bounds_of(name, level, self._bounded))
 
     @property
-    def given_up(self) -> dict[str, dict[Reason, int]]:
+    def dropped(self) -> dict[str, dict[Reason, int]]:
         """How many elements of each source were given up, by reason."""
-        return self._ingress.given_up(self._ingress.inputs)
+        return self._ingress.dropped(self._ingress.inputs)
 
     def state_size(self) -> StateSize:
         return self._ingress.state_size()

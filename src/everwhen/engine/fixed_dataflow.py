@@ -26,7 +26,7 @@ class FixedDataflow:
         self.flow: Dataflow[str, OutputPort] = Dataflow(check)
         for number, placed in enumerate(plan.operators):
             self.flow.add(OperatorNode.of(number, placed))
-        self.flow.outputs = {sink.name: OutputPort(sink.port, sink.chain) for sink in plan.sinks}
+        self.flow.outputs = {sink.name: OutputPort(sink.port, sink.encoder) for sink in plan.sinks}
         self.tau = NEVER
         self._moved: tuple[Emit, ...] = ()
         self._roots = {f"sink {sink.name}": sink.port for sink in plan.sinks}
@@ -63,13 +63,13 @@ class FixedDataflow:
         results = {}
         for name, output in self.flow.outputs.items():
             changes = news.get(output.port.operator) or self._nothing(output.port)
-            results[name] = output.encode(changes, self.tau, Frontier(output.chain.cti))
+            results[name] = output.encode(changes, self.tau, Frontier(output.encoder.cti))
         handed = {each.name: news[each.port.operator] for each in self.plan.handed if each.port.operator in news}
         return results, handed
 
     def nothing_new(self) -> dict[str, ElementBatch]:
         """No elements for any sink."""
-        return {name: empty_elements(output.chain.codec.schema) for name, output in self.flow.outputs.items()}
+        return {name: empty_elements(output.encoder.codec.schema) for name, output in self.flow.outputs.items()}
 
     def _nothing(self, port: Port) -> Changes:
         codec = self.plan.operators[port.operator].operator.codec if port.source is None else None

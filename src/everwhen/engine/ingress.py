@@ -32,7 +32,7 @@ from everwhen.rows.changes import no_changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element_batch import ADJUST, ElementBatch
 
-Dropped = Callable[[str, DroppedElements], None]
+OnDropped = Callable[[str, DroppedElements], None]
 """Called with the name of a source and the elements that were given up."""
 
 
@@ -59,7 +59,7 @@ class Ingress:
     `idle`: after so many seconds without an element a source no longer holds the others back (`idle_sources.py`).
     """
 
-    def __init__(self, clock: Callable[[], float], idle: float | None = None, dropped: Dropped | None = None) -> None:
+    def __init__(self, clock: Callable[[], float], idle: float | None = None, dropped: OnDropped | None = None) -> None:
         self.inputs: dict[str, SourceInput] = {}
         self._clock = clock
         self._idleness = IdleSources(clock, idle)
@@ -147,11 +147,11 @@ class Ingress:
         are a measure of progress for each other.  `closes`: sources that end with this epoch."""
         arrived: dict[str, CheckedBatch] = {}
         for name, entry in self.inputs.items():
-            taken, given_up = entry.intake.take()
+            taken, dropped = entry.intake.take()
             if taken is not None:
                 arrived[name] = taken
-            if given_up:
-                self._note(name, given_up)
+            if dropped:
+                self._note(name, dropped)
         if closes:
             self.end(closes)
         self._force_idle(read_together)
@@ -218,7 +218,7 @@ class Ingress:
             found[each.source] = min(found.get(each.source, INF), each.intake.cti)
         return found
 
-    def given_up(self, names: Iterable[str]) -> dict[str, dict[Reason, int]]:
+    def dropped(self, names: Iterable[str]) -> dict[str, dict[Reason, int]]:
         """How many elements were given up, by source and reason; sources that lost none are left out."""
         found: dict[str, dict[Reason, int]] = {}
         for name in names:
@@ -227,9 +227,9 @@ class Ingress:
                 found[self.inputs[name].source] = dict(finalize.counts)
         return found
 
-    def _note(self, name: str, given_up: tuple[DroppedElements, ...]) -> None:
+    def _note(self, name: str, dropped: tuple[DroppedElements, ...]) -> None:
         if self._dropped is not None:
-            for each in given_up:
+            for each in dropped:
                 self._dropped(self.inputs[name].source, each)
 
     def state_size(self) -> StateSize:

@@ -33,7 +33,7 @@ from everwhen.core.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.engine.fixed_dataflow import FixedDataflow
-from everwhen.engine.ingress import Dropped, Ingress
+from everwhen.engine.ingress import Ingress, OnDropped
 from everwhen.engine.metadata import OperatorMetadata, node_metadata
 from everwhen.engine.node import StepCheck
 from everwhen.engine.source_levels import Bounds, bounds_of
@@ -55,7 +55,7 @@ _LATEST: Final = 1_000
 class LocalRuntime:
     """Queries over shared inputs, run step by step; call `push` any number of times, then `close` once.
 
-    `emit`: the emission policy, if not that of `consistency`.  `given_up` is called with the input's name and the
+    `emit`: the emission policy, if not that of `consistency`.  `dropped` is called with the input's name and the
     elements that were dropped.  After `idle` seconds without an element an input no longer holds the others back; what
     it sends later, behind their frontier, is dropped.  `check` is called for every step of every operator
     (`everwhen.testing.step_invariants`).
@@ -75,7 +75,7 @@ class LocalRuntime:
         clock: Callable[[], float] = time.perf_counter,
         *,
         consistency: Consistency = MIDDLE,
-        given_up: Dropped | None = None,
+        dropped: OnDropped | None = None,
         idle: float | None = None,
         check: StepCheck | None = None,
     ) -> None:
@@ -89,7 +89,7 @@ class LocalRuntime:
         self._consistency = consistency
         self._idle = idle is not None
         self._waiting = plan.waiting_sources()
-        self._dropped = given_up
+        self._dropped = dropped
         self._latest: deque[tuple[str, DroppedElements]] = deque()
         self._ingress = Ingress(clock, idle, self._note)
         for name, source in plan.sources.items():
@@ -183,11 +183,11 @@ class LocalRuntime:
             self._latest.popleft()
 
     @property
-    def given_up(self) -> dict[str, dict[Reason, int]]:
+    def dropped(self) -> dict[str, dict[Reason, int]]:
         """How many elements of each input were given up, by reason; inputs that lost none are left out."""
-        return self._ingress.given_up(self._ingress.inputs)
+        return self._ingress.dropped(self._ingress.inputs)
 
-    def latest_given_up(self) -> Iterator[tuple[str, Element, Reason]]:
+    def latest_dropped(self) -> Iterator[tuple[str, Element, Reason]]:
         """The elements that were given up last, with their inputs and reasons: the last thousand and some."""
         for name, each in self._latest:
             for element, reason in zip(each.elements.elements(), each.reasons, strict=True):

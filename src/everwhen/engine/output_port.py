@@ -33,7 +33,7 @@ class OutputPort:
     """
 
     port: Port
-    chain: ChangelogEncoder | GroupChangelogEncoder | EventChangelogEncoder
+    encoder: ChangelogEncoder | GroupChangelogEncoder | EventChangelogEncoder
     gate: EmitGate | None = None
     nets: bool = False
     since: int = NEVER
@@ -49,7 +49,7 @@ class OutputPort:
             gate = self.gate
             changes = gate.step(netted(changes) if self.nets else changes, tau, frontier.time)
             frontier = Frontier(frontier.time, tuple(p for p in frontier.promises if not gate.holds(p)))
-        batch = self.chain.step(changes, frontier.time, frontier.promises)
+        batch = self.encoder.step(changes, frontier.time, frontier.promises)
         self.rows_in += len(changes)
         self.rows_out += len(batch)
         return batch
@@ -58,30 +58,30 @@ class OutputPort:
         """Let through from now on what `emit` emits."""
         self.moved = (*(each for each in self.moved if each is not emit), emit)
         last = emit is Emit.FINAL
-        if isinstance(self.chain, EventChangelogEncoder) and not last:
+        if isinstance(self.encoder, EventChangelogEncoder) and not last:
             return  # events are emitted as they come, whatever the policy
-        if isinstance(self.chain, EventChangelogEncoder):
+        if isinstance(self.encoder, EventChangelogEncoder):
             said = standing(self.port)
             assert said is not None, "what may still be corrected is kept"
             self.nets = True
-            self.chain = by_rows(self.chain, said, last)
-        elif isinstance(self.chain, GroupChangelogEncoder):
+            self.encoder = by_rows(self.encoder, said, last)
+        elif isinstance(self.encoder, GroupChangelogEncoder):
             pieces = standing(self.port)
             assert pieces is not None, "an operator that knows groups knows what it has emitted"
-            self.chain = by_rows(self.chain, self.chain.said(pieces) if len(pieces) else pieces, last)
+            self.encoder = by_rows(self.encoder, self.encoder.said(pieces) if len(pieces) else pieces, last)
         else:
-            self.chain.takes_all(last)
+            self.encoder.takes_all(last)
         if self.gate is None:
-            self.gate = EmitGate(self.chain.codec, emit)
+            self.gate = EmitGate(self.encoder.codec, emit)
         self.gate.emit = emit
 
     def state_size(self) -> StateSize:
-        size = self.chain.state_size()
+        size = self.encoder.state_size()
         return size if self.gate is None else size + self.gate.state_size()
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "changelog": self.chain.snapshot(),
+            "changelog": self.encoder.snapshot(),
             "gate": None if self.gate is None else self.gate.snapshot(),
             "nets": self.nets,
             "moved": [emit.value for emit in self.moved],
@@ -92,7 +92,7 @@ class OutputPort:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot; the policies that it was moved to have been applied again."""
-        self.chain.restore(state["changelog"])
+        self.encoder.restore(state["changelog"])
         if self.gate is not None and state["gate"] is not None:
             self.gate.restore(state["gate"])
         self.nets, self.since = state["nets"], state["since"]
@@ -100,7 +100,7 @@ class OutputPort:
 
 
 def by_rows(
-    chain: ChangelogEncoder | GroupChangelogEncoder | EventChangelogEncoder, said: Changes, ordered: bool
+    encoder: ChangelogEncoder | GroupChangelogEncoder | EventChangelogEncoder, said: Changes, ordered: bool
 ) -> ChangelogEncoder:
     """An encoder of rows that goes on for another one, which has emitted these events."""
-    return ChangelogEncoder.going_on(chain.codec, chain.cti, said.take(said.hi > chain.cti), ordered)
+    return ChangelogEncoder.going_on(encoder.codec, encoder.cti, said.take(said.hi > encoder.cti), ordered)

@@ -51,7 +51,7 @@ def run(
     emit: str | Emit | None = None,
     batch: int = 10_000,
     open: bool = False,
-    given_up: Callable[[str, DroppedElements], None] | None = None,
+    dropped: Callable[[str, DroppedElements], None] | None = None,
     idle: float | None = None,
 ) -> Iterator[Element]:
     """Run a query over finite inputs in this process; yields the elements of its answer.
@@ -59,7 +59,7 @@ def run(
     Inputs are elements, element batches, Arrow tables, or paths of JSON lines or Parquet files.  They are read
     round-robin, `batch` elements of each in turn, or in the order of their arrival numbers.  The end of an input is
     CTI(∞), unless `open`: then the output is what a query that is still running would have emitted by now.  Without
-    `consistency` the level is that of the query's CONSISTENCY clause, else MIDDLE.  `given_up` is called with dropped
+    `consistency` the level is that of the query's CONSISTENCY clause, else MIDDLE.  `dropped` is called with dropped
     elements: the input's name, the elements and the reasons.  After `idle` seconds without an element an input no
     longer holds the others back.
 
@@ -74,7 +74,7 @@ def run(
     cti 9
     cti ∞
     """
-    for out in run_batches(query, inputs, consistency, emit=emit, batch=batch, open=open, given_up=given_up, idle=idle):
+    for out in run_batches(query, inputs, consistency, emit=emit, batch=batch, open=open, dropped=dropped, idle=idle):
         yield from out.elements()
 
 
@@ -86,7 +86,7 @@ def run_batches(
     emit: str | Emit | None = None,
     batch: int = 10_000,
     open: bool = False,
-    given_up: Callable[[str, DroppedElements], None] | None = None,
+    dropped: Callable[[str, DroppedElements], None] | None = None,
     idle: float | None = None,
 ) -> Iterator[ElementBatch]:
     """Like `run`, but yields columnar batches, one per epoch.
@@ -99,7 +99,7 @@ def run_batches(
     """
     if batch < 1:
         raise QueryError(f"a batch holds at least one element, not {batch}")
-    runtime = LocalRuntime(query, emit, consistency=chosen(query, consistency), given_up=given_up, idle=idle)
+    runtime = LocalRuntime(query, emit, consistency=chosen(query, consistency), dropped=dropped, idle=idle)
     missing = set(runtime.inputs) - set(inputs)
     if missing:
         raise QueryError(

@@ -118,7 +118,7 @@ def _operators(root: Node, plan: PhysicalPlan) -> list[str]:
             name = f"{name.partition(' (')[0]} ({_AREAS[operator.area]})"
         rows.append((str(number), name, ", ".join(map(_port, placed.inputs)), operator.keeps))
     for sink in plan.sinks:
-        match sink.chain:
+        match sink.encoder:
             case EventChangelogEncoder():
                 keeps = "nothing"
             case GroupChangelogEncoder():

@@ -114,17 +114,17 @@ class Lowering:
             port = self.lower(node, "segments", top=True)
             if not settled(node):
                 port = self.place("hold", HoldOperator(codec), port)
-            return Sink(name, port, self._chain(node, codec, ordered=True))
+            return Sink(name, port, self._encoder(node, codec, ordered=True))
         if self._clips_last(node):
             return Sink(name, self._clipped_last(node), ChangelogEncoder(codec, disjoint=True, ordered=False))
         if node.keeps_events:
             return Sink(name, self.lower(node, "events", top=True), EventChangelogEncoder(codec))
         # groups end at different times, so only a single one can be said in order
-        chain = self._chain(node, codec, ordered=not grouped(node))
+        encoder = self._encoder(node, codec, ordered=not grouped(node))
         port = self.lower(node, "segments", top=True)
         if self.emit is Emit.ENDED and ahead(node):
             port = self.place("in order", InOrderOperator(codec, self.policy(node, True)), port)
-        return Sink(name, port, chain)
+        return Sink(name, port, encoder)
 
     def _sorted(self, name: str, node: n.Sort, codec: RowCodec) -> Sink:
         """A row that is said has its place for good, so only what is final can be said in order; sort holds it back
@@ -150,7 +150,7 @@ class Lowering:
     def _clipped_last(self, node: n.Node) -> Port:
         return self.clipped(self.lower(node, "segments"), self.codec(node.schema), self.policy(node, True))
 
-    def _chain(self, node: n.Node, codec: RowCodec, ordered: bool) -> ChangelogEncoder | GroupChangelogEncoder:
+    def _encoder(self, node: n.Node, codec: RowCodec, ordered: bool) -> ChangelogEncoder | GroupChangelogEncoder:
         return (
             GroupChangelogEncoder(codec, ordered)
             if one_row_per_group(node)

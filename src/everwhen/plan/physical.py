@@ -40,7 +40,7 @@ class Sink:
 
     name: str
     port: Port
-    chain: ChangelogEncoder | GroupChangelogEncoder | EventChangelogEncoder
+    encoder: ChangelogEncoder | GroupChangelogEncoder | EventChangelogEncoder
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class Finalized:
     """What was said for each element, and what was given up: (position, reason)."""
 
     said: list[list[Element]] = field(default_factory=list)
-    given_up: list[tuple[int, str]] = field(default_factory=list)
+    dropped: list[tuple[int, str]] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
     cti: int = NEVER
 
@@ -58,7 +58,7 @@ def finalized(elements: Iterable[Element], remember: int, changes: Mapping[int, 
             case Insert(vs, ve, payload):
                 row = canonical_row(payload.values())
                 if vs < out.cti:
-                    out.given_up.append((at, LATE))
+                    out.dropped.append((at, LATE))
                 elif (end := repaired(vs, ve, row)) > vs:
                     events.append((vs, end, end, row))
                     said.append(Insert(vs, end, payload))
@@ -71,7 +71,7 @@ def finalized(elements: Iterable[Element], remember: int, changes: Mapping[int, 
                     events.remove(known[-1])
                     events.reverse()
                     if vnew < out.cti:
-                        out.given_up.append((at, CUT))
+                        out.dropped.append((at, CUT))
                     name = repaired(vs, vnew, row)
                     end = max(name, out.cti) if vs < out.cti else name
                     if name > vs:
@@ -81,7 +81,7 @@ def finalized(elements: Iterable[Element], remember: int, changes: Mapping[int, 
                 elif vs >= out.cti:
                     broken.append((vs, ve, vnew, row, at))
                 else:
-                    out.given_up.append((at, UNKNOWN))
+                    out.dropped.append((at, UNKNOWN))
             case Cti(t):
                 out.cti = max(out.cti, t)
             case ExternalCti():
@@ -95,7 +95,7 @@ def finalized(elements: Iterable[Element], remember: int, changes: Mapping[int, 
         while fires := [a for a in announced if a.count <= 0 and a.vs <= max(out.cti, 0) and a.ve > out.cti]:
             out.cti = fires[0].ve
         announced = [a for a in announced if a.ve > out.cti]
-        out.given_up += [(b[4], IN_VAIN) for b in broken if b[0] < out.cti]
+        out.dropped += [(b[4], IN_VAIN) for b in broken if b[0] < out.cti]
         broken = [b for b in broken if b[0] >= out.cti]
         out.said.append(said + ([Cti(out.cti)] if out.cti > before else []))
     out.waiting = [b[4] for b in broken]

@@ -281,7 +281,7 @@ class Shell:
     def say_given_up(self) -> None:
         """How many elements queries have had to give up at their levels, of those where it has become more."""
         for query in self.session.queries():
-            lost = {} if query.state != "running" else self.session.given_up(query.name)
+            lost = {} if query.state != "running" else self.session.dropped(query.name)
             total = sum(sum(counts.values()) for counts in lost.values())
             if total > self._given_up.get(query.name, 0):
                 parts = (f"{n} {why.value} in {source}" for source, counts in lost.items() for why, n in counts.items())

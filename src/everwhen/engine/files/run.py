@@ -80,7 +80,7 @@ def run_files(
         work = _Work(runtime, given, batch, open, watch)
         count = write_answer(chain.from_iterable(work.epochs(Saved())), out, schema)
         if losses is not None:
-            losses(runtime.given_up)
+            losses(runtime.dropped)
         return count
     store = Checkpoint(checkpoint, schema)
     with store.held(identity(query, given, level.emit, batch, open, "local", level)) as saved:
@@ -89,7 +89,7 @@ def run_files(
                 restore(runtime, saved.state, str(store.place))
             saved = _Work(runtime, given, batch, open, watch).saved(store, saved, every)
             if losses is not None:
-                losses(runtime.given_up)
+                losses(runtime.dropped)
         return write_answer(store.answer(saved), out, schema)
 
 

@@ -37,7 +37,7 @@ def collect(network: Network, entries: Sequence[Entry], now: float) -> dict[str,
             (outlet.rows_in, outlet.rows_out),
             now - outlet.began,
             outlet.state_size(),
-            outlet.chain.cti,
+            outlet.encoder.cti,
             "events emitted that may still be retracted",
             (above,),
             [entry.name for entry in mine],
@@ -47,6 +47,6 @@ def collect(network: Network, entries: Sequence[Entry], now: float) -> dict[str,
             if tail is not None and entry.steps:
                 rows, seconds = (tail.rows_in, tail.rows_out), now - tail.began
                 found[last] = OperatorMetadata.of(
-                    last, rows, seconds, StateSize(), outlet.chain.cti, "nothing", (name,), [entry.name]
+                    last, rows, seconds, StateSize(), outlet.encoder.cti, "nothing", (name,), [entry.name]
                 )
     return found

@@ -64,7 +64,7 @@ def change_emit(network: Network, outlet: SharedOutput, emit: Emit) -> EmittedBa
     news = network.flow.change_emit(numbers, [outlet], emit, source, network.nothing)
     changes = news.get(outlet.port.operator) or network.nothing(outlet.port)
     return EmittedBatch.of(
-        outlet.encode(cut(changes, outlet.since), network.tau(outlet.port), Frontier(outlet.chain.cti))
+        outlet.encode(cut(changes, outlet.since), network.tau(outlet.port), Frontier(outlet.encoder.cti))
     )
 
 

@@ -124,7 +124,7 @@ class Network:
         node, emit = exit
         if over is None:
             sink = self.lowering(emit).sink("", node)
-            return SharedOutput(sink.port, sink.chain, began=self._clock())
+            return SharedOutput(sink.port, sink.encoder, began=self._clock())
         lowering = self.lowering(over)
         codec = lowering.codec(node.schema)
         port = lowering.place("hold", HoldOperator(codec), lowering.sink("", node).port)
@@ -223,8 +223,8 @@ class Network:
             elif ended and not any(map(len, changes)):  # all is settled, and of nothing comes nothing
                 ways.append(AsOf(exact, no_changes(running.codec)))
         for outlet in self.outlets.values():
-            if outlet.port == port and isinstance(outlet.chain, ChangelogEncoder) and outlet.gate is None:
-                since, said = outlet.chain.standing()
+            if outlet.port == port and isinstance(outlet.encoder, ChangelogEncoder) and outlet.gate is None:
+                since, said = outlet.encoder.standing()
                 ways.append(AsOf(max(outlet.since, since), said))
         return earliest(running.exact, *ways)
 
@@ -235,14 +235,14 @@ class Network:
 
     def _said(self, outlet: SharedOutput) -> AsOf:
         """The events that an outlet has said, by the names that it uses for them."""
-        chain, port = outlet.chain, outlet.port
-        nothing = AsOf(self._max_end(port), no_changes(chain.codec))
-        if chain.cti == INF or isinstance(chain, EventChangelogEncoder):
+        encoder, port = outlet.encoder, outlet.port
+        nothing = AsOf(self._max_end(port), no_changes(encoder.codec))
+        if encoder.cti == INF or isinstance(encoder, EventChangelogEncoder):
             return earliest(outlet.since, nothing, self._past(port, {}))
-        if isinstance(chain, ChangelogEncoder):
-            return earliest(outlet.since, nothing, AsOf(*chain.standing()))
+        if isinstance(encoder, ChangelogEncoder):
+            return earliest(outlet.since, nothing, AsOf(*encoder.standing()))
         pieces = self._past(port, {})
-        return earliest(outlet.since, nothing, AsOf(pieces.since, chain.said(pieces.changes)))
+        return earliest(outlet.since, nothing, AsOf(pieces.since, encoder.said(pieces.changes)))
 
     # -- running ------------------------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ class SharedOutput(OutputPort):
     _banks: dict[str, EqualityFilterIndex] | None = None
 
     def __post_init__(self) -> None:
-        self._nothing = EmittedBatch.of(empty_elements(self.chain.codec.schema))
+        self._nothing = EmittedBatch.of(empty_elements(self.encoder.codec.schema))
 
     def subscribe(self, query: str, subscription: Subscription) -> None:
         self.subscriptions[query] = subscription
@@ -103,7 +103,7 @@ class SharedOutput(OutputPort):
         self._banks = None
 
     def step(self, changes: Changes, tau: int, frontier: Frontier) -> EmittedBatch:
-        quiet = not len(changes) and frontier.time <= self.chain.cti and not frontier.promises
+        quiet = not len(changes) and frontier.time <= self.encoder.cti and not frontier.promises
         quiet = quiet and changes.closed is None
         if quiet and self.gate is None:
             return self._nothing
@@ -131,7 +131,7 @@ class SharedOutput(OutputPort):
         for each in self.subscriptions.values():
             if each.constant is not None:
                 wanted.setdefault(each.constant[0], []).append(each.constant[1])
-        schema = self.chain.codec.schema
+        schema = self.encoder.codec.schema
         return {
             name: EqualityFilterIndex(schema.index(name), schema.types[schema.index(name)], constants)
             for name, constants in wanted.items()
@@ -142,13 +142,14 @@ class SharedOutput(OutputPort):
         """What one who joins now must hear: the events that live at or after `since`, and the CTI."""
         alive = events.take(events.hi > since)
         alive = alive.take(np.argsort(alive.lo, kind="stable"))
-        count, cti = len(alive), self.chain.cti
+        count, cti = len(alive), self.encoder.cti
         op = np.full(count + (cti > NEVER), INSERT, np.uint8)
         vs, ve = np.full(len(op), cti, np.int64), np.full(len(op), cti, np.int64)
         vs[:count], ve[:count] = np.maximum(alive.lo, since), alive.hi
         op[count:] = CTI
-        columns = self.chain.codec.decode(alive.rows, nulls=len(op) - count)
-        return EmittedBatch.of(ElementBatch(self.chain.codec.schema, op, vs, ve, np.zeros(len(op), np.int64), columns))
+        codec = self.encoder.codec
+        columns = codec.decode(alive.rows, nulls=len(op) - count)
+        return EmittedBatch.of(ElementBatch(codec.schema, op, vs, ve, np.zeros(len(op), np.int64), columns))
 
 
 class Subscription:

@@ -49,9 +49,9 @@ class QueryHandle:
         self.session.change(self.name, block, remember, tick, emit=emit)
 
     @property
-    def given_up(self) -> dict[str, dict[Reason, int]]:
+    def dropped(self) -> dict[str, dict[Reason, int]]:
         """How many elements of each source its level gave up, by reason."""
-        return self.session.given_up(self.name)
+        return self.session.dropped(self.name)
 
     def stop(self) -> None:
         self.session.stop(self.name)

@@ -255,7 +255,7 @@ class Session:
         entry.exit, entry.own, entry.level = exit, self._moves, level
         self._tidy()
 
-    def given_up(self, name: str) -> dict[str, dict[Reason, int]]:
+    def dropped(self, name: str) -> dict[str, dict[Reason, int]]:
         """How many elements of each source were given up for a running query, by reason.
 
         Queries at one level share a source's memory, so they have lost the same.
@@ -264,7 +264,7 @@ class Session:
         if entry.exit is None:
             return {}
         ports = self._network.below(self._network.outlets[entry.exit].port)
-        return self._network.ingress.given_up([port.source for port in ports if port.source])
+        return self._network.ingress.dropped([port.source for port in ports if port.source])
 
     def _leave(self, entry: Entry, error: Exception | None = None) -> None:
         assert entry.exit is not None, "it runs"

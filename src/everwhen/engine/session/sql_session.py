@@ -197,9 +197,9 @@ class SqlSession:
         self._known(name)
         self._session.change(name, block, remember, self._tick, emit=emit)
 
-    def given_up(self, name: str) -> dict[str, dict[Reason, int]]:
+    def dropped(self, name: str) -> dict[str, dict[Reason, int]]:
         """How many elements of each source were given up for a running query, by reason."""
-        return self._session.given_up(name) if self._known(name).ended is None else {}
+        return self._session.dropped(name) if self._known(name).ended is None else {}
 
     def remove(self, name: str) -> None:
         """Take a query out of the catalogue, stopped if it was running."""

@@ -87,7 +87,7 @@ class Admitted:
     """What is said of a batch, and what is given up."""
 
     said: CheckedBatch
-    given_up: tuple[DroppedElements, ...] = ()
+    dropped: tuple[DroppedElements, ...] = ()
 
 
 class Finalize:
@@ -234,14 +234,14 @@ class Finalize:
                 self._announce(announced)
         self._events.extended(int(self._progress[kernel.EVENTS_AT]), hashed=True)
         self._broken.extended(int(self._progress[kernel.BROKEN_AT]), hashed=True)
-        given_up = self._give_up(batch, reason) + self._forget()
+        dropped = self._give_up(batch, reason) + self._forget()
         if not self._progress[kernel.CHANGED_AT]:
-            return Admitted(checked, given_up)
+            return Admitted(checked, dropped)
         out, which = out[:said], which[:said]
         kinds = out[:, 0].astype(np.uint8)
         chosen = rows if said == len(rows) else rows[which]
         vs, ve, vnew = (np.ascontiguousarray(out[:, j]) for j in (1, 2, 3))
-        return Admitted(CheckedBatch(self.codec, kinds, vs, ve, vnew, chosen, int((kinds == ADJUST).sum())), given_up)
+        return Admitted(CheckedBatch(self.codec, kinds, vs, ve, vnew, chosen, int((kinds == ADJUST).sum())), dropped)
 
     def _none_late(self, batch: ElementBatch, checked: CheckedBatch, cti: int) -> bool:
         """Whether no insert of a batch without adjusts is late; then progress has moved on, else nothing has changed.
@@ -338,9 +338,9 @@ class Finalize:
         self._broken.fields[at, 1] = NEVER
         return self._lost(DroppedElements(elements, np.full(len(at), kernel.IN_VAIN, np.uint8)))
 
-    def _lost(self, given_up: DroppedElements) -> tuple[DroppedElements, ...]:
-        self.counts.update(given_up.counts())
-        return (given_up,)
+    def _lost(self, dropped: DroppedElements) -> tuple[DroppedElements, ...]:
+        self.counts.update(dropped.counts())
+        return (dropped,)
 
     def standing(self) -> Changes | None:
         """The events that live from the progress on, as they were said; None if they are not kept."""

@@ -93,21 +93,21 @@ class SourcePipeline:
         (batch, guarded), self._checked = self._checked, None
         self.guard.settle()
         self._said = self.guard.frontier.promises
-        given_up: tuple[DroppedElements, ...] = ()
+        dropped: tuple[DroppedElements, ...] = ()
         if self.finalize is not None:
             admitted = self.finalize.step(batch, guarded, self.guard.cti)
-            guarded, given_up = admitted.said, admitted.given_up
+            guarded, dropped = admitted.said, admitted.dropped
             if self._said:
                 self.finalize.close(self._said)
         if self.align is None:
-            return guarded, given_up
+            return guarded, dropped
         if len(guarded.op):
             sync = guarded.sync
             if guarded.adjusts:
                 sync = np.where(sync == INF, NEVER, sync)  # from INF to INF says nothing
             self.latest = max(self.latest, int(sync[-1] if guarded.ordered else sync.max()))
             self._arrived = guarded
-        return None, given_up
+        return None, dropped
 
     def release(self, horizon: int, promised: int) -> CheckedBatch | None:
         """What goes on of that which waits."""

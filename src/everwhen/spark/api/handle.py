@@ -158,12 +158,12 @@ class Handle:
         self._runner.level = level
 
     @property
-    def given_up(self) -> Mapping[str, Mapping[str, int]]:
+    def dropped(self) -> Mapping[str, Mapping[str, int]]:
         """How many elements the level has given up, by source and reason."""
         report = self.progress
-        return {} if report is None else report.given_up
+        return {} if report is None else report.dropped
 
-    def given_up_rows(self, source: str) -> str:
+    def dropped_rows(self, source: str) -> str:
         """The folder of Parquet files with a source's elements that the level gave up, and the reasons."""
         if self._runner.intake is None:
             raise QueryError("this query's level gives nothing up")

@@ -156,7 +156,7 @@ class _SparkWork:
             try:
                 found = json.loads(mark.read_text(encoding="utf-8"))
                 self.promising = frozenset(found["promising"])
-                lost = {name: {Reason(r): n for r, n in each.items()} for name, each in found["given_up"].items()}
+                lost = {name: {Reason(r): n for r, n in each.items()} for name, each in found["dropped"].items()}
                 return int(found["epochs"]), int(found["elements"]), lost
             except (OSError, ValueError, KeyError, TypeError) as bad:
                 raise StateError(f"{mark} cannot be read: {bad}; remove the directory to start anew") from None
@@ -176,10 +176,10 @@ class _SparkWork:
                 self._write(folder, count - 1, admitted[name], self.sources[name].schema)
             self.watch(Progress("reading", sum(arrival.taken.values())))
         elements = sum(arrival.taken.values())
-        lost = ingress.given_up
+        lost = ingress.dropped
         plain = {name: {reason.value: n for reason, n in each.items()} for name, each in lost.items()}
         with whole_file(mark) as part:
-            about = {"epochs": count, "elements": elements, "given_up": plain, "promising": sorted(self.promising)}
+            about = {"epochs": count, "elements": elements, "dropped": plain, "promising": sorted(self.promising)}
             text = json.dumps(about)
             part.write_text(text, encoding="utf-8")
         return count, elements, lost

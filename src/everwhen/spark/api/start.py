@@ -113,7 +113,7 @@ def start(
     # Whatever can be wrong with query and frames is found before anything is written.
     elements = {input_name: normalise(inputs[input_name], resolved[input_name]) for input_name in resolved}
     place = _absolute(checkpoint)
-    intake = _intake(declared, bounded, level, resolved, plan, f"{place}/everwhen/given_up")
+    intake = _intake(declared, bounded, level, resolved, plan, f"{place}/everwhen/dropped")
     narrow = SourceProjection.of(plan, resolved) if intake is None else None
     if narrow is not None:
         fed = narrow.streamed(inputs[narrow.source.name])

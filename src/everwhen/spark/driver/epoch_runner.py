@@ -91,7 +91,7 @@ class EpochReport:
     idle: frozenset[str]
     holding: tuple[str, ...]
     late: Mapping[str, int]
-    given_up: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """How many elements were dropped at this level since the start, by source and reason."""
     buckets: Sequence[Mapping[str, Any]] = field(repr=False, default=())
     late_total: Mapping[str, int] = field(default_factory=dict)
@@ -187,7 +187,7 @@ class EpochRunner:
         late = self.late.keep(feeds, self.plan, self.behind, cutoff, epoch, notes)
         for name, rows in _left_out(self.plan, notes).items():
             late[name] = late.get(name, 0) + rows
-        lost = {} if admitted is None else admitted.note["given_up"]
+        lost = {} if admitted is None else admitted.note["dropped"]
         after = counted(known, after, _fed(notes), late, lost)
         if self.lease is not None:
             self.lease.check()
@@ -347,7 +347,7 @@ class EpochRunner:
         after: EpochState,
         idle: frozenset[str],
         late: Mapping[str, int],
-        given_up: Mapping[str, Mapping[str, int]],
+        dropped: Mapping[str, Mapping[str, int]],
     ) -> None:
         low = min(after.sources.values(), default=INF)
         holding = tuple(name for name, cti in after.sources.items() if cti == low) if low < INF else ()
@@ -364,7 +364,7 @@ class EpochRunner:
             idle,
             holding,
             late,
-            given_up,
+            dropped,
             notes,
             dict(after.late),
             dict(after.rows),

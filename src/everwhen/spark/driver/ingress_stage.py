@@ -1,6 +1,6 @@
 """The driver's part of the intake stage: rows of all sources in, what is admitted out, and what is given up kept.
 
-    <checkpoint>/everwhen/given_up/<source>/epoch=<n>/*.parquet     elements that a level gave up, with the reason
+    <checkpoint>/everwhen/dropped/<source>/epoch=<n>/*.parquet     elements that a level gave up, with the reason
 
 The output of the stage is held in memory for the epoch, because several parts of the job read it.
 """

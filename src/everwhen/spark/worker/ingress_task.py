@@ -143,7 +143,7 @@ class IngressPartition:
 
     def counts(self) -> dict[str, dict[str, int]]:
         """How many elements were given up since the beginning, by source and reason."""
-        found = {name: {r.value: n for r, n in counts.items()} for name, counts in self.ingress.given_up.items()}
+        found = {name: {r.value: n for r, n in counts.items()} for name, counts in self.ingress.dropped.items()}
         for name, count in self.dropped.items():
             if count:
                 mine = found.setdefault(name, {})
@@ -242,7 +242,7 @@ class IngressTask(StatefulTask[IngressPartition, dict[str, ElementBatch]]):
                 reasons = pa.array([reason.value for reason in lost.reasons], pa.string())
                 yield from self._rows(GIVEN_UP - self.tags[name], lost.elements, reasons)
             size = {"state_rows": done.size.rows, "state_bytes": done.size.bytes}
-            note = size | {"given_up": kernel.counts(), "damaged": done.damaged, "caught_up": done.caught_up}
+            note = size | {"dropped": kernel.counts(), "damaged": done.damaged, "caught_up": done.caught_up}
             yield self.layout.controls([control(NOTE, 0, note=json.dumps(note))])
             self.stays(bucket, done.live)
         except EverwhenError as error:

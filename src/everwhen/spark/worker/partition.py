@@ -116,7 +116,7 @@ class StagePartition:
             name: Output(concat(brought[name], output.changes), output.frontier) if name in brought else output
             for name, output in self.dataflow.handed(inputs).items()
         }
-        progress = {name: output.chain.cti for name, output in self.dataflow.flow.outputs.items()}
+        progress = {name: output.encoder.cti for name, output in self.dataflow.flow.outputs.items()}
         left_out = {name: guard.left_out - before[name] for name, guard in self.guards.items()}
         return EpochOutput(results, handed, progress, self.tau, left_out)
 
