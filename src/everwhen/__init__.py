@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from everwhen.plan.sanity.bounded import require_bounded
     from everwhen.query import sql
 
-__version__ = "0.5.0.dev0"
+__version__ = "0.5.0"
 
 __all__ = [
     "INF",
