@@ -141,15 +141,16 @@ def test_the_head_of_the_makefile_names_every_target() -> None:
 
 # -- sizes -------------------------------------------------------------------------------------------------------------
 
-MOST_LINES = 450
+MOST_LINES = 400
 MOST_MODULES = 15
 MOST_PARAMETERS = 12
 
 # What is too large today.  An entry that is no longer needed is an error, so the lists only shrink.
-LONGER = {"spark/sources/source.py"}
+LONGER = {"operators/join/loops/join.py", "operators/sweep/sweep.py"}
 WIDER: set[str] = set()
 MORE_PARAMETERS = {
     "containers/bytes_table.py:_encode",
+    "operators/sweep/loops/cursor.py:take",
     "operators/sweep/loops/edges.py:_edges_of_cells",
     "operators/sweep/loops/edges.py:_edges_of_ends",
     "operators/sweep/loops/extremes.py:_by_heap",

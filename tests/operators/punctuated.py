@@ -25,7 +25,7 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.local import LocalRuntime
 from everwhen.punctuation.pattern_json import show_promise
-from everwhen.punctuation.value_sets import spans_of
+from everwhen.punctuation.values.sets import spans_of
 from everwhen.reference import LogicalStream, evaluate
 from everwhen.reference.promise_rules import Said as Known
 from everwhen.reference.promise_rules import by_position, promised, promises

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from promise_strategies import DOMAINS, NAN, domain, patterns, payloads, promises, schemas
 
 from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 from everwhen.punctuation.pattern_algebra import combine, simplified, subsumes
-from everwhen.punctuation.value_order import order_of
-from everwhen.punctuation.value_sets import spans_of
+from everwhen.punctuation.values.order import order_of
+from everwhen.punctuation.values.sets import spans_of
+from promise_strategies import DOMAINS, NAN, domain, patterns, payloads, promises, schemas
 
 
 @st.composite

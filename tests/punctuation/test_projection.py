@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from promise_strategies import limit
 
 from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
 from everwhen.punctuation.projection import Projection
+from promise_strategies import limit
 from state_files import through_file
 
 # Domains small enough to try every payload; a nullable boolean has three values, and a `uint8` is cut by few bounds.

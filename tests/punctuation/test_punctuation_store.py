@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from promise_strategies import COMMON, DOMAINS, columns, limit, payloads, promises, schemas
 
 from everwhen.core.punctuation import Nothing, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
@@ -19,6 +18,7 @@ from everwhen.errors import QueryError
 from everwhen.punctuation.pattern_algebra import combine, subsumes
 from everwhen.punctuation.read import WIDE
 from everwhen.punctuation.store import PunctuationStore
+from promise_strategies import COMMON, DOMAINS, columns, limit, payloads, promises, schemas
 from state_files import through_file
 
 ITEM = Schema.of([("item", pa.int64())])

@@ -13,7 +13,7 @@ from everwhen.core.punctuation import Nothing, OneOf, Punctuation, Range
 from everwhen.core.scalars import python_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME
-from everwhen.punctuation.value_sets import spans_of
+from everwhen.punctuation.values.sets import spans_of
 from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch
 

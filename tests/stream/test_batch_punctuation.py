@@ -14,7 +14,7 @@ from everwhen.punctuation.read import read_promises
 from everwhen.punctuation.table import FEW, PunctuationTable
 from everwhen.stream.batch_punctuation import TrailingPunctuation
 from everwhen.stream.element import Punct
-from punctuation.promise_strategies import COMMON, patterns
+from promise_strategies import COMMON, patterns
 
 
 def counted(said: PunctuationTable) -> int:

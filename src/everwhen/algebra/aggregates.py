@@ -17,8 +17,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from everwhen.algebra import aggregate_definition
+from everwhen.algebra.aggregate_types import sum_type
 from everwhen.algebra.expressions.build import Expr, col
-from everwhen.core.kinds import MAX_DIGITS, is_number, is_orderable, kind
+from everwhen.core.kinds import is_number, is_orderable, kind
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 
@@ -28,23 +29,9 @@ _COLUMNS: Final = {"count": (0, 1), "first": (2, 2), "last": (2, 2)}
 _PARAMETERS: Final = {"quantile": 1, "top_k": 1, "user": 1}
 
 AGGREGATE_FUNCTIONS: Final = (
-    "count",
-    "sum",
-    "avg",
-    "min",
-    "max",
-    "stddev",
-    "stddev_pop",
-    "variance",
-    "variance_pop",
-    "count_distinct",
-    "median",
-    "quantile",
-    "top_k",
-    "first",
-    "last",
-    "user",
-)
+    "count", "sum", "avg", "min", "max", "stddev", "stddev_pop", "variance", "variance_pop",
+    "count_distinct", "median", "quantile", "top_k", "first", "last", "user",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -95,7 +82,7 @@ class Aggregation:
                 return self.parameters[0].result
             case "sum":
                 self._require(is_number(types[0]), types, "numbers")
-                return _sum_type(types[0])
+                return sum_type(types[0])
             case name if name in _FLOAT:
                 self._require(is_number(types[0]), types, "numbers")
                 return pa.float64()
@@ -162,16 +149,6 @@ class Aggregation:
         if not fits:
             got = ", ".join(f"{name} is of type {type_}" for name, type_ in zip(self.columns, types, strict=True))
             raise QueryError(f"{self} needs {wanted}; {got}")
-
-
-def _sum_type(type_: pa.DataType) -> pa.DataType:
-    match kind(type_):
-        case "integer":
-            return pa.int64()
-        case "float":
-            return pa.float64()
-        case _:
-            return pa.decimal128(MAX_DIGITS, type_.scale)
 
 
 def show(function: str, arguments: Sequence[Any], parameters: Sequence[Any]) -> str:

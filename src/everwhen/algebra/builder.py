@@ -1,8 +1,7 @@
 """The fluent API: queries as chains of methods over immutable streams.
 
 A `Stream` wraps a logical node; every method checks its arguments, builds one or two nodes and returns a new stream.
-Nothing runs here.  Text names columns; conditions and computed columns are expressions
-(`everwhen.algebra.expressions.build`).
+Nothing runs here.  Text names columns; conditions and computed columns are expressions (`expressions/build.py`).
 
     >>> from everwhen.algebra.expressions.build import col
     >>> from everwhen.algebra import aggregates as ew

@@ -24,8 +24,8 @@ from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation, Rang
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 from everwhen.punctuation.pattern_algebra import patterns_of
-from everwhen.punctuation.value_order import Kind, constants, order_of
-from everwhen.punctuation.value_sets import Run, Spans, keys_of, overlap, spans_of, union
+from everwhen.punctuation.values.order import Kind, constants, order_of
+from everwhen.punctuation.values.sets import Run, Spans, keys_of, overlap, spans_of, union
 
 MOST: Final = 64
 """More promises than so many are not made of one condition."""

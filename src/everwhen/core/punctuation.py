@@ -84,7 +84,7 @@ AttributePattern = Range | OneOf | Nothing
 class Punctuation:
     """A punctuation `(match, t)`: no later element changes a matching row before `t`.  Other columns match any value.
 
-    >>> closed = Promise({"item": OneOf((7,))})
+    >>> closed = Punctuation({"item": OneOf((7,))})
     >>> closed.matches({"item": 7, "price": 3}), closed.matches({"item": 8, "price": 3})
     (True, False)
     """

@@ -1,4 +1,4 @@
-"""Arrival: in which order the elements of several inputs come, and where that order is cut into epochs.
+"""Epochs: in which order the elements of several inputs come, and where that order is cut into epochs.
 
 **Guarantee.**  The epochs depend on the inputs, their order and the batch size alone, never on timing: whoever reads
 the same inputs again gets the same epochs, on every engine, also from any epoch on (`taken` says where that is).

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from everwhen.core.time import NEVER
-from everwhen.punctuation.value_sets import Key, Run, Spans, union
+from everwhen.punctuation.values.sets import Key, Run, Spans, union
 
 Box = Mapping[str, Spans]
 """The values of each bound column; columns left out are not bound."""

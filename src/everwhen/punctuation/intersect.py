@@ -19,8 +19,8 @@ class PortIntersection:
 
     >>> import pyarrow as pa
     >>> from everwhen.punctuation.pattern_json import show_promise
-    >>> gathering = Gathering(Schema.of([("x", pa.int64())]), 3)
-    >>> silent, said = Frontier(0), Frontier(0, (Promise.constants({"x": 7}),))
+    >>> gathering = PortIntersection(Schema.of([("x", pa.int64())]), 3)
+    >>> silent, said = Frontier(0), Frontier(0, (Punctuation.constants({"x": 7}),))
     >>> gathering.take([said, silent, said])
     []
     >>> [show_promise(promise) for promise in gathering.take([silent, said, silent])]

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation, Range, less, same
 from everwhen.core.schema import Schema
-from everwhen.punctuation.value_order import Kind, constants, order_of
-from everwhen.punctuation.value_sets import Spans, overlap, range_of, spans_of, values_of
+from everwhen.punctuation.values.order import Kind, constants, order_of
+from everwhen.punctuation.values.sets import Spans, overlap, range_of, spans_of, values_of
 from everwhen.rows.interner import freeze, sort_key
 
 _FEW = 8
@@ -31,8 +31,8 @@ def combine(p: Punctuation, q: Punctuation, schema: Schema | None = None) -> Pun
 
     A schema is needed only where one names a time by text and the other by Python's own type.
 
-    >>> combine(Promise({"item": Range(ge=3)}, 9), Promise({"item": Range(lt=5), "hour": OneOf((1,))}, 7))
-    Promise(match={'item': Range(ge=3, gt=None, le=None, lt=5), 'hour': OneOf(values=(1,))}, t=7)
+    >>> combine(Punctuation({"item": Range(ge=3)}, 9), Punctuation({"item": Range(lt=5), "hour": OneOf((1,))}, 7))
+    Punctuation(match={'item': Range(ge=3, gt=None, le=None, lt=5), 'hour': OneOf(values=(1,))}, t=7)
     """
     match = dict(p.match)
     for name, pattern in q.match.items():
@@ -78,7 +78,7 @@ def both(p: AttributePattern, q: AttributePattern) -> AttributePattern:
 def subsumes(p: Punctuation, q: Punctuation, schema: Schema | None = None) -> bool:
     """Whether `p` says everything that `q` says: each payload of `q`, at least as far.
 
-    >>> subsumes(Promise({"item": Range(ge=3)}), Promise({"item": OneOf((4, 7))}, 10))
+    >>> subsumes(Punctuation({"item": Range(ge=3)}), Punctuation({"item": OneOf((4, 7))}, 10))
     True
     """
     if any(_is_empty(pattern) for pattern in q.match.values()):

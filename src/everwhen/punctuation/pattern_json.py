@@ -17,7 +17,7 @@ from everwhen.core.scalars import Unfit, describe, from_python, json_values, pyt
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, show
 from everwhen.errors import QueryError
-from everwhen.punctuation.value_sets import spans_of
+from everwhen.punctuation.values.sets import spans_of
 
 _BOUNDS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 _FORMS: Final = 'write a constant, {"in": [...]}, any of "ge", "gt", "le", "lt", or {"none": true}'
@@ -88,7 +88,7 @@ def _write_pattern(name: str, pattern: AttributePattern, schema: Schema) -> Any:
 def show_promise(promise: Punctuation) -> str:
     """A punctuation for people.
 
-    >>> show_promise(Promise({"item": OneOf((7, 9)), "hour": Range(ge=0, lt=4)}, 10))
+    >>> show_promise(Punctuation({"item": OneOf((7, 9)), "hour": Range(ge=0, lt=4)}, 10))
     'punct item in (7, 9) and hour >= 0 and hour < 4 before 10'
     """
     parts = [text for name, pattern in promise.match.items() for text in _show_pattern(name, pattern)]

@@ -32,8 +32,8 @@ from everwhen.punctuation.plain import pattern_of, pattern_state
 from everwhen.punctuation.read import read_promises
 from everwhen.punctuation.store import PunctuationStore
 from everwhen.punctuation.table import PunctuationTable, joined
-from everwhen.punctuation.value_order import Kind, order_of
-from everwhen.punctuation.value_sets import Spans, lowest_key, spans_of
+from everwhen.punctuation.values.order import Kind, order_of
+from everwhen.punctuation.values.sets import Spans, lowest_key, spans_of
 
 _BOXES: Final = 64
 _PATTERNS: Final = 4096
@@ -61,10 +61,10 @@ class Projection:
     >>> import pyarrow as pa
     >>> from everwhen.core.punctuation import Range
     >>> drop_hour = Projection(Schema.of([("item", pa.int64()), ("hour", pa.int64())]), {"item": ["item"]}, ["hour"])
-    >>> list(drop_hour.take([Promise({"item": OneOf((7,)), "hour": Range(lt=12)})]))
+    >>> list(drop_hour.take([Punctuation({"item": OneOf((7,)), "hour": Range(lt=12)})]))
     []
-    >>> list(drop_hour.take([Promise({"item": OneOf((7,)), "hour": Range(ge=12)}, 50)]))
-    [Promise(match={'item': OneOf(values=(7,))}, t=50)]
+    >>> list(drop_hour.take([Punctuation({"item": OneOf((7,)), "hour": Range(ge=12)}, 50)]))
+    [Punctuation(match={'item': OneOf(values=(7,))}, t=50)]
     """
 
     def __init__(self, schema: Schema, kept: Mapping[str, Sequence[str]], never_null: Collection[str] = ()) -> None:

@@ -22,13 +22,13 @@ from everwhen.punctuation.columns.boxes import Entries, Shape
 from everwhen.punctuation.columns.column import ColumnPunctuation
 from everwhen.punctuation.table import PunctuationTable
 from everwhen.punctuation.table_parts import Listed, Ranged, WidePromise, listed_of
-from everwhen.punctuation.value_order import Kind, ValueOrder, constants, order_of
-from everwhen.punctuation.value_sets import Run, no_order, range_of, run_of, run_of_integers
+from everwhen.punctuation.values.order import Kind, ValueOrder, constants, order_of
+from everwhen.punctuation.values.sets import Run, no_order, range_of, run_of, run_of_integers
 
 WIDE: Final = 4096
 """A promise over several columns that has more combinations of constants is kept as lists."""
 NO_PATTERN: Final = (
-    "write OneOf((value, …)), Range(ge=…, lt=…) or Nothing(); Promise.constants({name: value}) binds constants"
+    "write OneOf((value, …)), Range(ge=…, lt=…) or Nothing(); Punctuation.constants({name: value}) binds constants"
 )
 
 

@@ -2,13 +2,11 @@
 
     promised(x) = max { t : (p, t) was added, p matches x, t has not been forgotten }
 
-Promises are kept by the columns that they bind: one column alone (`column_promises`), or several (`box_table`).  There
+Promises are kept by the columns that they bind: one alone (`columns/column.py`), or several (`columns/boxes.py`).  There
 constants are hashed and ranges are intervals in flat arrays; a promise that another one covers is dropped, and promises
-that touch become one.  So what is kept is bounded by what is said, not by how often or in how many pieces, and a
-look-up costs much the same for ten constants and for a million.
+that touch become one.  So a look-up costs much the same for ten constants and for a million.
 
-An element of a product of long lists is not written out: such a promise (`a in (…) and b in (…)`, more than 4096
-combinations) is kept as its lists and costs a look-up of its own.
+A product of long lists (`a in (…) and b in (…)`, more than 4096 combinations) is kept as its lists, and looked up alone.
 """
 
 from __future__ import annotations
@@ -32,16 +30,16 @@ from everwhen.punctuation.plain import promises_of, promises_state
 from everwhen.punctuation.read import read_promises, wide_promise
 from everwhen.punctuation.table import PunctuationTable
 from everwhen.punctuation.table_parts import Listed, Ranged, WidePromise
-from everwhen.punctuation.value_order import Kind, order_of, plain
-from everwhen.punctuation.value_sets import run_at
+from everwhen.punctuation.values.order import Kind, order_of, plain
+from everwhen.punctuation.values.sets import run_at
+from everwhen.punctuation.written_out import asks, look_up_column, of_column, of_table
 
 LookUp = Callable[[Mapping[str, pa.Array], np.ndarray], None]
 """Raises times to what is promised for the constants in some columns."""
 _SHORT: Final = 1 << 14
 """A range of so many values meets others value by value."""
 MOST_COMBINED: Final = 500
-"""At most so many pairs of promises are combined one by one.  Two ports of a join of joins can promise hundreds of
-boxes each about different columns; all pairs would cost more than they tell.  A promise left out is never wrong."""
+"""At most so many pairs of promises are combined one by one: joins of joins may have hundreds of boxes on both sides."""
 _WIDE: Final = Shape((), ("",))
 """Stands for the promises that are kept as lists."""
 
@@ -49,9 +47,9 @@ _WIDE: Final = Shape((), ("",))
 class PunctuationStore:
     """The promises of a port.
 
-    >>> promises = PromiseSet(Schema.of([("item", pa.int64())]))
+    >>> promises = PunctuationStore(Schema.of([("item", pa.int64())]))
     >>> from everwhen.core.punctuation import OneOf
-    >>> promises.add(Promise({"item": OneOf((i,))}) for i in range(1000))
+    >>> promises.add(Punctuation({"item": OneOf((i,))}) for i in range(1000))
     >>> len(promises), list(promises)[0].match["item"]
     (1, Range(ge=0, gt=None, le=999, lt=None))
     """
@@ -325,7 +323,7 @@ class PunctuationStore:
     def _look_ups(self) -> dict[Shape, LookUp]:
         """What can be asked for the time of constants: single columns, and tables without ranges."""
         found: dict[Shape, LookUp] = {
-            Shape((name,), ()): partial(_look_up_column, name, column) for name, column in self._columns.items()
+            Shape((name,), ()): partial(look_up_column, name, column) for name, column in self._columns.items()
         }
         return found | {shape: table.raise_to for shape, table in self._tables.items() if not shape.ranges}
 
@@ -347,17 +345,17 @@ class PunctuationStore:
         ours, theirs = self._parts(), other._parts()
         for shape, our_part in ours.items():
             for other_shape, their_part in theirs.items():
-                if not (_asks(shape, other_shape) or _asks(other_shape, shape)):
+                if not (asks(shape, other_shape) or asks(other_shape, shape)):
                     yield from product(our_part(), their_part())
 
     def _parts(self) -> dict[Shape, Callable[[], list[Punctuation]]]:
         """The promises by what they bind; those of one column have one shape whatever they are."""
         parts: dict[Shape, Callable[[], list[Punctuation]]] = {
-            Shape((name,), ()): cache(partial(_of_column, name, column, self._floor))
+            Shape((name,), ()): cache(partial(of_column, name, column, self._floor))
             for name, column in self._columns.items()
         }
         for shape, table in self._tables.items():
-            parts[shape] = cache(partial(_of_table, table, self._floor))
+            parts[shape] = cache(partial(of_table, table, self._floor))
         if self._wide:
             parts[_WIDE] = lambda: [wide.promise for wide in self._wide]
         return parts
@@ -400,20 +398,3 @@ class PunctuationStore:
 
     def _implied_wide(self, promise: Punctuation) -> bool:
         return promise.t <= self._said() or any(subsumes(wide.promise, promise, self.schema) for wide in self._wide)
-
-
-def _look_up_column(name: str, column: ColumnPunctuation, columns: Mapping[str, pa.Array], out: np.ndarray) -> None:
-    column.raise_to(columns[name], out)
-
-
-def _of_column(name: str, column: ColumnPunctuation, c: int) -> list[Punctuation]:
-    return [Punctuation({name: pattern}, t) for pattern, t in column.patterns(c)]
-
-
-def _of_table(table: BoxTable, c: int) -> list[Punctuation]:
-    return list(table.promises(c))
-
-
-def _asks(shape: Shape, other: Shape) -> bool:
-    """Whether promises of the first shape can be looked up for the constants of the second."""
-    return not shape.ranges and set(shape.constants) <= set(other.constants)

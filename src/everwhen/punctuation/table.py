@@ -28,7 +28,7 @@ from everwhen.punctuation.table_parts import (
     joined_ranges,
     renamed_table,
 )
-from everwhen.punctuation.value_order import Kind
+from everwhen.punctuation.values.order import Kind
 
 FEW: Final = 64
 """So few constants and ranges are put together one by one."""
@@ -341,7 +341,7 @@ class PunctuationTable(Sequence[Punctuation]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Promises{self.words}"
+        return f"PunctuationTable{self.words}"
 
 
 def joined(parts: Iterable[PunctuationTable]) -> PunctuationTable:

@@ -19,8 +19,8 @@ from everwhen.core.time import NEVER
 from everwhen.punctuation.columns.boxes import Entries, Shape
 from everwhen.punctuation.columns.column import ColumnPunctuation
 from everwhen.punctuation.columns.loops import FEW, unite
-from everwhen.punctuation.value_order import Kind, ValueOrder, plain
-from everwhen.punctuation.value_sets import Run, union
+from everwhen.punctuation.values.order import Kind, ValueOrder, plain
+from everwhen.punctuation.values.sets import Run, union
 
 _NO_INTS: Final = np.empty(0, np.int64)
 

@@ -1,10 +1,10 @@
 """Values as 64-bit codes, exactly: equal values have equal codes, and a code gives its value back.
 
 Inside the engine a row is a few 64-bit integers.  Integers, booleans, floats and temporal values are their own code;
-strings, binaries, decimals and nested values are numbered by a `Dictionary`, one per Arrow type, in a `Interner` that
+strings, binaries, decimals and nested values are numbered by a `Dictionary`, one per Arrow type, in an `Interner` that
 all operators of a running plan share.  So a string is hashed once, where it enters, and never again.
 
-A dictionary grows with the distinct values seen.  `Pool.collect` drops those that no registered holder still uses;
+A dictionary grows with the distinct values seen.  `Interner.collect` drops those that no registered holder still uses;
 holders are the tables of operators (`everwhen.containers.key_table`), so operators need not know of it.
 """
 

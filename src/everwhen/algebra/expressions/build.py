@@ -23,7 +23,8 @@ from typing import Any
 import pyarrow as pa
 
 from everwhen.algebra.expressions.functions import FUNCTIONS
-from everwhen.algebra.expressions.nodes import Call, Cast, Column, Expr, Literal, Udf, lit, to_expr, walk
+from everwhen.algebra.expressions.nodes import Call, Cast, Column, Expr, Literal, lit, to_expr, walk
+from everwhen.algebra.expressions.udf import Udf
 from everwhen.core.kinds import type_of
 from everwhen.errors import QueryError
 

@@ -28,9 +28,11 @@ not depend on which other queries run.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from itertools import count
 
-from everwhen.algebra.nodes import Source
+from everwhen.algebra.explain import explain
+from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
@@ -46,6 +48,7 @@ from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelog
 from everwhen.operators.output.hold import HoldOperator
 from everwhen.plan.lower import Lowering
 from everwhen.plan.physical import PlacedOperator, Port
+from everwhen.rewrite.plans.share_common import Sharing
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 from everwhen.rows.interner import Interner
@@ -243,6 +246,18 @@ class Network:
             return earliest(outlet.since, nothing, AsOf(*encoder.standing()))
         pieces = self._past(port, {})
         return earliest(outlet.since, nothing, AsOf(pieces.since, encoder.said(pieces.changes)))
+
+    def require_same_sources(self, node: Node, nodes: Sharing) -> None:
+        """A source that is read already is declared in the same way; `nodes` knows equal nodes as one."""
+        for each in walk(node):
+            if not isinstance(each, Source):
+                continue
+            at = next((name for name, entry in self.ingress.inputs.items() if entry.source == each.name), None)
+            if at is not None and nodes.node(replace(each, name=at)) is not self.sources[at]:
+                known = replace(self.sources[at], name=each.name)
+                raise QueryError(
+                    f"a source has one declaration: what is read now is {explain(known)}, not {explain(each)}"
+                )
 
     # -- running ------------------------------------------------------------------------------------------------
 

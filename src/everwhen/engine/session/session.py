@@ -46,7 +46,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from everwhen.algebra.builder import Stream
-from everwhen.algebra.explain import explain
 from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.consistency import MIDDLE, Consistency, Duration
 from everwhen.core.emit import Emit
@@ -133,7 +132,7 @@ class Session:
 
     def _enter(self, name: str, query: Query, sink: EpochSink | None, level: Consistency) -> Entry:
         node = query.node if isinstance(query, Stream) else query
-        self._require_same_sources(node)
+        self._network.require_same_sources(node, self._nodes)
         plan = node if self._optimize is None else self._optimize(node)
         outlet, steps = split_tail(plan)
         depends_on = tuple(dict.fromkeys(self._derived_from(node)))
@@ -148,7 +147,7 @@ class Session:
         entry = self._catalogue[name]
         if entry.state == "running":
             raise QueryError(f"the query {name!r} is running")
-        self._require_same_sources(entry.node)
+        self._network.require_same_sources(entry.node, self._nodes)
         self._start(entry)
         return QueryHandle(name, self)
 
@@ -286,21 +285,6 @@ class Session:
     def _require_open(self) -> None:
         if self._closed:
             raise QueryError("the session is closed")
-
-    def _require_same_sources(self, node: Node) -> None:
-        """A source that is read already is declared in the same way."""
-        for each in walk(node):
-            if not isinstance(each, Source):
-                continue
-            inputs = self._network.ingress.inputs
-            at = next((name for name, entry in inputs.items() if entry.source == each.name), None)
-            if at is not None:
-                known = self._network.sources[at]
-                if self._nodes.node(replace(each, name=at)) is not known:
-                    known = replace(known, name=each.name)
-                    raise QueryError(
-                        f"a source has one declaration: what is read now is {explain(known)}, not {explain(each)}"
-                    )
 
     # -- running ------------------------------------------------------------------------------------------------
 

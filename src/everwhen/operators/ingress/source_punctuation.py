@@ -26,7 +26,7 @@ from everwhen.punctuation.pattern_json import show_promise
 from everwhen.punctuation.read import NO_PATTERN, read_promises
 from everwhen.punctuation.store import PunctuationStore
 from everwhen.punctuation.table import PunctuationTable, joined
-from everwhen.punctuation.value_order import order_of, plain
+from everwhen.punctuation.values.order import order_of, plain
 from everwhen.stream.batch_punctuation import BatchPunctuation
 from everwhen.stream.element import Punct
 from everwhen.stream.element_batch import PUNCT, ElementBatch

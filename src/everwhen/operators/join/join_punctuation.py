@@ -34,7 +34,7 @@ from everwhen.punctuation.rules import TwoPortIntersection, keys_listed, promise
 from everwhen.punctuation.store import PunctuationStore
 from everwhen.punctuation.table import PunctuationTable, joined
 from everwhen.punctuation.table_parts import Listed, listed_of
-from everwhen.punctuation.value_order import Kind, order_of
+from everwhen.punctuation.values.order import Kind, order_of
 from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
 

@@ -1,4 +1,4 @@
-"""GroupChain: the sink's memory for answers that are made of groups with one row each at any instant.
+"""The changelog encoder of groups: the sink's memory for answers made of groups with one row each at any instant.
 
 Such an answer needs no search by row: the group says which events a segment may concern, and time says which of these
 it is.  Kept are, per group, the lifetimes said whose end is after the CTI; rows come with the segments.  What has ended

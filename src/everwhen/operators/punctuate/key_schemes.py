@@ -18,9 +18,9 @@ from everwhen.core.scalars import python_values
 from everwhen.core.schema import Schema
 from everwhen.operators.punctuate.complete_keys import low_water
 from everwhen.operators.punctuate.order_schemes import Broken, Columns, Machine, Observed, Over, key_promises
-from everwhen.punctuation.column_order import joined, numbered, ranked
 from everwhen.punctuation.schemes import Complete, Unique
-from everwhen.punctuation.value_order import constants, plain
+from everwhen.punctuation.values.columns import joined, numbered, ranked
+from everwhen.punctuation.values.order import constants, plain
 
 
 class UniqueMachine(Machine):

@@ -24,10 +24,10 @@ from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation, Rang
 from everwhen.core.scalars import python_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
-from everwhen.punctuation.column_order import comparable, joined, numbered
 from everwhen.punctuation.schemes import Bounds, ClusteredBy, SortedBy, slack_of
 from everwhen.punctuation.store import PunctuationStore
-from everwhen.punctuation.value_order import Kind, constants, order_of, plain
+from everwhen.punctuation.values.columns import comparable, joined, numbered
+from everwhen.punctuation.values.order import Kind, constants, order_of, plain
 
 Columns = Mapping[str, pa.Array]
 DECLARED: Final = "the data is wrong, or the declaration is; take it away if the stream does not keep it"

@@ -23,9 +23,9 @@ from everwhen.operators.contract import Operator, Output, StateSize
 from everwhen.operators.net import netted
 from everwhen.operators.output.changelog import EventChangelogEncoder, said
 from everwhen.operators.sort.sort_prefix import SortPrefix
-from everwhen.punctuation.column_order import numbered
 from everwhen.punctuation.projection import Projection
 from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.values.columns import numbered
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec

@@ -17,8 +17,8 @@ from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.punctuation.pattern_algebra import patterns_of
 from everwhen.punctuation.plain import promises_of, promises_state
-from everwhen.punctuation.value_order import Kind, order_of
-from everwhen.punctuation.value_sets import Key, Run, Spans, range_of, spans_of, union
+from everwhen.punctuation.values.order import Kind, order_of
+from everwhen.punctuation.values.sets import Key, Run, Spans, range_of, spans_of, union
 
 By = Sequence[tuple[str, bool]]
 

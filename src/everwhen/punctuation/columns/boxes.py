@@ -23,8 +23,8 @@ from everwhen.core.time import NEVER
 from everwhen.punctuation.columns.box_loops import add_boxes, most_around, raise_in_boxes
 from everwhen.punctuation.columns.codes import KeyCodes, Moves, Ruler
 from everwhen.punctuation.columns.column import shown
-from everwhen.punctuation.value_order import Kind, order_of
-from everwhen.punctuation.value_sets import Run
+from everwhen.punctuation.values.order import Kind, order_of
+from everwhen.punctuation.values.sets import Run
 
 _LEAST: Final = 16
 _NO_CONSTANTS: Final = -1

@@ -18,8 +18,8 @@ import pyarrow as pa
 from everwhen.containers.bytes_times import BytesTimes
 from everwhen.core.scalars import python_values
 from everwhen.punctuation.columns.box_loops import positions
-from everwhen.punctuation.value_order import Kind, ValueOrder, order_of
-from everwhen.punctuation.value_sets import Run, lowest_key
+from everwhen.punctuation.values.order import Kind, ValueOrder, order_of
+from everwhen.punctuation.values.sets import Run, lowest_key
 from everwhen.rows.interner import freeze
 
 _BITS: Final = 63

@@ -26,8 +26,8 @@ from everwhen.punctuation.columns.codes import Ruler
 from everwhen.punctuation.columns.constants import RankConstants, constants_for
 from everwhen.punctuation.columns.intervals import NO_PIECES, IntervalSet
 from everwhen.punctuation.columns.loops import first_late, meet_keys, singles
-from everwhen.punctuation.value_order import Kind, ValueOrder, order_of
-from everwhen.punctuation.value_sets import Run, pattern_of
+from everwhen.punctuation.values.order import Kind, ValueOrder, order_of
+from everwhen.punctuation.values.sets import Run, pattern_of
 
 _IN_A_ROW: Final = 16
 _FEW: Final = 64

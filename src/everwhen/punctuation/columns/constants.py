@@ -11,7 +11,7 @@ from everwhen.containers.bytes_times import BytesTimes
 from everwhen.containers.int_table import PointTable
 from everwhen.core.scalars import python_values
 from everwhen.core.time import NEVER
-from everwhen.punctuation.value_order import Kind, ValueOrder
+from everwhen.punctuation.values.order import Kind, ValueOrder
 from everwhen.rows.interner import freeze
 
 

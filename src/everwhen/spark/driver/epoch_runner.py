@@ -37,6 +37,7 @@ from everwhen.spark.driver.late_rows import LateRows
 from everwhen.spark.driver.late_totals import LateWarnings, counted
 from everwhen.spark.driver.output_punctuation import last_words, newly_promised
 from everwhen.spark.driver.resumption import check_first_epoch
+from everwhen.spark.driver.task_notes import fed, left_out, parts
 from everwhen.spark.exchange.codec import taken, whole
 from everwhen.spark.exchange.faults import RowsBehind, WrongRows, fault_of
 from everwhen.spark.exchange.punctuation_rows import Address, Heard, heard
@@ -185,10 +186,10 @@ class EpochRunner:
         after = self._after(known, notes, now)
         promised, after = newly_promised(known, after, words, notes, self.schemas, self.buckets)
         late = self.late.keep(feeds, self.plan, self.behind, cutoff, epoch, notes)
-        for name, rows in _left_out(self.plan, notes).items():
+        for name, rows in left_out(self.plan, notes).items():
             late[name] = late.get(name, 0) + rows
         lost = {} if admitted is None else admitted.note["dropped"]
-        after = counted(known, after, _fed(notes), late, lost)
+        after = counted(known, after, fed(notes), late, lost)
         if self.lease is not None:
             self.lease.check()
         self.journal.done(epoch, after)
@@ -196,7 +197,7 @@ class EpochRunner:
         self._warnings.look(after)
         rows_out = sum(note["rows_out"] for note in notes if note["stage"] == len(self.plan.stages))
         for name, sink in self.sinks.items():
-            self._commit(name, sink, epoch, results[name], _parts(notes, name), promised.get(name, []), known, after)
+            self._commit(name, sink, epoch, results[name], parts(notes, name), promised.get(name, []), known, after)
         self._report(epoch, time.perf_counter() - started, notes, rows_out, after, idle, late, lost)
 
     def _admitted(self, frame: DataFrame, epoch: int, decided: EpochDecision, level: Consistency) -> Admitted | None:
@@ -354,7 +355,7 @@ class EpochRunner:
         report = EpochReport(
             epoch,
             seconds,
-            sum(_fed(notes).values()),
+            sum(fed(notes).values()),
             rows_out,
             sum(note["state_rows"] for note in notes),
             sum(note["state_bytes"] for note in notes),
@@ -373,31 +374,3 @@ class EpochRunner:
         del self.reports[:-1000]
         if self.listener is not None:
             self.listener(report)
-
-
-def _fed(notes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many rows each source had in an epoch; several buckets tell of the same rows."""
-    fed: dict[str, int] = {}
-    for note in notes:
-        for name, rows in note["fed"].items():
-            fed[name] = max(fed.get(name, 0), rows)
-    return fed
-
-
-def _parts(notes: Sequence[Mapping[str, Any]], name: str) -> list[str]:
-    found = [note for note in notes if note["parts"].get(name)]
-    return [part for note in sorted(found, key=lambda note: note["bucket"]) for part in note["parts"][name]]
-
-
-def _left_out(plan: StagePlan, notes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many adjusts of each source were left out because their events are not there."""
-    streams: dict[str, int] = {}
-    for note in notes:
-        for name, rows in note["left_out"].items():
-            streams[name] = streams.get(name, 0) + rows
-    found: dict[str, int] = {}
-    for name, rows in streams.items():
-        feed = plan.stream(name).feed
-        if rows and feed is not None:  # several streams of a source tell of the same rows
-            found[feed.source.name] = max(found.get(feed.source.name, 0), rows)
-    return found

@@ -33,8 +33,8 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
 from everwhen.errors import EverwhenError, InputError
 from everwhen.punctuation.pattern_json import read_match, write_match
-from everwhen.punctuation.value_order import Kind, order_of
-from everwhen.punctuation.value_sets import run_of
+from everwhen.punctuation.values.order import Kind, order_of
+from everwhen.punctuation.values.sets import run_of
 from everwhen.spark.exchange.faults import fault_text
 from everwhen.spark.exchange.schema import ERROR, PROMISE, ExchangeSchema, control, slots
 

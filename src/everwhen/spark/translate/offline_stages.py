@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from everwhen.algebra.expressions.nodes import Call, Expr, Udf
+from everwhen.algebra.expressions.nodes import Call, Expr
+from everwhen.algebra.expressions.udf import Udf
 from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.schema import Schema
 from everwhen.plan.stages.model import StagePlan, Trait

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Range
 from everwhen.errors import QueryError
-from everwhen.punctuation.value_order import Kind, ValueOrder, constants, order_of
+from everwhen.punctuation.values.order import Kind, ValueOrder, constants, order_of
 from everwhen.rows.interner import freeze
 
 Key = Any
