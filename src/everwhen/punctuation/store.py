@@ -2,11 +2,11 @@
 
     promised(x) = max { t : (p, t) was added, p matches x, t has not been forgotten }
 
-Promises are kept by the columns that they bind: one alone (`columns/column.py`), or several (`columns/boxes.py`).  There
+Promises are kept by the columns they bind: one alone (`columns/column.py`), or several (`columns/boxes.py`).  There
 constants are hashed and ranges are intervals in flat arrays; a promise that another one covers is dropped, and promises
 that touch become one.  So a look-up costs much the same for ten constants and for a million.
 
-A product of long lists (`a in (…) and b in (…)`, more than 4096 combinations) is kept as its lists, and looked up alone.
+A product of long lists (`a in (…) and b in (…)`, more than 4096 combinations) is kept as its lists, looked up alone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LookUp = Callable[[Mapping[str, pa.Array], np.ndarray], None]
 _SHORT: Final = 1 << 14
 """A range of so many values meets others value by value."""
 MOST_COMBINED: Final = 500
-"""At most so many pairs of promises are combined one by one: joins of joins may have hundreds of boxes on both sides."""
+"""At most so many pairs of promises are combined one by one: joins of joins may have hundreds on both sides."""
 _WIDE: Final = Shape((), ("",))
 """Stands for the promises that are kept as lists."""
 

@@ -30,11 +30,8 @@ attaches to what runs already, and says from which instant on its answer is righ
     >>> [(each.name, each.state, each.reads) for each in session.queries()]
     [('best', 'stopped', ('Bid',)), ('only a', 'running', ('Bid',))]
 
-One `push` is one epoch, as in the local runtime.  An error of one query's operators stops that query, with the error in
-`queries()`; the others go on.  A wrong batch (`InputError`) is refused as a whole.
-
-A source is there as long as some query reads it; batches for others are refused.  Left and read again, it goes on
-behind its CTI, and answers are right from where all that had passed is over.
+An error of one query's operators stops that query, with the error in `queries()`; the others go on.  A source is there
+as long as some query reads it.  Left and read again, it goes on behind its CTI.
 """
 
 from __future__ import annotations

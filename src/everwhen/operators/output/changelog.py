@@ -1,4 +1,4 @@
-"""The changelog encoder: the sink's memory.  It turns signed segments into inserts and adjusts that name events exactly.
+"""The changelog encoder: the sink's memory.  It turns segments into inserts and adjusts that name events exactly.
 
 A negative segment shortens an event said before (or removes it, or cuts a piece out of its middle: an adjust and an
 insert of the rest).  Kept are events said whose end is after the CTI.  A positive segment is always a new insert:
