@@ -190,7 +190,7 @@ def test_loops_that_may_run_for_long_give_up_the_lock() -> None:
 
 def test_a_script_of_the_shell_is_interrupted_within_a_compiled_loop(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
-        SLOW.replace("LocalRuntime", "Session").replace("runtime.local", "runtime.session")
+        SLOW.replace("LocalRuntime", "Session").replace("engine.local", "engine.session.session")
     )
     (tmp_path / "s.jsonl").write_text("".join(f'{{"vs":{i},"row":{{"x":{i}}}}}\n' for i in range(100)))
     with subprocess.Popen(

@@ -71,7 +71,8 @@ def test_what_is_alive_is_all_that_counts(data: st.DataObject, seed: int) -> Non
             squares = math.fsum(v * v for v in alive) / len(alive)
             assert abs(t - t0) <= 2**-52 * math.fsum(map(abs, alive))
             assert abs(q - q0) <= 2**-51 * q0 + 2**-100 * squares
-            assert abs(s - s0) <= 2**-51 * s0 + 2**-50 * math.sqrt(squares)
+            # squares below the smallest float are zero, so what is below its root does not count
+            assert abs(s - s0) <= 2**-51 * s0 + 2**-50 * math.sqrt(squares) + 2**-530
 
 
 def test_classes_of_magnitude_are_restored() -> None:

@@ -135,7 +135,7 @@ class Text(str):
     [
         (Punctuation(), "everwhen.core.punctuation.Promise"),
         (Frontier(), "everwhen.core.punctuation.Frontier"),
-        (Emit.FINAL, "everwhen.operators.contract.Emit"),
+        (Emit.FINAL, "everwhen.core.emit.Emit"),
         (Text("a"), "Text"),
         (lambda: None, "function"),
         ({1}, "builtins.set"),

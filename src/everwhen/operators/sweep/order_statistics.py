@@ -25,6 +25,7 @@ from everwhen.operators.contract import StateSize
 from everwhen.operators.sweep.loops import counted_tree as tree
 from everwhen.operators.sweep.loops import cursor as kernel
 from everwhen.operators.sweep.value_labels import Labels, RankedLabels, labels_of
+from everwhen.rows import restored
 from everwhen.rows.codec import decode_column, encode_column
 from everwhen.rows.interner import Interner, is_pooled
 
@@ -283,6 +284,14 @@ class OrderStatistics:
 
     def restore(self, ids: np.ndarray, state: dict[str, Any]) -> None:
         self.cti = state["cti"]
+        restored.runs(ids, state["offsets"], state["changes"], tree.LABELS)
+        restored.ints(len(ids) + 1, state["starts"])
+        restored.ints(int(state["starts"][-1]), state["weights"])
+        restored.runs(ids, state["starts"], state["weights"][:, None], 1)
+        restored.ints(len(ids), state["times"])
+        restored.counts(state["weights"])
+        self._check_columns(state["codes"], len(state["changes"]))
+        self._check_columns(state["values"], len(state["weights"]))
         codes = np.concatenate([self._encoded(state["codes"]), self._encoded(state["values"])])
         labels, split = self._labelled(codes), len(state["changes"])
         changes = np.concatenate([state["changes"], labels[:split]], axis=1)
@@ -308,6 +317,16 @@ class OrderStatistics:
             else:
                 found.append(decode_column(column, valid, code.type, self._dictionaries))
         return found
+
+    def _check_columns(self, columns: Sequence[Any], n: int) -> None:
+        """Columns of codes as `_decoded` makes them, each of so many values."""
+        if len(columns) != len(self._codes):
+            raise restored.misfit(f"{len(self._codes)} columns of values are {len(columns)}")
+        for code, column in zip(self._codes, columns, strict=True):
+            if code.type is None:
+                restored.ints(n, column)
+            elif not isinstance(column, pa.Array) or column.type != code.type or len(column) != n:
+                raise restored.misfit(f"{n} values of type {code.type} are something else")
 
     def _encoded(self, columns: Sequence[Any]) -> np.ndarray:
         found: list[np.ndarray] = []
