@@ -264,7 +264,7 @@ def test_how_it_ends(
 
 
 def program(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "everwhen.cli.program", *map(str, arguments)]
+    return [sys.executable, "-m", "everwhen.cli", *map(str, arguments)]
 
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}

@@ -359,7 +359,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
 
 def program(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "everwhen.cli.program", "run", *map(str, arguments), "--engine", "local"]
+    return [sys.executable, "-m", "everwhen.cli", "run", *map(str, arguments), "--engine", "local"]
 
 
 @pytest.mark.parametrize(("asked", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -41,7 +41,7 @@ class Terminal:
             "COLUMNS": "100", "LINES": "30", "INPUTRC": os.devnull,
         }  # fmt: skip
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "everwhen.cli.program", "shell", *arguments],
+            [sys.executable, "-m", "everwhen.cli", "shell", *arguments],
             stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True, close_fds=True,
             preexec_fn=_at_the_terminal,
         )  # fmt: skip

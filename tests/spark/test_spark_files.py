@@ -130,7 +130,7 @@ PROGRAM = "SELECT k, COUNT(*) AS n FROM S WINDOW(RANGE 10) GROUP BY k"
 
 def started(place: Path, *more: object) -> subprocess.Popen[bytes]:
     (place / "q.sql").write_text(PROGRAM)
-    command = [sys.executable, "-m", "everwhen.cli.program", "run", "q.sql", "--in", "S=s.jsonl", "--out", "out.jsonl"]
+    command = [sys.executable, "-m", "everwhen.cli", "run", "q.sql", "--in", "S=s.jsonl", "--out", "out.jsonl"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     return subprocess.Popen(
         [*command, "--batch", "10", *map(str, more)],
