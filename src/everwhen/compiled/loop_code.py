@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.registry import CPUDispatcher
-from numba.types import BaseTuple, NamedTuple
+from numba.types import BaseTuple, NamedTuple, NamedUniTuple
 
 _DIGESTS: Final[dict[Any, str]] = {}
 _SIZES: Final[dict[Any, int]] = {}
@@ -95,7 +95,7 @@ def _named(function: Any) -> Iterator[tuple[str, Any]]:
 def _shapes(types: Iterable[Any]) -> Iterator[str]:
     """The named tuples among types of arguments, and inside of them."""
     for type_ in types:
-        if isinstance(type_, NamedTuple):
+        if isinstance(type_, NamedTuple | NamedUniTuple):
             yield _shape(type_.instance_class)
         if isinstance(type_, BaseTuple):
             yield from _shapes(type_)
