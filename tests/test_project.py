@@ -148,25 +148,7 @@ MOST_PARAMETERS = 12
 # What is too large today.  An entry that is no longer needed is an error, so the lists only shrink.
 LONGER = {"operators/join/loops/join.py", "operators/sweep/sweep.py"}
 WIDER: set[str] = set()
-MORE_PARAMETERS = {
-    "containers/bytes_table.py:_encode",
-    "operators/sweep/loops/cursor.py:take",
-    "operators/sweep/loops/edges.py:_edges_of_cells",
-    "operators/sweep/loops/edges.py:_edges_of_ends",
-    "operators/sweep/loops/extremes.py:_by_heap",
-    "operators/ingress/finalize_loops.py:admit",
-    "operators/join/loops/group_join.py:revise",
-    "operators/join/loops/join.py:_cut",
-    "operators/join/loops/join.py:_meet",
-    "operators/ingress/event_log_loops.py:apply",
-    "operators/ingress/event_log_loops.py:undo",
-    "operators/sweep/loops/merge.py:merge",
-    "operators/sweep/loops/fast_path.py:say_now",
-    "operators/output/group_changelog_loops.py:take_back",
-    "operators/sweep/loops/sweep.py:_say",
-    "operators/sweep/loops/sweep.py:pass_by",
-    "operators/sweep/loops/sweep.py:visit",
-}
+MORE_PARAMETERS: set[str] = set()
 
 
 def below(path: Path) -> str:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,19 @@ def test_a_call_over_long_arrays_is_compiled_first(choose: Any) -> None:
     assert total(items) == 10_000_000 and len(total.overloads) == 1
 
 
+def test_arrays_in_tuples_count_as_well(choose: Any) -> None:
+    def total(items):  # type: ignore[no-untyped-def]
+        s = 0
+        for i in range(len(items[1][0])):
+            s += items[1][0][i]
+        return s
+
+    choose("auto")
+    total = njit(cache=False)(total)
+    assert total((1, (np.ones(10, np.int8), 2))) == 10 and not total.overloads
+    assert total((1, (np.ones(10_000_000, np.int8), 2))) == 10_000_000 and len(total.overloads) == 1
+
+
 def test_long_arrays_of_which_little_is_read_do_not_count(choose: Any) -> None:
     account = Account("a loop", "", None)
     assert account.expected(1_000) == pytest.approx(0.01)
@@ -309,6 +323,36 @@ def test_a_loop_on_disk_is_known_by_all_the_code_in_it() -> None:
 
     assert code_digest(version(1)) == code_digest(version(1)) != code_digest(version(2))
     assert code_size(version(1)) > len(version(1).__code__.co_code)
+
+
+def test_a_loop_on_disk_is_known_by_the_fields_of_tuples_that_it_makes() -> None:
+    def version(fields: str) -> Any:
+        names: dict[str, Any] = {"njit": njit, "Two": namedtuple("Two", fields)}
+        exec("@njit(cache=False)\ndef made(x, y):\n    return Two(x, y).first\n", names)
+        return names["made"].py_func
+
+    assert code_digest(version("first second")) == code_digest(version("first second"))
+    assert code_digest(version("first second")) != code_digest(version("second first"))
+
+
+def test_a_loop_on_disk_is_known_by_the_fields_of_tuples_that_it_takes(tmp_path: Path) -> None:
+    """Compiled code knows fields by their places: with others in these places it is not to be used again."""
+
+    def said(name: str, fields: str) -> str:
+        (tmp_path / "tuples.py").write_text(
+            f"import collections\n{name} = collections.namedtuple({name!r}, {fields!r})\n"
+        )
+        path = os.pathsep.join([SOURCES, str(tmp_path)])
+        code = f"import reader, tuples; print(reader.read(tuples.{name}(first=1, second=5)))"
+        done = python(code, tmp_path / "cache", "eager", PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1")
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout.strip()
+
+    loop = "@njit()\ndef read(two):\n    return two.second - two.first\n"
+    (tmp_path / "reader.py").write_text("from everwhen.compiled.njit import njit\n" + loop)
+    assert said("Two", "first second") == "4"
+    assert said("Two", "second first") == "4"
+    assert said("Pair", "second first") == "4", "an index that names a class which is gone is no error"
 
 
 def test_every_compiled_function_of_the_package_is_a_loop() -> None:

@@ -155,8 +155,14 @@ class Loop(CPUDispatcher):
 
 
 def _items(args: tuple[Any, ...]) -> int:
-    """The length of the longest array."""
-    return max((len(arg) for arg in args if isinstance(arg, np.ndarray)), default=0)
+    """The length of the longest array, also of those in tuples."""
+    most = 0
+    for arg in args:
+        if isinstance(arg, np.ndarray):
+            most = max(most, len(arg))
+        elif isinstance(arg, tuple):
+            most = max(most, _items(arg))
+    return most
 
 
 class _Choice(threading.local):

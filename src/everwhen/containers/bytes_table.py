@@ -6,7 +6,7 @@ by byte against an arena that holds each string once.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,19 @@ _SHORT: Final = 16
 """Bytes of a string that stand in its entry."""
 
 
+class Strings(NamedTuple):
+    """The arrays of a table, as loops take them; they hold until room is made."""
+
+    slots: np.ndarray
+    """Per slot of the hash table the code that stands there (-1: none)."""
+    entries: np.ndarray
+    """Per code the first two words of the string, its length and its hash."""
+    starts: np.ndarray
+    """Where each string begins in the arena; one entry more than there are strings."""
+    arena: np.ndarray
+    """The bytes of all strings."""
+
+
 @njit(cache=True, inline="always")
 def _hash(data, a, b, w0, w1):
     """The hash of a string whose first words are known."""
@@ -39,15 +52,16 @@ def _hash(data, a, b, w0, w1):
 
 
 @loop
-def _encode(offsets, first, done, n, data, slots, entries, starts, arena, count, codes, column, hashes):
+def _encode(offsets, first, done, n, data, strings, count, codes, column, hashes):
     """Codes of `n` rows, the first of which is the row `first`, where so many are `done`, into a column of a matrix.
 
-    New strings are appended; `starts` has one entry more than there are strings.  Stops before a string for which there
-    is not room enough.  Returns how many rows are done then, and how many strings there are.
+    New strings are appended.  Stops before a string for which there is not room enough.  Returns how many rows are done
+    then, and how many strings there are.
 
-    An entry is the first two words, the length and the hash: strings of up to 16 bytes are compared without the arena.
-    `hashes` has room for all hashes if memory is to be asked for ahead, else none.
+    Strings of up to 16 bytes are compared without the arena.  `hashes` has room for all hashes if memory is to be asked
+    for ahead, else none.
     """
+    slots, entries, starts, arena = strings.slots, strings.entries, strings.starts, strings.arena
     mask = np.uint64(len(slots) - 1)
     used = starts[count]
     ahead = len(hashes) > 0
@@ -173,10 +187,8 @@ class BytesTable:
         while done < n:
             # room is made as strings come: a table for as many as might come would be far from the processor
             hashes = np.empty(n if len(self._slots) > _NEAR else 0, np.uint64)
-            done, self.count = _encode(
-                offsets, first, done, n, data, self._slots, self._entries, self._starts, self._arena, self.count,
-                codes, column, hashes,
-            )  # fmt: skip
+            strings = Strings(self._slots, self._entries, self._starts, self._arena)
+            done, self.count = _encode(offsets, first, done, n, data, strings, self.count, codes, column, hashes)
             if done < n:
                 size = int(offsets[first + done + 1]) - int(offsets[first + done])
                 self._reserve(self.count + 1, int(self._starts[self.count]) + size)

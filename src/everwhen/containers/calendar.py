@@ -5,7 +5,7 @@ Finding the due ids costs one look per block of 256 ids plus the blocks that hol
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -95,12 +95,25 @@ def _schedule(due, block, ids, times):
                 block[b, r] = t
 
 
+class DueTimes(NamedTuple):
+    """The arrays of a `Calendar`, as loops take them; they hold until it grows."""
+
+    due: np.ndarray
+    """Per id its time for each reason."""
+    block: np.ndarray
+    """Per block of ids no later times than theirs."""
+
+
 class Calendar:
     """Per id the times at which it wants to be visited, one for each reason (INF: never)."""
 
     def __init__(self, reasons: int = 1) -> None:
         self.due = np.full((BLOCK, reasons), INF, np.int64)
         self.block = np.full((1, reasons), INF, np.int64)
+
+    @property
+    def times(self) -> DueTimes:
+        return DueTimes(self.due, self.block)
 
     def grow(self, capacity: int) -> None:
         blocks = -(-capacity // BLOCK)

@@ -8,7 +8,7 @@ key's records stay where they are, and a step touches the memory of the keys tha
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -211,6 +211,17 @@ def resized(array: np.ndarray, size: int, used: int) -> np.ndarray:
     return out
 
 
+class RunArrays(NamedTuple):
+    """The arrays of `Runs`, as loops take them; they hold until room is made."""
+
+    place: np.ndarray
+    """Per id the first record of its stretch, the room there, where its run starts, and how long that is."""
+    pool: np.ndarray
+    """The records."""
+    free: np.ndarray
+    """Per class of stretches one that nobody wants, the first of a chain; and how many records they all have."""
+
+
 class Runs:
     """Per id a run of records of `width` integers.  Kernels change `place`, `pool`, `free` and `end`."""
 
@@ -219,6 +230,10 @@ class Runs:
         self.pool = np.zeros((256, width), np.int64)
         self.free = _no_stretches()
         self.end = 0
+
+    @property
+    def arrays(self) -> RunArrays:
+        return RunArrays(self.place, self.pool, self.free)
 
     def grow(self, capacity: int) -> None:
         """Make room for ids below `capacity`."""

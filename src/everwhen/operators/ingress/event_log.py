@@ -31,6 +31,10 @@ class _Ring:
         self.log = np.zeros((_FEWEST, kernel.ROW + width), np.int64)
         self.heads = np.full(_FEWEST, -1, np.int64)
 
+    @property
+    def arrays(self) -> kernel.Ring:
+        return kernel.Ring(self.heads, self.log, self.oldest, self.count)
+
     def tidy(self, cti: int, more: int = 0) -> None:
         """Write the events that are left anew, with room for so many more, and half of the ring besides."""
         size = max(_FEWEST, 1 << (2 * (self.alive(cti) + more) - 1).bit_length())
@@ -67,7 +71,7 @@ class EventLog:
     def __init__(self, codec: RowCodec) -> None:
         self.codec = codec
         self._cti = NEVER
-        self._last: tuple[Any, ...] | None = None
+        self._last: tuple[kernel.Elements, kernel.Taken, tuple[int, int]] | None = None
         self._forgotten = NEVER
         self._over = PunctuationStore(codec.schema)  # what was promised since the last tidying
         self._rings = _Ring(codec.width), _Ring(codec.width)  # events that end, and that don't
@@ -91,29 +95,25 @@ class EventLog:
         n = len(op)
         marks = np.zeros(1 << (16 * adjusts).bit_length(), np.uint8)
         todo, hashes = np.empty(n, np.int64), np.empty(n, np.uint64)
-        named, endless = kernel.named(op, vs, ve, vnew, rows, until, marks, todo, hashes)
-        todo = todo[:named]
+        elements = kernel.Elements(op, vs, ve, vnew, rows)
+        named, endless = kernel.named(elements, until, marks, todo, hashes)
         ending, lasting = self._rings
         self._reserve(ending, named)
         self._reserve(lasting, endless)
-        killed, logged = np.empty(named, np.int64), np.empty(named, np.uint8)
+        taken = kernel.Taken(todo[:named], np.empty(named, np.int64), np.empty(named, np.uint8))
         before = ending.count, lasting.count
         ending.count, lasting.count, wrong = kernel.apply(
-            op, vs, ve, vnew, rows, until, marks, todo, hashes, ending.heads, ending.log, ending.oldest, ending.count,
-            lasting.heads, lasting.log, lasting.oldest, lasting.count, killed, logged,
-        )  # fmt: skip
-        self._last = (op, vs, ve, vnew, rows, before, todo, killed, logged) if wrong < 0 else None
+            elements, until, marks, hashes, ending.arrays, lasting.arrays, taken
+        )
+        self._last = (elements, taken, before) if wrong < 0 else None
         return int(wrong)
 
     def undo(self) -> None:
         """Take back what the last `apply` took."""
         if self._last is not None:
-            op, vs, ve, vnew, rows, before, todo, killed, logged = self._last
+            elements, taken, before = self._last
             ending, lasting = self._rings
-            kernel.undo(
-                op, vs, ve, vnew, rows, ending.heads, ending.log, ending.count, lasting.heads, lasting.log,
-                lasting.count, todo, killed, logged,
-            )  # fmt: skip
+            kernel.undo(elements, ending.arrays, lasting.arrays, taken)
             (ending.count, lasting.count), self._last = before, None
 
     def close(self, promises: Iterable[Punctuation]) -> None:

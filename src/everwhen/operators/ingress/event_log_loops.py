@@ -10,7 +10,7 @@ all that came later from being forgotten, and a ring that many of them fill is f
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,45 @@ BEFORE: Final = 0
 VS: Final = 1
 VE: Final = 2
 ROW: Final = 3
+
+
+class Elements(NamedTuple):
+    """Elements of a batch in arrival order."""
+
+    op: np.ndarray
+    """0: insert, 1: adjust; others carry no data."""
+    vs: np.ndarray
+    """Starts."""
+    ve: np.ndarray
+    """Ends; of an adjust the end by which it names its event."""
+    vnew: np.ndarray
+    """New ends of adjusts."""
+    rows: np.ndarray
+    """Coded rows."""
+
+
+class Ring(NamedTuple):
+    """Entries in arrival order, and the last one of each hash."""
+
+    heads: np.ndarray
+    """Per hash the number of the last entry."""
+    log: np.ndarray
+    """The entries: BEFORE, VS, VE, and from ROW on the row."""
+    oldest: int
+    """The number of the first entry that is not forgotten."""
+    end: int
+    """The number of the next entry."""
+
+
+class Taken(NamedTuple):
+    """The elements of a batch that the log must know, and what was done with each."""
+
+    todo: np.ndarray
+    """Their positions in the batch."""
+    killed: np.ndarray
+    """The number of the entry that it has taken out (-1: none)."""
+    logged: np.ndarray
+    """Whether it has an entry."""
 
 
 @njit(cache=True, inline="always")
@@ -66,21 +105,24 @@ def _unlink(heads, log, count, vs, end, row):
 
 
 @loop
-def undo(op, vs, ve, vnew, rows, heads, log, count, last_heads, lasting, n_lasting, todo, killed, logged):
+def undo(elements, ending, lasting, taken):
     """Take the elements out again that `apply` took, the last first."""
+    op, vs, ve, vnew, rows = elements.op, elements.vs, elements.ve, elements.vnew, elements.rows
+    todo, killed, logged = taken.todo, taken.killed, taken.logged
+    count, n_lasting = ending.end, lasting.end
     for x in range(len(todo) - 1, -1, -1):
         i = todo[x]
         if logged[x]:
             end = ve[i] if op[i] == 0 else vnew[i]
             if end == _INF:
-                n_lasting = _unlink(last_heads, lasting, n_lasting, vs[i], end, rows[i])
+                n_lasting = _unlink(lasting.heads, lasting.log, n_lasting, vs[i], end, rows[i])
             else:
-                count = _unlink(heads, log, count, vs[i], end, rows[i])
+                count = _unlink(ending.heads, ending.log, count, vs[i], end, rows[i])
         if killed[x] >= 0:
             if ve[i] == _INF:
-                lasting[killed[x] & (len(lasting) - 1), VE] = _INF
+                lasting.log[killed[x] & (len(lasting.log) - 1), VE] = _INF
             else:
-                log[killed[x] & (len(log) - 1), VE] = ve[i]
+                ending.log[killed[x] & (len(ending.log) - 1), VE] = ve[i]
 
 
 @njit(cache=True, inline="always")
@@ -121,16 +163,17 @@ def _append(heads, log, count, h, vs, end, rows, i):
 
 
 @loop
-def named(op, vs, ve, vnew, rows, until, marks, todo, hashes):
+def named(elements, until, marks, todo, hashes):
     """The elements that the log must know, adjusts and inserts that one may name, into `todo`, with their hashes.
     Returns their number, and how many of them may come to last for ever.
 
     What ends before `until` is forgotten right after this batch, so it counts only if an adjust of the batch may name
     it: `marks` gets a mark for each of those; it is all zero at first.
     """
+    op, ve, vnew = elements.op, elements.ve, elements.vnew
     n = len(op)
     mark = np.uint64(len(marks) - 1)
-    _hash_all(vs, ve, rows, hashes)
+    _hash_all(elements.vs, ve, elements.rows, hashes)
     lasting = np.int64(0)
     for i in range(n):
         lasting += np.int64((vnew[i] if op[i] != 0 else ve[i]) == _INF)
@@ -147,21 +190,18 @@ def named(op, vs, ve, vnew, rows, until, marks, todo, hashes):
 
 
 @loop
-def apply(
-    op, vs, ve, vnew, rows, until, marks, todo, hashes, heads, log, oldest, count, last_heads, lasting, last_oldest,
-    n_lasting, killed, logged,
-):  # fmt: skip
-    """Append inserts and move adjusted events: the elements `todo`.  Returns the new counts and the first adjust that
-    has no event (-1: none).
+def apply(elements, until, marks, hashes, ending, lasting, taken):
+    """Append inserts and move adjusted events: the elements `taken.todo`, with their hashes.  Returns the new ends of
+    the rings and the first adjust that has no event (-1: none).
 
-    On such an error everything is as it was before.  `hashes`, `killed` and `logged` have an entry for each of `todo`;
-    `undo` reads the last two.
+    On such an error everything is as it was before.  Else `taken` gets what `undo` reads.
     """
+    op, vs, ve, vnew, rows = elements.op, elements.vs, elements.ve, elements.vnew, elements.rows
+    heads, log, count, n_lasting = ending.heads, ending.log, ending.end, lasting.end
+    todo, killed, logged = taken.todo, taken.killed, taken.logged
     n = len(todo)
     mask = np.uint64(len(heads) - 1)
     mark = np.uint64(len(marks) - 1)
-    first = count
-    first_lasting = n_lasting
     for x in range(n):
         if x + 24 < n:
             prefetch(heads, np.int64(hashes[x + 24] & mask))
@@ -174,14 +214,17 @@ def apply(
         h = hashes[x]
         if op[i] != 0:
             if end == _INF:
-                killed[x] = _kill(last_heads, lasting, last_oldest, h, vs[i], end, rows, i)
+                killed[x] = _kill(lasting.heads, lasting.log, lasting.oldest, h, vs[i], end, rows, i)
             else:
-                killed[x] = _kill(heads, log, oldest, h, vs[i], end, rows, i)
+                killed[x] = _kill(heads, log, ending.oldest, h, vs[i], end, rows, i)
             if killed[x] < 0:
                 undo(
-                    op, vs, ve, vnew, rows, heads, log, count, last_heads, lasting, n_lasting, todo[:x], killed, logged
-                )  # fmt: skip
-                return first, first_lasting, i
+                    elements,
+                    Ring(heads, log, ending.oldest, count),
+                    Ring(lasting.heads, lasting.log, lasting.oldest, n_lasting),
+                    Taken(todo[:x], killed, logged),
+                )
+                return ending.end, lasting.end, i
             end = vnew[i]
             if end <= vs[i]:
                 continue
@@ -189,7 +232,7 @@ def apply(
             if end < until and marks[h & mark] == 0:
                 continue
         if end == _INF:
-            n_lasting = _append(last_heads, lasting, n_lasting, h, vs[i], end, rows, i)
+            n_lasting = _append(lasting.heads, lasting.log, n_lasting, h, vs[i], end, rows, i)
         else:
             count = _append(heads, log, count, h, vs[i], end, rows, i)
         logged[x] = 1

@@ -33,6 +33,7 @@ from everwhen.errors import InputError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress import finalize_loops as kernel
 from everwhen.operators.ingress.event_index import EventIndex
+from everwhen.operators.ingress.event_log_loops import Elements
 from everwhen.operators.ingress.guard import CheckedBatch
 from everwhen.punctuation.store import PunctuationStore
 from everwhen.rows.changes import Changes
@@ -218,11 +219,12 @@ class Finalize:
         said, taken, begin = 0, 0, 0
         for end in [*external, n]:
             part = slice(begin, end)
+            elements = Elements(batch.op[part], batch.vs[part], batch.ve[part], batch.vnew[part], rows)
+            admission = kernel.Admission(out[said:], which[said:], reason[part])
             said += int(
                 kernel.admit(
-                    batch.op[part], batch.vs[part], batch.ve[part], batch.vnew[part], rows, taken, lines[part],
-                    self.remember, not self.insert_only, self._progress, self._events.searched, self._broken.searched,
-                    self._announced, out[said:], which[said:], reason[part],
+                    elements, taken, lines[part], self.remember, not self.insert_only, self._progress,
+                    self._events.searched, self._broken.searched, self._announced, admission,
                 )
             )  # fmt: skip
             before, begin = taken, end

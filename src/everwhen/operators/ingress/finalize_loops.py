@@ -7,7 +7,7 @@ those still wait), the next announced interval, and whether anything was said in
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,17 @@ _NOTHING: Final = 2
 _NEVER: Final = np.int64(NEVER)
 _INF: Final = np.int64(INF)
 _LOWEST: Final = np.int64(MIN_TIME)
+
+
+class Admission(NamedTuple):
+    """What becomes of elements; there is room for all."""
+
+    said: np.ndarray
+    """Gets (op, start, end, new end) of each element that is said."""
+    which: np.ndarray
+    """Gets the number of its row."""
+    reason: np.ndarray
+    """Gets per element why it was given up (0: it was not)."""
 
 
 @njit(cache=True)
@@ -63,14 +74,13 @@ def fire(progress, announced):
 
 
 @njit(cache=True)
-def admit(
-    op, vs, ve, vnew, rows, first, lines, remember, keep, progress, events, broken, announced, out, which, reason
-):
+def admit(elements, first, lines, remember, keep, progress, events, broken, announced, admission):
     """Take elements in arrival order; how many are said.
 
-    `rows` are those of the elements with data, the first of which stands at `first`.  `out` gets (op, start, end, new
-    end) of what is said, `which` the number of its row, `reason` why an element was given up (0: it was not).
+    Rows are those of the elements with data; that of the first one stands at `first`.
     """
+    op, vs, ve, vnew, rows = elements.op, elements.vs, elements.ve, elements.vnew, elements.rows
+    out, which, reason = admission.said, admission.which, admission.reason
     heads, after, fields, held = events
     b_heads, b_after, b_fields, b_held = broken
     n = 0

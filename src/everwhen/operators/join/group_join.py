@@ -88,7 +88,7 @@ class GroupJoinOperator(JoinOperator):
         columns += [self._argument_at[column] for column, _ in plan.extremes]
         how = [_HOW[what] for what, _ in plan.int_at]
         how += [kernel.EXTREME_KIND_0 + kind for _, kind in plan.extremes]
-        self._lanes = np.array(how, np.int64), np.array(columns, np.int64)
+        self._lanes = kernel.Lanes(np.array(how, np.int64), np.array(columns, np.int64))
         self._mark = ROW + reads.width
         self._kept = (JoinState(rows), JoinState(reads, behind=1 + len(how)))
         self._groups, self._groups_first = groups, groups_first
@@ -131,8 +131,8 @@ class GroupJoinOperator(JoinOperator):
         """Add rows to their groups; what changes by that for the instants that have read them: what is taken back and
         what is said."""
         rows, reads = self._kept
-        (how, at), mark, words = self._lanes, self._mark, self._sides[_GROUPS].words
-        touched, old, lost = np.empty(0, np.int64), np.empty((0, len(how)), np.int64), np.empty(0, np.bool_)
+        lanes, mark, words = self._lanes, self._mark, self._sides[_GROUPS].words
+        touched, old, lost = np.empty(0, np.int64), np.empty((0, len(lanes.how)), np.int64), np.empty(0, np.bool_)
         first = count = 0
         while first < len(batch) and not reads.empty:
             mine, entry, first = join_kernel.probe(
@@ -140,8 +140,9 @@ class GroupJoinOperator(JoinOperator):
             )
             if len(mine):
                 touched, old, lost = (_longer(each, count, count + len(mine)) for each in (touched, old, lost))
+                revised = kernel.Revised(touched, old, lost)
                 count = kernel.revise(
-                    mine, entry, batch.weight, batch.rows, words, reads.log, mark, how, at, touched, old, count, lost
+                    mine, entry, batch.weight, batch.rows, words, reads.log, mark, lanes, revised, count
                 )
         rows.add(ids, batch)
         if not count:
@@ -178,7 +179,7 @@ class GroupJoinOperator(JoinOperator):
         rows = self._kept[_GROUPS]
         lanes: np.ndarray = kernel.evaluate(
             np.ascontiguousarray(ids), np.ascontiguousarray(times), rows.heads, rows.log, rows.touched,
-            self._sides[_GROUPS].words, *self._lanes,
+            self._sides[_GROUPS].words, self._lanes,
         )  # fmt: skip
         return lanes
 

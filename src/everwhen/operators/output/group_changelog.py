@@ -106,8 +106,9 @@ class GroupChangelogEncoder:
         rest = np.empty((64, 2), np.int64)
         done = count = 0
         while done < taken:
+            written = kernel.Written(op, times, at)
             done, count, said.end, missing = kernel.take_back(
-                done, group, lo, hi, said.place, said.pool, said.free, said.end, self.cti, op, times, at, count, rest
+                done, group, lo, hi, said.arrays, said.end, self.cti, written, count, rest
             )
             if missing:
                 raise EverwhenError("the output takes back what it never said: please report this as a defect")

@@ -6,7 +6,7 @@ a record is `[vs, ve]`.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,17 @@ from everwhen.containers.run_pool import FIRST, LENGTH, START, copy_row, fits, g
 
 VS: Final = 0
 VE: Final = 1
+
+
+class Written(NamedTuple):
+    """Where elements are written."""
+
+    op: np.ndarray
+    """0: insert, 1: adjust."""
+    times: np.ndarray
+    """vs, ve and vnew, one row each."""
+    at: np.ndarray
+    """The position of the segment whose row it is; as long as there may be elements."""
 
 
 @njit(cache=True, inline="always")
@@ -57,12 +68,12 @@ def _ahead(group, place, pool, i):
 
 
 @njit(cache=True, inline="always")
-def _record(op, times, at, n, what, vs, ve, vnew, i):
-    op[n] = what
-    times[0, n] = vs
-    times[1, n] = ve
-    times[2, n] = vnew
-    at[n] = i
+def _record(written, n, what, vs, ve, vnew, i):
+    written.op[n] = what
+    written.times[0, n] = vs
+    written.times[1, n] = ve
+    written.times[2, n] = vnew
+    written.at[n] = i
 
 
 @loop
@@ -74,14 +85,14 @@ def close(groups, place):
 
 
 @loop
-def take_back(i, group, lo, hi, place, pool, free, end, cti, op, times, at, count, rest):
+def take_back(i, group, lo, hi, runs, end, cti, written, count, rest):
     """Segments from the `i`th on that are taken back as adjusts, and inserts of what a cut leaves behind it.
 
-    Segments of a group stand together, in the order of time.  Elements are written from `count` on: `op`, `times` (vs,
-    ve and vnew), and to `at` the position of the segment whose row it is; `rest` is scratch.  Stops before a group for
-    which there is not room enough.  Returns the position reached, how many elements there are, the end of the pool, and
-    whether the segment there takes back what was never said.
+    Segments of a group stand together, in the order of time.  Elements are written from `count` on; `rest` is scratch.
+    Stops before a group for which there is not room enough.  Returns the position reached, how many elements there are,
+    the end of the pool, and whether the segment there takes back what was never said.
     """
+    place, pool, most = runs.place, runs.pool, len(written.at)
     n = len(group)
     while i < n:
         _ahead(group, place, pool, i)
@@ -89,11 +100,11 @@ def take_back(i, group, lo, hi, place, pool, free, end, cti, op, times, at, coun
         s = place[k, START]
         length = place[k, LENGTH]
         stop = s + length
-        if length > 0 and (i + 1 == n or group[i + 1] != k) and count < len(at):
+        if length > 0 and (i + 1 == n or group[i + 1] != k) and count < most:
             # mostly it is the end of the last event
             vs = pool[stop - 1, VS]
             if vs <= lo[i] and pool[stop - 1, VE] == hi[i]:
-                _record(op, times, at, count, 1, vs, hi[i], lo[i], i)
+                _record(written, count, 1, vs, hi[i], lo[i], i)
                 count += 1
                 pool[stop - 1, VE] = lo[i]
                 place[k, LENGTH] = length - (vs == lo[i])
@@ -103,7 +114,7 @@ def take_back(i, group, lo, hi, place, pool, free, end, cti, op, times, at, coun
         while stretch < n and group[stretch] == k:
             stretch += 1
         more = 2 * (stretch - i) + length
-        if count + more > len(at) or more > len(rest) or end + growth(place, k, stretch - i) > len(pool):
+        if count + more > most or more > len(rest) or end + growth(place, k, stretch - i) > len(pool):
             return i, count, end, False
         _drop_ended(place, pool, k, cti)
         s = place[k, START]
@@ -129,7 +140,7 @@ def take_back(i, group, lo, hi, place, pool, free, end, cti, op, times, at, coun
                     x += 1
                 if vs > a:
                     return i, count, end, True
-                _record(op, times, at, count, 1, vs, ve, a, i)
+                _record(written, count, 1, vs, ve, a, i)
                 count += 1
                 if a > vs:
                     rest[kept, VS] = vs
@@ -137,7 +148,7 @@ def take_back(i, group, lo, hi, place, pool, free, end, cti, op, times, at, coun
                     kept += 1
                 some = ve > b
                 if some:
-                    _record(op, times, at, count, 0, b, ve, 0, i)
+                    _record(written, count, 0, b, ve, 0, i)
                     count += 1
                     vs = b
                 a = min(b, ve)
@@ -146,13 +157,14 @@ def take_back(i, group, lo, hi, place, pool, free, end, cti, op, times, at, coun
             rest[kept, VS] = vs
             rest[kept, VE] = ve
             kept += 1
-        end = _replace(place, pool, free, end, k, to, x, rest, kept)
+        end = _replace(runs, end, k, to, x, rest, kept)
     return i, count, end, False
 
 
 @loop
-def _replace(place, pool, free, end, k, to, at, rest, kept):
+def _replace(runs, end, k, to, at, rest, kept):
     """Let the first records of `rest` stand for those from `to` to `at` in the run of `k`."""
+    place, pool, free = runs.place, runs.pool, runs.free
     grown = kept - (at - to)
     if grown > 0:
         s = place[k, START]

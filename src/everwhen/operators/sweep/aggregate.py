@@ -28,7 +28,7 @@ from everwhen.operators.sweep.accumulators import AccumulatorPlan
 from everwhen.operators.sweep.holistic import ordered_columns
 from everwhen.operators.sweep.lane_view import Coded
 from everwhen.operators.sweep.loops.edges import summed
-from everwhen.operators.sweep.loops.extremes import Extremes, largest
+from everwhen.operators.sweep.loops.extremes import Extremes, OrderedColumns, largest
 from everwhen.operators.sweep.loops.pieces import aggregate_rows
 from everwhen.operators.sweep.pieces import Pieces
 from everwhen.operators.sweep.sweep import Evaluate, Sweep
@@ -90,7 +90,7 @@ class AggregateOperator(Operator):
             column.statistics.grow(self._sweep.keys.capacity)
         # per extreme its column in a record, its kind, and the word and the bit of its nulls
         at = [(VALUES + self._arguments.words + c, kind, VALUES + c // BITS, c % BITS) for c, kind in plan.extremes]
-        self._extreme_at = np.array(at, np.int64).reshape(-1, 4).T.copy()
+        self._extreme_columns = OrderedColumns(*np.array(at, np.int64).reshape(-1, 4).T.copy())
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         (batch,) = inputs
@@ -227,7 +227,7 @@ class AggregateOperator(Operator):
     def _extremes(self) -> Extremes:
         assert self._live is not None
         runs = self._live.runs
-        return Extremes(runs.place, runs.pool, self._extreme_at, self._live.longest)
+        return Extremes(runs.place, runs.pool, self._extreme_columns, self._live.longest)
 
     def _evaluates(self) -> Evaluate | None:
         return self._evaluate if self._plan.evaluated else None
@@ -244,7 +244,7 @@ class AggregateOperator(Operator):
             runs = self._live.runs
             if n:
                 heap = np.empty((2, self._live.longest), np.int64)
-                lanes[:, :n] = largest(keys, times, runs.place, runs.pool, *self._extreme_at, heap).T
+                lanes[:, :n] = largest(keys, times, runs.place, runs.pool, self._extreme_columns, heap).T
             if self._users:
                 request, record = live_kernel.pairs(keys, times, runs.place, runs.pool)
                 rows, weight = runs.pool[record, VALUES:], runs.pool[record, live_kernel.WEIGHT]

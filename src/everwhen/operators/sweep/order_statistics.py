@@ -157,8 +157,8 @@ class OrderStatistics:
         runs, at = self._runs, 0
         while at < len(keys):
             at, why, wanted, runs.end = kernel.take(
-                at, keys, offsets, starts, ends, segments, runs.place, runs.pool, runs.free, runs.end, self._forest,
-                self._old, self._ends.due, self._ends.block,
+                at, keys, offsets, starts, ends, segments, runs.arrays, runs.end, self._forest, self._old,
+                self._ends.times,
             )  # fmt: skip
             self._give(why, wanted)
 

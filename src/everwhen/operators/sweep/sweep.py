@@ -26,9 +26,10 @@ from everwhen.core.time import INF, NEVER
 from everwhen.operators.clip import CUT, ENDED, ENDING, INFINITE
 from everwhen.operators.contract import Policy, StateSize
 from everwhen.operators.sweep.loops import sweep as kernel
+from everwhen.operators.sweep.loops.arguments import Clip, Edges, Lanes, Old, Report
 from everwhen.operators.sweep.loops.edges import grouped
 from everwhen.operators.sweep.loops.ends import last_end
-from everwhen.operators.sweep.loops.extremes import NO_EXTREMES, Extremes
+from everwhen.operators.sweep.loops.extremes import NO_EXTREMES, ExtremeArrays, Extremes
 from everwhen.operators.sweep.loops.pieces import pending, standing
 from everwhen.operators.sweep.pieces import Pieces
 from everwhen.punctuation.first_violation import untouched
@@ -40,7 +41,7 @@ GRID = 8
 """Up to so many different lifetimes in a step are added up per key and lifetime before they become edges."""
 
 _NO_INTS = np.empty(0, np.int64)
-_NO_EDGES = [_NO_INTS, _NO_INTS, np.empty((0, 0), np.int64), _NO_INTS, _NO_INTS, _NO_INTS]
+_NO_EDGES = Edges(_NO_INTS, _NO_INTS, np.empty((0, 0), np.int64), _NO_INTS, _NO_INTS, _NO_INTS)
 
 
 Evaluate = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -142,7 +143,7 @@ class Sweep:
         visits = _Visits(self, mode, then, now, promise, extremes)
         touched, edges = _NO_INTS, _NO_EDGES
         if len(ids):
-            touched, *edges = grouped(ids, lo, hi, values, self._ints, self._slot, GRID)
+            touched, edges = grouped(ids, lo, hi, values, self._ints, self._slot, GRID)
         if evaluate is None or isinstance(evaluate, Extremes):
             if len(touched):
                 visits.both(touched, edges)
@@ -155,11 +156,11 @@ class Sweep:
             due = self._due(now, promise, mode, reached, touched)
             old = visits.merge(touched, edges), visits.merge(due, _NO_EDGES)
             keys = np.concatenate([touched, due])
-            since = np.concatenate([old[0][2], old[1][2]])
+            since = np.concatenate([each.frontier for each in old])
             if mode == INFINITE:
                 since = np.minimum(since, then)  # what begins later has not been said
             if len(touched):
-                since[: len(touched)] = np.minimum(since[: len(touched)], edges[4])
+                since[: len(touched)] = np.minimum(since[: len(touched)], edges.first)
             self._evaluate(evaluate, keys, since, mode, now, promise)
             visits.say(touched, edges, old[0])
             visits.say(due, _NO_EDGES, old[1])
@@ -237,11 +238,11 @@ class Sweep:
         visits = _Visits(self, mode, now, now, self.cti)
         total, _ = visits._reserve(keys, _NO_EDGES)
         self._expect(0, 0, 2 * total + 6 * n)
-        old = visits._scratch(n), np.arange(n + 1), settled
-        old[0][:] = 0
+        old = Old(visits._scratch(n), np.arange(n + 1), settled)
+        old.edges[:] = 0
         said_from, to = settled.copy(), np.full(n, INF, np.int64)
         none = np.empty((0, max(self._added, 1)), np.int64)
-        edges = [np.zeros(n + 1, np.int64), _NO_INTS, none, _NO_INTS, said_from, to]
+        edges = Edges(np.zeros(n + 1, np.int64), _NO_INTS, none, _NO_INTS, said_from, to)
         if n:
             visits._visit(keys, edges, 2, old)
             gone = visits.gone()
@@ -312,10 +313,6 @@ class Sweep:
         return ids
 
 
-Old = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Edges as they were before a merge, the offsets at which each key's begin, and how far each key had been said."""
-
-
 class _Visits:
     """The visits of one step: what they have in common, and what they gave so far."""
 
@@ -324,70 +321,69 @@ class _Visits:
     ) -> None:
         self._sweep = sweep
         self._extremes = extremes
-        self._policy = (mode, then, sweep.cti, now, promise)
+        self._clip = Clip(mode, then, sweep.cti, now, promise, sweep._floors.before, sweep._floors.now)
+        self._lanes = Lanes(sweep._ints, sweep._added, sweep._lanes, sweep._tests, sweep.prune)
         self._n_taken = self._n_said = self._visited = 0
         self._gone: list[np.ndarray] = []
 
-    def both(self, keys: np.ndarray, edges: Sequence[np.ndarray]) -> None:
+    def both(self, keys: np.ndarray, edges: Edges) -> None:
         """Merge and say, key by key."""
         total, longest = self._reserve(keys, edges)
-        self._sweep._expect(self._n_taken, self._n_said, 2 * total + len(edges[1]) + 6 * len(keys))
-        self._visit(keys, edges, 3, (self._scratch(longest), _NO_INTS, _NO_INTS), longest)
+        self._sweep._expect(self._n_taken, self._n_said, 2 * total + len(edges.time) + 6 * len(keys))
+        self._visit(keys, edges, 3, Old(self._scratch(longest), _NO_INTS, _NO_INTS), longest)
 
     def pass_by(self, keys: np.ndarray) -> None:
         """Say what the clip alone has changed."""
         sweep = self._sweep
-        runs, calendar = sweep._runs, sweep._calendar
-        _, total, longest = needed(runs.place, keys, _NO_INTS)
+        _, total, longest = needed(sweep._runs.place, keys, _NO_INTS)
         sweep._expect(self._n_taken, self._n_said, 2 * total + 6 * len(keys))
-        dead = np.zeros(len(keys), np.bool_)
+        report, arrays = self._report(keys), self._arrays(longest)
         self._n_taken, self._n_said = kernel.pass_by(
-            keys, sweep._ints, sweep._added, sweep._tests, *self._policy, sweep._floors.before, sweep._floors.now,
-            runs.place, runs.pool, calendar.due, calendar.block, sweep._taken, self._n_taken, sweep._said,
-            self._n_said, self._visited, dead, self._arrays(longest),
-        )  # fmt: skip
+            keys, self._lanes, self._clip, sweep._runs.arrays, sweep._calendar.times, report, arrays
+        )
         self._visited += len(keys)
-        self._gone.append(keys[dead])
+        self._gone.append(keys[report.dead])
 
-    def merge(self, keys: np.ndarray, edges: Sequence[np.ndarray]) -> Old:
+    def merge(self, keys: np.ndarray, edges: Edges) -> Old:
         """Merge only; returns what `say` has to know of the state before."""
         total, _ = self._reserve(keys, edges)
         at, frontier = np.zeros(len(keys) + 1, np.int64), np.empty(len(keys), np.int64)
-        old = self._scratch(total + len(keys)), at, frontier
+        old = Old(self._scratch(total + len(keys)), at, frontier)
         self._visit(keys, edges, 1, old)
         return old
 
-    def say(self, keys: np.ndarray, edges: Sequence[np.ndarray], old: Old) -> None:
+    def say(self, keys: np.ndarray, edges: Edges, old: Old) -> None:
         """Say what a merge before has changed."""
-        more = 2 * len(old[0]) + len(edges[1]) + 6 * len(keys)
+        more = 2 * len(old.edges) + len(edges.time) + 6 * len(keys)
         self._sweep._expect(self._n_taken, self._n_said, more)
         self._visit(keys, edges, 2, old)
 
-    def _reserve(self, keys: np.ndarray, edges: Sequence[np.ndarray]) -> tuple[int, int]:
+    def _reserve(self, keys: np.ndarray, edges: Edges) -> tuple[int, int]:
         runs = self._sweep._runs
-        room, total, longest = needed(runs.place, keys, edges[0])
+        room, total, longest = needed(runs.place, keys, edges.offsets)
         runs.reserve(room)
         return total, longest
 
     def _scratch(self, size: int) -> np.ndarray:
         return np.empty((size, self._sweep._runs.pool.shape[1]), np.int64)
 
-    def _arrays(self, longest: int) -> tuple[Any, ...]:
+    def _arrays(self, longest: int) -> ExtremeArrays:
         return NO_EXTREMES if self._extremes is None else self._extremes.arrays(longest)
 
-    def _visit(self, keys: np.ndarray, edges: Sequence[np.ndarray], parts: int, old: Old, longest: int = 0) -> None:
-        sweep = self._sweep
-        runs, calendar = sweep._runs, sweep._calendar
-        dead = np.zeros(len(keys), np.bool_)
+    def _report(self, keys: np.ndarray) -> Report:
+        sweep, dead = self._sweep, np.zeros(len(keys), np.bool_)
+        return Report(sweep._taken, sweep._said, self._n_taken, self._n_said, self._visited, dead)
+
+    def _visit(self, keys: np.ndarray, edges: Edges, parts: int, old: Old, longest: int = 0) -> None:
+        sweep, report = self._sweep, self._report(keys)
+        runs = sweep._runs
         runs.end, self._n_taken, self._n_said = kernel.visit(
-            keys, *edges, sweep._ints, sweep._added, sweep._tests, sweep.prune, *self._policy, sweep._floors.before,
-            sweep._floors.now, parts, runs.place, runs.pool, runs.free, runs.end, *old, calendar.due, calendar.block,
-            sweep._taken, self._n_taken, sweep._said, self._n_said, self._visited, dead,
+            keys, edges, self._lanes, self._clip, parts, runs.arrays, runs.end, old, sweep._calendar.times, report,
             np.empty(sweep._added, np.int64), self._arrays(longest),
         )  # fmt: skip
         if parts & 2:
             self._visited += len(keys)
-            self._gone.append(keys[dead])
+            self._gone.append(keys[report.dead])
 
     def gone(self) -> np.ndarray:
         """Keys that are empty for good."""

@@ -9,7 +9,7 @@ computed anew.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,26 @@ _SIDE_BY_SIDE: Final = 16
 _UNMARKED: Final = np.int64(-1)
 
 
+class Lanes(NamedTuple):
+    """What each lane of a group is."""
+
+    how: np.ndarray
+    """ROWS, VALID, SUM, or an extreme by its kind of order code."""
+    at: np.ndarray
+    """The column that it reads."""
+
+
+class Revised(NamedTuple):
+    """The reads that changes have met; there is room for all."""
+
+    reads: np.ndarray
+    """Gets each read once."""
+    old: np.ndarray
+    """Gets its lanes before."""
+    lost: np.ndarray
+    """Gets whether an extreme of it must be looked for again."""
+
+
 @njit(cache=True, inline="always")
 def _value(rows, i, first, words, how, at):
     """Whether the row that begins at `first` has a value in column `at`, and its code (order code for an extreme)."""
@@ -78,11 +98,12 @@ def _add(lanes, r, to, rows, i, first, words, weight, how, at):
 
 
 @njit(cache=True, nogil=True)
-def evaluate(ids, times, heads, log, touched, words, how, at):
+def evaluate(ids, times, heads, log, touched, words, lanes):
     """The lanes of groups at instants, from the rows that are alive then.
 
     Several groups are gone through side by side: the next row of each is asked for while the others have their turn.
     """
+    how, at = lanes.how, lanes.at
     n = len(ids)
     out = np.empty((n, len(how)), np.int64)
     request = np.empty(_SIDE_BY_SIDE, np.int64)
@@ -152,12 +173,14 @@ def _deeper(stack):
 
 
 @njit(cache=True, nogil=True)
-def revise(mine, entry, weight, rows, words, reads, mark, how, at, touched, old, count, lost):
+def revise(mine, entry, weight, rows, words, reads, mark, lanes, revised, count):
     """Let changes count in the reads that they meet.
 
-    `touched` gets each read once, `old` its lanes before, `lost` whether an extreme of it must be looked for again;
+    The changes `mine` meet the reads `entry`, whose marks and lanes stand from `mark` on.  Of `revised` so many as
     `count` are there already.  Returns how many are there then.
     """
+    how, at = lanes.how, lanes.at
+    touched, old, lost = revised.reads, revised.old, revised.lost
     for p in range(len(mine)):
         e = entry[p]
         if reads[e, mark] == _UNMARKED:

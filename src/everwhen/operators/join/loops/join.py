@@ -11,7 +11,7 @@ always has.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,43 @@ _UNCOVERED: Final = 3
 _TOO_DEEP: Final = np.int64(-2)
 
 
+class Side(NamedTuple):
+    """One side's entries, and what is promised to it."""
+
+    heads: np.ndarray
+    """Per key where its tree begins."""
+    log: np.ndarray
+    """The entries."""
+    cti: int
+    """Nothing before it will be met any more."""
+    touched: np.ndarray
+    """Counts the entries that were looked at."""
+
+
+class Segments(NamedTuple):
+    """Changes of a side, in the order in which they came."""
+
+    ids: np.ndarray
+    """Keys."""
+    lo: np.ndarray
+    """Starts."""
+    hi: np.ndarray
+    """Ends."""
+    weight: np.ndarray
+    """How many times the row comes, or goes if it is negative."""
+    rows: np.ndarray
+    """Coded rows."""
+
+
+class Pairs(NamedTuple):
+    """Where pairs are written."""
+
+    left: np.ndarray
+    """Positions of changes."""
+    right: np.ndarray
+    """Positions of entries."""
+
+
 @njit(cache=True, nogil=True)
 def probe(ids, lo, hi, first, heads, log, cti, cap, touched):
     """Pairs (change, entry) of one key whose lifetimes overlap, for the changes from `first` on.
@@ -60,8 +97,9 @@ def probe(ids, lo, hi, first, heads, log, cti, cap, touched):
     stack = np.empty(DEPTH, np.int64)
     n = 0
     i = first
+    side = Side(heads, log, cti, touched)
     while i < len(ids) and n < cap:
-        i, n, full, deep = _meet(ids, lo, hi, i, n, cap, heads, log, cti, left, right, stack, touched)
+        i, n, full, deep = _meet(ids, lo, hi, i, n, cap, side, Pairs(left, right), stack)
         if full:
             left = doubled(left)
             right = doubled(right)
@@ -71,9 +109,11 @@ def probe(ids, lo, hi, first, heads, log, cti, cap, touched):
 
 
 @loop
-def _meet(ids, lo, hi, first, n, cap, heads, log, cti, left, right, stack, touched):
+def _meet(ids, lo, hi, first, n, cap, side, pairs, stack):
     """Probe from a change on; `n` pairs are there.  Returns the next change, the number of pairs, and whether there was
     no room for that one's pairs, or for the way to them."""
+    heads, log, cti, touched = side.heads, side.log, side.cti, side.touched
+    left, right = pairs.left, pairs.right
     i = first
     while i < len(ids) and n < cap:
         k = ids[i]
@@ -183,16 +223,16 @@ def keep(ids, lo, hi, weight, rows, heads, log, count, cti, touched):
     the position of a negative segment that nothing covers (-1: none).
     """
     path = np.empty(DEPTH, np.int64)
-    count, negative = _add(ids, lo, hi, weight, rows, heads, log, count, cti, path, touched)
+    segments = Segments(ids, lo, hi, weight, rows)
+    count, negative = _add(segments, Side(heads, log, cti, touched), count, path)
     if negative:
         stack = np.empty(DEPTH, np.int64)
         i = 0
         cut = np.int64(0)
         since = np.int64(NEVER)
         while i < len(ids):
-            i, cut, since, count, why = _cut(
-                ids, lo, hi, weight, rows, heads, log, count, cti, i, cut, since, path, stack, touched
-            )
+            side = Side(heads, log, cti, touched)
+            i, cut, since, count, why = _cut(segments, side, count, i, cut, since, path, stack)
             if why == _UNCOVERED:
                 return log, count, i
             if why == _DEEP:
@@ -205,8 +245,10 @@ def keep(ids, lo, hi, weight, rows, heads, log, count, cti, touched):
 
 
 @loop
-def _add(ids, lo, hi, weight, rows, heads, log, count, cti, path, touched):
+def _add(segments, side, count, path):
     """Add positive segments.  Returns how many entries there are then, and whether there are negative segments."""
+    ids, lo, hi, weight, rows = segments.ids, segments.lo, segments.hi, segments.weight, segments.rows
+    heads, log, cti, touched = side.heads, side.log, side.cti, side.touched
     negative = False
     for i in range(len(ids)):
         if weight[i] > 0 and hi[i] > cti:
@@ -224,12 +266,14 @@ def _add(ids, lo, hi, weight, rows, heads, log, count, cti, path, touched):
 
 
 @loop
-def _cut(ids, lo, hi, weight, rows, heads, log, count, cti, first, cut, since, path, stack, touched):
+def _cut(segments, side, count, first, cut, since, path, stack):
     """Cut negative segments, from the one at `first` on, out of entries with the same row; of that one as many times as
     `cut` says are done, and the next time up to `since`.
 
     Returns how far it came in the same way, how many entries there are, and why it stopped.
     """
+    ids, lo, hi, weight, rows = segments.ids, segments.lo, segments.hi, segments.weight, segments.rows
+    heads, log, cti, touched = side.heads, side.log, side.cti, side.touched
     i = first
     while i < len(ids):
         a = max(lo[i], cti)

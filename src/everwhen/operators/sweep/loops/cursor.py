@@ -169,9 +169,10 @@ def _first(old, o, there, labels, x, y):
 
 
 @loop
-def take(first, keys, offsets, starts, ends, segments, place, pool, free, end, forest, old, due, block):
+def take(first, keys, offsets, starts, ends, segments, runs, end, forest, old, calendar):
     """Take segments of keys over, from the `first`th key on.  `starts` and `ends` are both the positions of segments,
     grouped by key; they are put into the order of their times.  Returns also the end of the pool."""
+    place, pool, free, due, block = runs.place, runs.pool, runs.free, calendar.due, calendar.block
     lo, hi, weight, labels, scratch = segments
     trees = forest[0]
     width = pool.shape[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -10,12 +10,46 @@ from everwhen.compiled.hashing import lowest_bit
 from everwhen.compiled.njit import loop, njit
 from everwhen.compiled.prefetch import prefetch
 from everwhen.core.time import INF
+from everwhen.operators.sweep.loops.arguments import Edges
 
 _INF: Final = np.int64(INF)
 _SHORT: Final = 48
 """Runs of so many are sorted by insertion."""
 _NEAR: Final = 1 << 12
 """What is kept of so many keys is near the processor, in whatever order they come."""
+
+
+class Sums(NamedTuple):
+    """Lanes of segments, or their sums: one record each."""
+
+    integers: np.ndarray
+    """All words as integers."""
+    floats: np.ndarray
+    """The same memory as floats."""
+
+
+class Grid(NamedTuple):
+    """Starts and ends of a few different lifetimes, in the order of time."""
+
+    times: np.ndarray
+    """When each start or end is."""
+    of: np.ndarray
+    """Of which lifetime it is the start; `~` of which it is the end."""
+    lifetimes: int
+    """How many different lifetimes there are."""
+
+
+class Ends(NamedTuple):
+    """The starts of each key's segments, then its finite ends, either in the order of time."""
+
+    bounds: np.ndarray
+    """Where those of each key begin, and behind the last where they end."""
+    middle: np.ndarray
+    """Where the starts of each key end."""
+    time: np.ndarray
+    """When each start or end is."""
+    of: np.ndarray
+    """The position of its segment."""
 
 
 @njit(cache=True, inline="always")
@@ -148,8 +182,9 @@ def lifetimes(lo, hi, most):
 
 
 @njit(cache=True, inline="always")
-def _add(to, to_f, i, values, values_f, j, sign, ni):
+def _add(to, to_f, i, sums, j, sign, ni):
     """Add lanes, or take them away."""
+    values, values_f = sums.integers, sums.floats
     if ni == 2 and to.shape[1] == 2:  # the usual case, without loops
         to[i, 0] += sign * values[j, 0]
         to[i, 1] += sign * values[j, 1]
@@ -169,7 +204,7 @@ def edges_on_grid(group, keys, which, starts, ends, values, values_f, ni):
     cells = np.zeros((ng * np_, na), np.int64)
     cells_f = cells.view(np.float64)
     there = np.zeros(ng * np_, np.bool_)
-    _add_cells(group, which, np_, cells, cells_f, there, values, values_f, ni)
+    _add_cells(group, which, np_, Sums(cells, cells_f), there, Sums(values, values_f), ni)
     # each lifetime's start and end, in the order of time
     finite = 0
     for p in range(np_):
@@ -194,21 +229,28 @@ def edges_on_grid(group, keys, which, starts, ends, values, values_f, ni):
     offsets = np.empty(ng + 1, np.int64)
     first = np.empty(ng, np.int64)
     last = np.empty(ng, np.int64)
-    out = _edges_of_cells(ng, np_, times, of, there, cells, cells_f, offsets, et, ed, ed_f, er, first, last, ni)
-    return keys, offsets, et[:out], ed[:out], er[:out], first, last
+    edges = Edges(offsets, et, ed, er, first, last)
+    out = _edges_of_cells(Grid(times, of, np_), there, Sums(cells, cells_f), edges, ed_f, ni)
+    return keys, Edges(offsets, et[:out], ed[:out], er[:out], first, last)
 
 
 @loop
-def _add_cells(group, which, np_, cells, cells_f, there, values, values_f, ni):
+def _add_cells(group, which, np_, cells, there, values, ni):
     for i in range(len(group)):
         at = group[i] * np_ + which[i]
         there[at] = True
-        _add(cells, cells_f, at, values, values_f, i, 1, ni)
+        _add(cells.integers, cells.floats, at, values, i, 1, ni)
 
 
 @loop
-def _edges_of_cells(ng, np_, times, of, there, cells, cells_f, offsets, et, ed, ed_f, er, first, last, ni):
-    """The edges of each key, from its sums per lifetime.  Returns how many there are."""
+def _edges_of_cells(grid, there, cells, edges, floats, ni):
+    """Write the edges of each key, from its sums per lifetime, if any are `there`.  Returns how many there are.
+
+    `floats` are the deltas of the edges, seen as floats.
+    """
+    times, of = grid.times, grid.of
+    offsets, et, er, first, last = edges.offsets, edges.time, edges.open, edges.first, edges.last
+    ng = len(first)
     at = len(times)
     out = 0
     for g in range(ng):
@@ -221,11 +263,11 @@ def _edges_of_cells(ng, np_, times, of, there, cells, cells_f, offsets, et, ed, 
             while e < at and times[e] == t:
                 p = of[e]
                 sign = 1 if p >= 0 else -1
-                cell = g * np_ + (p if p >= 0 else ~p)
+                cell = g * grid.lifetimes + (p if p >= 0 else ~p)
                 if there[cell]:
                     some = True
                     er[out] += sign
-                    _add(ed, ed_f, out, cells, cells_f, cell, sign, ni)
+                    _add(edges.delta, floats, out, cells, cell, sign, ni)
                 e += 1
             if some:
                 et[out] = t
@@ -261,8 +303,9 @@ def edges_in_order(group, keys, lo, hi, values, values_f, ni):
     offsets = np.empty(ng + 1, np.int64)
     first = np.empty(ng, np.int64)
     last = np.empty(ng, np.int64)
-    out = _edges_of_ends(bounds, start, time, ref, values, values_f, offsets, et, ed, ed_f, er, first, last, ni)
-    return keys, offsets, et[:out], ed[:out], er[:out], first, last
+    edges = Edges(offsets, et, ed, er, first, last)
+    out = _edges_of_ends(Ends(bounds, start, time, ref), Sums(values, values_f), edges, ed_f, ni)
+    return keys, Edges(offsets, et[:out], ed[:out], er[:out], first, last)
 
 
 @loop
@@ -305,8 +348,13 @@ def _spread(group, lo, hi, bounds, start, end, time, ref):
 
 
 @loop
-def _edges_of_ends(bounds, start, time, ref, values, values_f, offsets, et, ed, ed_f, er, first, last, ni):
-    """The edges of each key, from its starts and its ends, each in order.  Returns how many there are."""
+def _edges_of_ends(ends, values, edges, floats, ni):
+    """Write the edges of each key, from its starts and its ends.  Returns how many there are.
+
+    `floats` are the deltas of the edges, seen as floats.
+    """
+    bounds, start, time, ref = ends.bounds, ends.middle, ends.time, ends.of
+    offsets, et, ed, er, first, last = edges.offsets, edges.time, edges.delta, edges.open, edges.first, edges.last
     ng = len(start)
     out = 0
     for g in range(ng):
@@ -320,21 +368,21 @@ def _edges_of_ends(bounds, start, time, ref, values, values_f, offsets, et, ed, 
         if x1 - x == 1 and y1 - y == 1:  # one segment: mostly, if there are many keys
             et[out] = time[x]
             er[out] = 1
-            _add(ed, ed_f, out, values, values_f, ref[x], 1, ni)
+            _add(ed, floats, out, values, ref[x], 1, ni)
             et[out + 1] = time[y]
             er[out + 1] = -1
-            _add(ed, ed_f, out + 1, values, values_f, ref[x], -1, ni)
+            _add(ed, floats, out + 1, values, ref[x], -1, ni)
             out += 2
             continue
         while x < x1 or y < y1:
             t = time[x] if y >= y1 or (x < x1 and time[x] <= time[y]) else time[y]
             while x < x1 and time[x] == t:
                 er[out] += 1
-                _add(ed, ed_f, out, values, values_f, ref[x], 1, ni)
+                _add(ed, floats, out, values, ref[x], 1, ni)
                 x += 1
             while y < y1 and time[y] == t:
                 er[out] -= 1
-                _add(ed, ed_f, out, values, values_f, ref[y], -1, ni)
+                _add(ed, floats, out, values, ref[y], -1, ni)
                 y += 1
             et[out] = t
             out += 1
@@ -370,8 +418,7 @@ def _sort(time, ref, a, b):
 
 @njit(cache=True, nogil=True)
 def grouped(kid, lo, hi, values, ints, slot, grid):
-    """Segments as consolidated edge deltas, grouped by key and sorted by time: the keys, the offsets of their edges,
-    per edge its time, its lane deltas and the change in the number of open segments, per key the first and last time.
+    """Segments as consolidated edge deltas, grouped by key and sorted by time: the keys, and their `Edges`.
 
     The first `ints` lanes are integers, floats follow.  `slot` is scratch, one entry per key id, all -1 (and left so).
     Where there are no more than `grid` lifetimes, as in windows that tumble, each key's segments of a lifetime are

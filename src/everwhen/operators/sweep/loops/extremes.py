@@ -7,7 +7,7 @@ either is the largest order code of what is alive.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -21,30 +21,59 @@ _MANY: Final = 64
 """Up to so many times their sum, the product of instants and records is looked at; a heap does with less."""
 
 
+class OrderedColumns(NamedTuple):
+    """Columns of records of which the largest order code is looked for."""
+
+    values: np.ndarray
+    """The word of a record in which the value stands."""
+    kinds: np.ndarray
+    """The kind of order code."""
+    words: np.ndarray
+    """The word that says whether the value is null."""
+    bits: np.ndarray
+    """The bit of that word."""
+
+
+class ExtremeArrays(NamedTuple):
+    """Live rows as loops take them to fill in evaluated lanes, with scratch."""
+
+    place: np.ndarray
+    """Where the records of each key stand."""
+    pool: np.ndarray
+    """The records."""
+    columns: OrderedColumns
+    """One column per evaluated lane."""
+    at: np.ndarray
+    """Scratch: instants, and the edges that begin there."""
+    best: np.ndarray
+    """Scratch: the largest order codes at these instants, one row per column."""
+    heap: np.ndarray
+    """Scratch: two rows with room for all records of a key."""
+
+
 @dataclass(frozen=True, slots=True)
 class Extremes:
     """Live rows as a sweep needs them to fill in its evaluated lanes, where these are extremes and nothing else.
 
-    `at` has, for all lanes, the columns of their values in a record, the kinds of order code, the words and the bits of
-    their nulls.  `longest`: no key has more records.
+    `longest`: no key has more records.
     """
 
     place: np.ndarray
     pool: np.ndarray
-    at: np.ndarray
+    columns: OrderedColumns
     longest: int
 
-    def arrays(self, edges: int) -> tuple[Any, ...]:
+    def arrays(self, edges: int) -> ExtremeArrays:
         """What the loops get, with scratch for runs of so many edges."""
-        columns, kinds, words, bits = self.at
-        at, best = np.empty((2, edges), np.int64), np.empty((len(columns), edges), np.int64)
+        at, best = np.empty((2, edges), np.int64), np.empty((len(self.columns.values), edges), np.int64)
         heap = np.empty((2, self.longest), np.int64)
-        return self.place, self.pool, columns, kinds, words, bits, at, best, heap
+        return ExtremeArrays(self.place, self.pool, self.columns, at, best, heap)
 
 
 _NO_INTS: Final = np.empty(0, np.int64)
 _NOTHING: Final = np.empty((0, 0), np.int64)
-NO_EXTREMES: Final = (_NOTHING, _NOTHING, _NO_INTS, _NO_INTS, _NO_INTS, _NO_INTS, _NOTHING, _NOTHING, _NOTHING)
+_NO_COLUMNS: Final = OrderedColumns(_NO_INTS, _NO_INTS, _NO_INTS, _NO_INTS)
+NO_EXTREMES: Final = ExtremeArrays(_NOTHING, _NOTHING, _NO_COLUMNS, _NOTHING, _NOTHING, _NOTHING)
 """For a sweep that has no such lanes."""
 
 
@@ -73,7 +102,7 @@ def fill(k, edges, x, stop, top, limit, since, added, extremes):
 
     What begins before `since` holds from there on.
     """
-    place, pool, columns, kinds, words, bits, at, best, heap = extremes
+    at, best = extremes.at, extremes.best
     known = edges.shape[1] - 1
     n = 0
     for e in range(x, stop):
@@ -85,42 +114,43 @@ def fill(k, edges, x, stop, top, limit, since, added, extremes):
         n += (edges[e, 1] != 0) & (edges[e, known] == 0)
     if n == 0:
         return
-    _largest(k, at[0], 0, n, place, pool, columns, kinds, words, bits, best, heap)
+    _largest(k, at[0], 0, n, extremes.place, extremes.pool, extremes.columns, best, extremes.heap)
     for r in range(n):
-        for c in range(len(columns)):
+        for c in range(len(best)):
             edges[at[1, r], 1 + added + c] = best[c, r]
         edges[at[1, r], known] = 1
 
 
 @njit(cache=True)
-def largest(keys, times, place, pool, columns, kinds, words, bits, heap):
+def largest(keys, times, place, pool, columns, heap):
     """Per column and request (grouped by key, ascending times) the largest order code alive."""
-    out = np.empty((len(columns), len(keys)), np.int64)
+    out = np.empty((len(columns.values), len(keys)), np.int64)
     i = 0
     while i < len(keys):
         j = i + 1
         while j < len(keys) and keys[j] == keys[i]:
             j += 1
-        _largest(keys[i], times, i, j, place, pool, columns, kinds, words, bits, out, heap)
+        _largest(keys[i], times, i, j, place, pool, columns, out, heap)
         i = j
     return out
 
 
 @loop
-def _largest(k, times, i, j, place, pool, columns, kinds, words, bits, out, heap):
+def _largest(k, times, i, j, place, pool, columns, out, heap):
     """The same for one key, at its times from `i` to `j`."""
+    values, kinds, words, bits = columns.values, columns.kinds, columns.words, columns.bits
     stop = place[k, START] + place[k, LENGTH]
     first = ending_after(pool, place[k, START], place[k, LENGTH], times[i])
     m = stop - first
-    for c in range(len(columns)):
+    for c in range(len(values)):
         if (j - i) * m > _MANY * (j - i + m):
-            _by_heap(times, i, j, first, stop, pool, columns[c], kinds[c], words[c], bits[c], out, c, heap)
+            _by_heap(times, i, j, first, stop, pool, columns, c, out, heap)
             continue
         for r in range(i, j):
             out[c, r] = NONE
         for at in range(first, stop):
             if (pool[at, words[c]] >> bits[c]) & 1 == 0:
-                code = order_code(pool[at, columns[c]], kinds[c])
+                code = order_code(pool[at, values[c]], kinds[c])
                 lo = pool[at, LO]
                 hi = pool[at, HI]
                 for r in range(i, j):  # without a search: where a record begins can't be foretold
@@ -129,9 +159,10 @@ def _largest(k, times, i, j, place, pool, columns, kinds, words, bits, out, heap
 
 
 @njit(cache=True, inline="always")
-def _by_heap(times, i, j, first, stop, pool, column, kind, word, bit, out, c, heap):
+def _by_heap(times, i, j, first, stop, pool, columns, c, out, heap):
     """From the last instant to the first: records come in the order of their ends, into a heap of order codes and
     starts, from which those that begin later fall when they are on top."""
+    column, kind, word, bit = columns.values[c], columns.kinds[c], columns.words[c], columns.bits[c]
     size = 0
     x = stop - 1
     for r in range(j - 1, i - 1, -1):

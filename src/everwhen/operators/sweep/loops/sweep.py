@@ -37,6 +37,7 @@ from everwhen.operators.clip import (
     frontier_of,
     raised,
 )
+from everwhen.operators.sweep.loops.arguments import Entered, View
 from everwhen.operators.sweep.loops.extremes import fill
 from everwhen.operators.sweep.loops.fast_path import enter, one_lifetime, say_now
 from everwhen.operators.sweep.loops.merge import merge, merge_two
@@ -111,11 +112,16 @@ def _put(out, n, first, v, lo, hi, pool, at, tests, lanes):
 
 
 @njit(cache=True, inline="always")
-def _say(v, old, o, o1, F0, L0, pool, w, w1, F1, L1, first, last, mode, ni, tests, lanes, taken, nt, said, ns):
+def _say(v, was, now, first, last, mode, lanes, report, nt, ns):
     """Append the pieces in which what was said differs from what is to be said; both lists have room for them.
 
-    `o` and `w` are the positions of the last old and new edge at or before the first change, F0 and L0.
+    Of the old and the new run (`View`) the positions of the last edge at or before the first change, F0 and L0 count.
+    Returns how many pieces there are then.
     """
+    old, o, o1, F0, L0 = was.edges, was.at, was.end, was.frontier, was.limit
+    pool, w, w1, F1, L1 = now.edges, now.at, now.end, now.frontier, now.limit
+    ni, tests, total = lanes.integers, lanes.tests, lanes.total
+    taken, said = report.taken, report.said
     p = first
     if mode == INFINITE:
         if p > L0 and w + 1 < w1 and pool[w + 1, 0] <= L1:
@@ -140,7 +146,7 @@ def _say(v, old, o, o1, F0, L0, pool, w, w1, F1, L1, first, last, mode, ni, test
             while p < F1:
                 q = min(w_next, F1)
                 if alive(pool, w - 1, ni):
-                    ns = _put(said, ns, first_said, v, p, q, pool, w - 1, tests, lanes)
+                    ns = _put(said, ns, first_said, v, p, q, pool, w - 1, tests, total)
                 p = q
                 w += 1
                 w_next = pool[w, 0] if w < w1 and pool[w, 0] <= L1 else _INF
@@ -148,13 +154,13 @@ def _say(v, old, o, o1, F0, L0, pool, w, w1, F1, L1, first, last, mode, ni, test
         q = min(min(o_next, w_next), F0)
         if p < F1:
             q = min(q, F1)
-        was = alive(old, o - 1, ni)
+        had = alive(old, o - 1, ni)
         to_be = p < F1 and alive(pool, w - 1, ni)
-        if was != to_be or (was and not _same(old, o - 1, 1, pool, w - 1, tests, lanes)):
-            if was:
-                nt = _put(taken, nt, first_taken, v, p, q, old, o - 1, tests, lanes)
+        if had != to_be or (had and not _same(old, o - 1, 1, pool, w - 1, tests, total)):
+            if had:
+                nt = _put(taken, nt, first_taken, v, p, q, old, o - 1, tests, total)
             if to_be:
-                ns = _put(said, ns, first_said, v, p, q, pool, w - 1, tests, lanes)
+                ns = _put(said, ns, first_said, v, p, q, pool, w - 1, tests, total)
         p = q
         if o_next == p:
             o += 1
@@ -176,12 +182,13 @@ def _next_edge(pool, s, n, x, F, mode, tau):
 
 
 @njit(cache=True, inline="always")
-def _settle(k, place, pool, at, F, mode, tau, m, ni, due, block):
+def _settle(k, runs, at, F, mode, tau, m, ni, calendar):
     """Drop settled edges and note when the key is due again.  Returns whether it is empty for good.
 
     `at` is the position of its `_next_edge`.  The key is due at a time to compare with τ (θ for CUT and ENDING), at
     one to compare with the promise (ENDED only), and when its last edge is settled.
     """
+    place, pool, due, block = runs.place, runs.pool, calendar.due, calendar.block
     s = place[k, START]
     n = place[k, LENGTH]
     upcoming = pool[at, 0] if at < s + n else _INF
@@ -217,22 +224,23 @@ def _settle(k, place, pool, at, F, mode, tau, m, ni, due, block):
 
 
 @loop
-def visit(
-    keys, offsets, et, ed, er, first, last, ni, na, tests, prune, mode, tau_0, m_0, tau_1, m_1, floor0, floor1, parts,
-    place, pool, free, end, old, old_at, F0, due, block, taken, nt, said, ns, visited, dead, delta, extremes,
-):  # fmt: skip
+def visit(keys, edges, lanes, clip, parts, runs, end, before, calendar, report, delta, extremes):
     """Visit keys: merge edges into their runs (`parts` & 1) and say what changes by it (`parts` & 2).
 
-    `floor0` and `floor1` are what had been and is promised of single keys (empty: of none).  Keys without any edges are
-    visited because they are due; `offsets` is empty then.  If both parts come at once, `old` is scratch; otherwise it
-    keeps what `_say` needs until then, with `old_at` and `F0`.  Pieces are numbered from `visited` by their key's place
-    in `keys`.  Of the first `tests` lanes the answer reads only whether they are positive.  All arrays have room
-    enough; `delta` is scratch, as long as there are added lanes.  If both parts come at once, evaluated lanes are
-    filled in between them, from the live rows in `extremes`; else somebody else does it.  `dead` gets which keys are
-    empty.  Returns the end of the pool and the numbers of pieces.
+    The arguments are named tuples of `arguments.py`, and the arrays of the runs, whose pool ends at `end`, and of the
+    calendar.  Keys without any edges are visited because they are due.  If both parts come at once, the edges `before`
+    are scratch; otherwise they are what `_say` needs later.  All arrays have room enough; `delta` is scratch, as long
+    as there are added lanes.  If both parts come at once, evaluated lanes are filled in between them, from the live
+    rows in `extremes`; else somebody else does it.  Returns the end of the pool and the numbers of pieces.
     """
+    place, pool, free, due = runs.place, runs.pool, runs.free, calendar.due
+    offsets, et, ed, first, last = edges.offsets, edges.time, edges.delta, edges.first, edges.last
+    mode, tau_0, m_0, tau_1, m_1 = clip.mode, clip.tau_before, clip.promise_before, clip.tau, clip.promise
+    floor0, floor1 = clip.floors_before, clip.floors
+    old, old_at, F0 = before.edges, before.at, before.frontier
+    nt, ns, visited, dead = report.n_taken, report.n_said, report.visited, report.dead
+    ni, na = lanes.integers, lanes.added
     width = pool.shape[1]
-    lanes = width - 1 if width == 1 + na else width - 2
     frontier = _INF
     o0 = 0
     o1 = 0
@@ -281,10 +289,9 @@ def visit(
                     j = offsets[v]
                     enter(pool, at, to, s + n, start, stop, ed[j, 0], ed[j, 1])
                     place[k, LENGTH] = n + 2
-                    nt, ns, at = say_now(
-                        v + visited, pool, x, s + n + 2, L0, L1, stop, ed[j, 0], ed[j, 1], tests, taken, nt, said, ns
-                    )
-                    dead[v] = _settle(k, place, pool, at, _INF, mode, tau1, m1, ni, due, block)
+                    entered = Entered(stop, ed[j, 0], ed[j, 1])
+                    nt, ns, at = say_now(v + visited, pool, x, s + n + 2, L0, L1, entered, lanes, report, nt, ns)
+                    dead[v] = _settle(k, runs, at, _INF, mode, tau1, m1, ni, calendar)
                     continue
             o0 = o1 if parts == 1 else 0
             o1 = o0 + s + n - x
@@ -293,9 +300,9 @@ def visit(
             if touched:
                 i = o0 + at - x
                 if two:
-                    w = merge_two(old, i, o1, offsets[v], offsets[v + 1], et, ed, pool, at, prune)
+                    w = merge_two(old, i, o1, offsets[v], offsets[v + 1], edges, pool, at, lanes.prune)
                 else:
-                    w = merge(old, i, o1, offsets[v], offsets[v + 1], et, ed, er, ni, na, pool, at, prune, delta)
+                    w = merge(old, i, o1, offsets[v], offsets[v + 1], edges, lanes, pool, at, delta)
                 place[k, LENGTH] = w - s
             if parts == 1:
                 old_at[v] = o0
@@ -313,26 +320,26 @@ def visit(
                 fill(k, pool, x, s + n, F1, L1, m0, na, extremes)
             if parts == 2:
                 x = after(pool, s, n, min(min(start - 1, min(frontier, L0)), F1)) - 1
-            nt, ns = _say(
-                v + visited, old, o0, o1, frontier, L0, pool, x, s + n, F1, L1, start, stop, mode, ni, tests, lanes,
-                taken, nt, said, ns,
-            )  # fmt: skip
+            was = View(old, o0, o1, frontier, L0)
+            now = View(pool, x, s + n, F1, L1)
+            nt, ns = _say(v + visited, was, now, start, stop, mode, lanes, report, nt, ns)
             at = _next_edge(pool, s, n, x, F1, mode, tau1)
-            dead[v] = _settle(k, place, pool, at, F1, mode, tau1, m1, ni, due, block)
+            dead[v] = _settle(k, runs, at, F1, mode, tau1, m1, ni, calendar)
     return end, nt, ns
 
 
 @loop
-def pass_by(
-    keys, ni, na, tests, mode, tau_0, m_0, tau_1, m_1, floor0, floor1, place, pool, due, block, taken, nt, said, ns,
-    visited, dead, extremes,
-):  # fmt: skip
-    """Visit keys of which nothing has changed but the clip: the run is its own past.  `dead` gets which are empty.
+def pass_by(keys, lanes, clip, runs, calendar, report, extremes):
+    """Visit keys of which nothing has changed but the clip: the run is its own past.
 
     Lanes that are filled in from `extremes` have not been said, so they are not part of that past.
     """
+    place, pool, due = runs.place, runs.pool, calendar.due
+    mode, tau_0, m_0, tau_1, m_1 = clip.mode, clip.tau_before, clip.promise_before, clip.tau, clip.promise
+    floor0, floor1 = clip.floors_before, clip.floors
+    nt, ns, visited, dead = report.n_taken, report.n_said, report.visited, report.dead
+    ni, na = lanes.integers, lanes.added
     width = pool.shape[1]
-    lanes = width - 1 if width == 1 + na else width - 2
     two = ni == 2 and width == 3
     for v in range(len(keys)):
         k = _ahead(keys, place, due, v)
@@ -347,8 +354,9 @@ def pass_by(
         tau1, m1 = raised(floor1, k, mode, tau_1, m_1)
         if two and mode == INFINITE:
             x = after(pool, s, n, tau0) - 1
-            nt, ns, at = say_now(v + visited, pool, x, s + n, tau0, tau1, _INF, 0, 0, tests, taken, nt, said, ns)
-            dead[v] = _settle(k, place, pool, at, _INF, mode, tau1, m1, ni, due, block)
+            entered = Entered(_INF, np.int64(0), np.int64(0))
+            nt, ns, at = say_now(v + visited, pool, x, s + n, tau0, tau1, entered, lanes, report, nt, ns)
+            dead[v] = _settle(k, runs, at, _INF, mode, tau1, m1, ni, calendar)
             continue
         F0 = frontier_of(pool, s, n, mode, tau0, m0)
         F1 = frontier_of(pool, s, n, mode, tau1, m1)
@@ -356,12 +364,11 @@ def pass_by(
         x = after(pool, s, n, min(F0, L0)) - 1
         if width > 1 + na:
             fill(k, pool, x, s + n, F1, L1, m0, na, extremes)
-        nt, ns = _say(
-            v + visited, pool, x, s + n, F0, L0, pool, x, s + n, F1, L1, _INF, _NEVER, mode, ni, tests, lanes,
-            taken, nt, said, ns,
-        )  # fmt: skip
+        was = View(pool, x, s + n, F0, L0)
+        now = View(pool, x, s + n, F1, L1)
+        nt, ns = _say(v + visited, was, now, _INF, _NEVER, mode, lanes, report, nt, ns)
         at = _next_edge(pool, s, n, x, F1, mode, tau1)
-        dead[v] = _settle(k, place, pool, at, F1, mode, tau1, m1, ni, due, block)
+        dead[v] = _settle(k, runs, at, F1, mode, tau1, m1, ni, calendar)
     return nt, ns
 
 
