@@ -93,15 +93,21 @@ def judged(case: Case, seed: str, tally: Tally, limit: float = LIMIT) -> None:
     judge = Judge(case.world)
     try:
         for part in _parts(case, seed):
-            try:
-                with limited(limit * len(part.asked)):
-                    outcomes = run(part)
-            except TooLong as error:
-                outcomes = [Outcome("failed", str(error))] * len(part.asked)
+            outcomes = _outcomes(part, limit) or _outcomes(part, limit) or []
+            outcomes = outcomes or [Outcome("failed", f"more than {limit:g} s of CPU time, twice")] * len(part.asked)
             for at, outcome in enumerate(outcomes):
                 _count(part, at, outcome, judge, seed, tally)
     finally:
         judge.close()
+
+
+def _outcomes(part: Case, limit: float) -> list[Outcome] | None:
+    """What a part answers; None if it takes too long.  The first time may have compiled loops, so it is asked twice."""
+    try:
+        with limited(limit * len(part.asked)):
+            return list(run(part))
+    except TooLong:
+        return None
 
 
 def _parts(case: Case, seed: str) -> Iterator[Case]:

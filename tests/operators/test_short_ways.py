@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import everwhen as ew
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import EvaluationError
-from everwhen.operators.sweep.loops.edges import group_keys
+from everwhen.operators.sweep.loops.group_keys import group_keys
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from state_files import loaded, stored

@@ -17,7 +17,8 @@ import everwhen as ew
 from everwhen.core.time import INF
 from everwhen.operators.stateless.window_loops import windowed
 from everwhen.operators.sweep import sweep
-from everwhen.operators.sweep.loops.edges import edges_in_order, edges_on_grid, group_keys, grouped, lifetimes
+from everwhen.operators.sweep.loops.edges import edges_in_order, edges_on_grid, grouped, lifetimes
+from everwhen.operators.sweep.loops.group_keys import group_keys
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History

@@ -15,6 +15,7 @@ import pyarrow as pa
 from everwhen.containers.arrays import grown
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
+from everwhen.operators.join.loops import expire as ends
 from everwhen.operators.join.loops import join as kernel
 from everwhen.operators.join.loops.lifetimes import END, HI, LO, MOST, NO_ENTRY, ROW, WEIGHT
 from everwhen.rows import restored
@@ -67,7 +68,7 @@ class JoinState:
 
     def tidy(self) -> None:
         """Drop the dead entries."""
-        self._count = kernel.tidy(self.heads, self.log, self._count, self.cti, self.touched)
+        self._count = ends.tidy(self.heads, self.log, self._count, self.cti, self.touched)
         self._tidy_at = max(_LEAST, 2 * self._count)
 
     def add(self, ids: np.ndarray, batch: Changes) -> int:
@@ -100,7 +101,7 @@ class JoinState:
 
     def expire_keys(self, ids: np.ndarray, until: np.ndarray) -> int:
         """What ended by the time promised for its key is dead; the largest end among that (-∞: it was nothing)."""
-        return int(kernel.expire(ids, until, self.heads, self.log, self.cti))
+        return int(ends.expire(ids, until, self.heads, self.log, self.cti))
 
     def vacant(self, ids: np.ndarray) -> np.ndarray:
         """Which keys have no rows that live on."""
@@ -113,7 +114,7 @@ class JoinState:
 
     def occupied(self, ids: np.ndarray, before: np.ndarray) -> np.ndarray:
         """Whether keys (-1: unknown) have rows that live before a time."""
-        return kernel.occupied(ids, before, self.heads, self.log, self.cti)
+        return ends.occupied(ids, before, self.heads, self.log, self.cti)
 
     def alive(self) -> np.ndarray:
         """Where in the log the entries stand that are not dead."""
