@@ -28,7 +28,7 @@ NEIGHBOUR = """
 import os, sys, time
 from pathlib import Path
 import pyarrow as pa
-from everwhen.spark.worker.owner_rpc import Home
+from everwhen.spark.worker.owner_rpc import StateServer
 
 def agrees(words):
     def answer(rows):
@@ -46,7 +46,7 @@ def agrees(words):
         yield from rows.to_batches()
     return None if words["do"] == "refuse" else answer
 
-home = Home(agrees, Path(sys.argv[1]))
+home = StateServer(agrees, Path(sys.argv[1]))
 home.keep("bucket")
 print("ready", flush=True)
 sys.stdin.read()

@@ -269,7 +269,7 @@ def test_an_intake_that_fails_in_the_middle_is_begun_anew(
             yield from IngressTask._rows(self, tag, batch, note)
             self.strike("handing on")
 
-    monkeypatch.setattr(epoch_module, "IntakeTask", Faulty)
+    monkeypatch.setattr(epoch_module, "IngressTask", Faulty)
     job = EpochJob(spark, tmp_path, PAIRS, ew.consistency(2, 3), 2)
     streams = {name: epochs_of(ord(name)) for name in job.names}
     for name, epochs in streams.items():

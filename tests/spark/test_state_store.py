@@ -329,9 +329,9 @@ KILLED = """
 import os, sys
 import pyarrow as pa
 from everwhen.storage import folder
-from everwhen.spark.state.state_store import BucketStore
+from everwhen.spark.state.state_store import PartitionStore
 os.link = lambda *_: (print("now", flush=True), __import__("time").sleep(60))
-BucketStore(sys.argv[1], 0, 0).publish_log(0, pa.table({"x": [1, 2]}), {})
+PartitionStore(sys.argv[1], 0, 0).publish_log(0, pa.table({"x": [1, 2]}), {})
 """
 
 
