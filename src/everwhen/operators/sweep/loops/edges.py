@@ -112,9 +112,8 @@ def lifetimes(lo, hi, most):
 
 
 @njit(cache=True, inline="always")
-def _add(to, to_f, i, sums, j, sign, ni):
+def _add(to, to_f, i, values, values_f, j, sign, ni):
     """Add lanes, or take them away."""
-    values, values_f = sums.integers, sums.floats
     if ni == 2 and to.shape[1] == 2:  # the usual case, without loops
         to[i, 0] += sign * values[j, 0]
         to[i, 1] += sign * values[j, 1]
@@ -166,10 +165,11 @@ def edges_on_grid(group, keys, which, starts, ends, values, values_f, ni):
 
 @loop
 def _add_cells(group, which, np_, cells, there, values, ni):
+    sums, sums_f, items, items_f = cells.integers, cells.floats, values.integers, values.floats
     for i in range(len(group)):
         at = group[i] * np_ + which[i]
         there[at] = True
-        _add(cells.integers, cells.floats, at, values, i, 1, ni)
+        _add(sums, sums_f, at, items, items_f, i, 1, ni)
 
 
 @loop
@@ -178,8 +178,9 @@ def _edges_of_cells(grid, there, cells, edges, floats, ni):
 
     `floats` are the deltas of the edges, seen as floats.
     """
-    times, of = grid.times, grid.of
-    offsets, et, er, first, last = edges.offsets, edges.time, edges.open, edges.first, edges.last
+    times, of, np_ = grid.times, grid.of, grid.lifetimes
+    sums, sums_f = cells.integers, cells.floats
+    offsets, et, ed, er, first, last = edges.offsets, edges.time, edges.delta, edges.open, edges.first, edges.last
     ng = len(first)
     at = len(times)
     out = 0
@@ -193,11 +194,11 @@ def _edges_of_cells(grid, there, cells, edges, floats, ni):
             while e < at and times[e] == t:
                 p = of[e]
                 sign = 1 if p >= 0 else -1
-                cell = g * grid.lifetimes + (p if p >= 0 else ~p)
+                cell = g * np_ + (p if p >= 0 else ~p)
                 if there[cell]:
                     some = True
                     er[out] += sign
-                    _add(edges.delta, floats, out, cells, cell, sign, ni)
+                    _add(ed, floats, out, sums, sums_f, cell, sign, ni)
                 e += 1
             if some:
                 et[out] = t
@@ -278,12 +279,13 @@ def _spread(group, lo, hi, bounds, start, end, time, ref):
 
 
 @loop
-def _edges_of_ends(ends, values, edges, floats, ni):
+def _edges_of_ends(ends, lanes, edges, floats, ni):
     """Write the edges of each key, from its starts and its ends.  Returns how many there are.
 
     `floats` are the deltas of the edges, seen as floats.
     """
     bounds, start, time, ref = ends.bounds, ends.middle, ends.time, ends.of
+    values, values_f = lanes.integers, lanes.floats
     offsets, et, ed, er, first, last = edges.offsets, edges.time, edges.delta, edges.open, edges.first, edges.last
     ng = len(start)
     out = 0
@@ -298,21 +300,21 @@ def _edges_of_ends(ends, values, edges, floats, ni):
         if x1 - x == 1 and y1 - y == 1:  # one segment: mostly, if there are many keys
             et[out] = time[x]
             er[out] = 1
-            _add(ed, floats, out, values, ref[x], 1, ni)
+            _add(ed, floats, out, values, values_f, ref[x], 1, ni)
             et[out + 1] = time[y]
             er[out + 1] = -1
-            _add(ed, floats, out + 1, values, ref[x], -1, ni)
+            _add(ed, floats, out + 1, values, values_f, ref[x], -1, ni)
             out += 2
             continue
         while x < x1 or y < y1:
             t = time[x] if y >= y1 or (x < x1 and time[x] <= time[y]) else time[y]
             while x < x1 and time[x] == t:
                 er[out] += 1
-                _add(ed, floats, out, values, ref[x], 1, ni)
+                _add(ed, floats, out, values, values_f, ref[x], 1, ni)
                 x += 1
             while y < y1 and time[y] == t:
                 er[out] -= 1
-                _add(ed, floats, out, values, ref[y], -1, ni)
+                _add(ed, floats, out, values, values_f, ref[y], -1, ni)
                 y += 1
             et[out] = t
             out += 1

@@ -71,11 +71,10 @@ def _put(out, n, first, v, lo, hi, c0, c1, tests):
 
 
 @njit(cache=True, inline="always")
-def say_now(v, pool, x, end, then, now, entered, lanes, report, nt, ns):
+def say_now(v, pool, x, end, then, now, entered, tests, taken, nt, said, ns):
     """Append the pieces that change when τ goes on from `then` to `now` and a lifetime has added something to the edges
     from behind `x` to its end (`Entered`).  Returns also the position of the first edge after `now`."""
     stop, d0, d1 = entered.stop, entered.to_count, entered.to_sum
-    tests, taken, said = lanes.tests, report.taken, report.said
     first_taken = nt
     first_said = ns
     o0 = pool[x, 1]

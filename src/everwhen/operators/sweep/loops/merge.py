@@ -20,11 +20,10 @@ def _clear(delta):
 
 
 @njit(cache=True, inline="always")
-def merge(old, i, i1, j, j1, edges, lanes, pool, w, delta):
+def merge(old, i, i1, j, j1, edges, ni, na, pool, w, prune, delta):
     """Write the edges behind the one at `w`, which is that of `old` at `i`: those of `old` up to `i1`, and the new ones
     from `j` to `j1`.  Returns the position behind the last."""
     et, ed, er = edges.time, edges.delta, edges.open
-    ni, na, prune = lanes.integers, lanes.added, lanes.prune
     width = pool.shape[1]
     _clear(delta)
     cur = i
@@ -75,9 +74,8 @@ def merge(old, i, i1, j, j1, edges, lanes, pool, w, delta):
 
 
 @njit(cache=True, inline="always")
-def merge_two(old, i, i1, j, j1, edges, pool, w, prune):
+def merge_two(old, i, i1, j, j1, et, ed, pool, w, prune):
     """The same for two integer lanes and nothing else, the usual case: a count and a sum."""
-    et, ed = edges.time, edges.delta
     d0 = d1 = np.int64(0)
     c0 = before0 = old[i, 1]
     c1 = before1 = old[i, 2]

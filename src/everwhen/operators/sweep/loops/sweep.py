@@ -112,7 +112,7 @@ def _put(out, n, first, v, lo, hi, pool, at, tests, lanes):
 
 
 @njit(cache=True, inline="always")
-def _say(v, was, now, first, last, mode, lanes, report, nt, ns):
+def _say(v, was, now, first, last, mode, lanes, taken, nt, said, ns):
     """Append the pieces in which what was said differs from what is to be said; both lists have room for them.
 
     Of the old and the new run (`View`) the positions of the last edge at or before the first change, F0 and L0 count.
@@ -121,7 +121,6 @@ def _say(v, was, now, first, last, mode, lanes, report, nt, ns):
     old, o, o1, F0, L0 = was.edges, was.at, was.end, was.frontier, was.limit
     pool, w, w1, F1, L1 = now.edges, now.at, now.end, now.frontier, now.limit
     ni, tests, total = lanes.integers, lanes.tests, lanes.total
-    taken, said = report.taken, report.said
     p = first
     if mode == INFINITE:
         if p > L0 and w + 1 < w1 and pool[w + 1, 0] <= L1:
@@ -182,13 +181,12 @@ def _next_edge(pool, s, n, x, F, mode, tau):
 
 
 @njit(cache=True, inline="always")
-def _settle(k, runs, at, F, mode, tau, m, ni, calendar):
+def _settle(k, place, pool, at, F, mode, tau, m, ni, due, block):
     """Drop settled edges and note when the key is due again.  Returns whether it is empty for good.
 
     `at` is the position of its `_next_edge`.  The key is due at a time to compare with τ (θ for CUT and ENDING), at
     one to compare with the promise (ENDED only), and when its last edge is settled.
     """
-    place, pool, due, block = runs.place, runs.pool, calendar.due, calendar.block
     s = place[k, START]
     n = place[k, LENGTH]
     upcoming = pool[at, 0] if at < s + n else _INF
@@ -233,13 +231,13 @@ def visit(keys, edges, lanes, clip, parts, runs, end, before, calendar, report, 
     as there are added lanes.  If both parts come at once, evaluated lanes are filled in between them, from the live
     rows in `extremes`; else somebody else does it.  Returns the end of the pool and the numbers of pieces.
     """
-    place, pool, free, due = runs.place, runs.pool, runs.free, calendar.due
+    place, pool, free, due, block = runs.place, runs.pool, runs.free, calendar.due, calendar.block
     offsets, et, ed, first, last = edges.offsets, edges.time, edges.delta, edges.first, edges.last
     mode, tau_0, m_0, tau_1, m_1 = clip.mode, clip.tau_before, clip.promise_before, clip.tau, clip.promise
     floor0, floor1 = clip.floors_before, clip.floors
-    old, old_at, F0 = before.edges, before.at, before.frontier
+    old, old_at, F0, prune = before.edges, before.at, before.frontier, lanes.prune
     nt, ns, visited, dead = report.n_taken, report.n_said, report.visited, report.dead
-    ni, na = lanes.integers, lanes.added
+    ni, na, tests, taken, said = lanes.integers, lanes.added, lanes.tests, report.taken, report.said
     width = pool.shape[1]
     frontier = _INF
     o0 = 0
@@ -290,8 +288,8 @@ def visit(keys, edges, lanes, clip, parts, runs, end, before, calendar, report, 
                     enter(pool, at, to, s + n, start, stop, ed[j, 0], ed[j, 1])
                     place[k, LENGTH] = n + 2
                     entered = Entered(stop, ed[j, 0], ed[j, 1])
-                    nt, ns, at = say_now(v + visited, pool, x, s + n + 2, L0, L1, entered, lanes, report, nt, ns)
-                    dead[v] = _settle(k, runs, at, _INF, mode, tau1, m1, ni, calendar)
+                    nt, ns, at = say_now(v + visited, pool, x, s + n + 2, L0, L1, entered, tests, taken, nt, said, ns)
+                    dead[v] = _settle(k, place, pool, at, _INF, mode, tau1, m1, ni, due, block)
                     continue
             o0 = o1 if parts == 1 else 0
             o1 = o0 + s + n - x
@@ -300,9 +298,9 @@ def visit(keys, edges, lanes, clip, parts, runs, end, before, calendar, report, 
             if touched:
                 i = o0 + at - x
                 if two:
-                    w = merge_two(old, i, o1, offsets[v], offsets[v + 1], edges, pool, at, lanes.prune)
+                    w = merge_two(old, i, o1, offsets[v], offsets[v + 1], et, ed, pool, at, prune)
                 else:
-                    w = merge(old, i, o1, offsets[v], offsets[v + 1], edges, lanes, pool, at, delta)
+                    w = merge(old, i, o1, offsets[v], offsets[v + 1], edges, ni, na, pool, at, prune, delta)
                 place[k, LENGTH] = w - s
             if parts == 1:
                 old_at[v] = o0
@@ -322,9 +320,9 @@ def visit(keys, edges, lanes, clip, parts, runs, end, before, calendar, report, 
                 x = after(pool, s, n, min(min(start - 1, min(frontier, L0)), F1)) - 1
             was = View(old, o0, o1, frontier, L0)
             now = View(pool, x, s + n, F1, L1)
-            nt, ns = _say(v + visited, was, now, start, stop, mode, lanes, report, nt, ns)
+            nt, ns = _say(v + visited, was, now, start, stop, mode, lanes, taken, nt, said, ns)
             at = _next_edge(pool, s, n, x, F1, mode, tau1)
-            dead[v] = _settle(k, runs, at, F1, mode, tau1, m1, ni, calendar)
+            dead[v] = _settle(k, place, pool, at, F1, mode, tau1, m1, ni, due, block)
     return end, nt, ns
 
 
@@ -334,11 +332,11 @@ def pass_by(keys, lanes, clip, runs, calendar, report, extremes):
 
     Lanes that are filled in from `extremes` have not been said, so they are not part of that past.
     """
-    place, pool, due = runs.place, runs.pool, calendar.due
+    place, pool, due, block = runs.place, runs.pool, calendar.due, calendar.block
     mode, tau_0, m_0, tau_1, m_1 = clip.mode, clip.tau_before, clip.promise_before, clip.tau, clip.promise
     floor0, floor1 = clip.floors_before, clip.floors
     nt, ns, visited, dead = report.n_taken, report.n_said, report.visited, report.dead
-    ni, na = lanes.integers, lanes.added
+    ni, na, tests, taken, said = lanes.integers, lanes.added, lanes.tests, report.taken, report.said
     width = pool.shape[1]
     two = ni == 2 and width == 3
     for v in range(len(keys)):
@@ -355,8 +353,8 @@ def pass_by(keys, lanes, clip, runs, calendar, report, extremes):
         if two and mode == INFINITE:
             x = after(pool, s, n, tau0) - 1
             entered = Entered(_INF, np.int64(0), np.int64(0))
-            nt, ns, at = say_now(v + visited, pool, x, s + n, tau0, tau1, entered, lanes, report, nt, ns)
-            dead[v] = _settle(k, runs, at, _INF, mode, tau1, m1, ni, calendar)
+            nt, ns, at = say_now(v + visited, pool, x, s + n, tau0, tau1, entered, tests, taken, nt, said, ns)
+            dead[v] = _settle(k, place, pool, at, _INF, mode, tau1, m1, ni, due, block)
             continue
         F0 = frontier_of(pool, s, n, mode, tau0, m0)
         F1 = frontier_of(pool, s, n, mode, tau1, m1)
@@ -366,9 +364,9 @@ def pass_by(keys, lanes, clip, runs, calendar, report, extremes):
             fill(k, pool, x, s + n, F1, L1, m0, na, extremes)
         was = View(pool, x, s + n, F0, L0)
         now = View(pool, x, s + n, F1, L1)
-        nt, ns = _say(v + visited, was, now, _INF, _NEVER, mode, lanes, report, nt, ns)
+        nt, ns = _say(v + visited, was, now, _INF, _NEVER, mode, lanes, taken, nt, said, ns)
         at = _next_edge(pool, s, n, x, F1, mode, tau1)
-        dead[v] = _settle(k, runs, at, F1, mode, tau1, m1, ni, calendar)
+        dead[v] = _settle(k, place, pool, at, F1, mode, tau1, m1, ni, due, block)
     return nt, ns
 
 
