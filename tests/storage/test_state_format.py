@@ -133,7 +133,7 @@ class Text(str):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (Punctuation(), "everwhen.core.punctuation.Promise"),
+        (Punctuation(), "everwhen.core.punctuation.Punctuation"),
         (Frontier(), "everwhen.core.punctuation.Frontier"),
         (Emit.FINAL, "everwhen.core.emit.Emit"),
         (Text("a"), "Text"),
