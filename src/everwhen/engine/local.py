@@ -1,8 +1,8 @@
 """The local runtime: a push graph in this process.
 
 One `push` is one epoch: at most one batch per input, a consistent cut, through the intakes of the sources and the graph
-of operators (`graph.py`).  Any cutting of the inputs into epochs gives the same histories.  The level of consistency
-says what the intakes hold back and what they give up (`consistency.py`); it may change while the runtime runs.
+of operators (`dataflow.py`).  Any cutting of the inputs into epochs gives the same histories.  The level of consistency
+says what the intakes hold back and what they give up (`core/consistency.py`); it may change while the runtime runs.
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"k": "string", "x": "int64"})

@@ -2,7 +2,7 @@
 
 It may share its operators with others, who stay as they are.  So its plan is forked: once more in the network, over
 sources of its own, in the same state.  The fork goes on exactly as the plan would have; then its intakes are told to
-wait and remember for another time, and its outlet and operators to say more, or less (`emission.py`).
+wait and remember for another time, and its outlet and operators to say more, or less (`change_emit.py`).
 """
 
 from __future__ import annotations

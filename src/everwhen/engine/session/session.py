@@ -2,7 +2,7 @@
 
 Queries come and go while it runs.  Plans with equal parts share their operators, whoever built them; a new query
 attaches to what runs already, and says from which instant on its answer is right (`valid_from`; the proof is in
-`network.py`).  Queries that differ only in their last filters share all but these (`outlet.py`).
+`network.py`).  Queries that differ only in their last filters share all but these (`output_port.py`).
 
     >>> import everwhen as ew
     >>> from everwhen.stream.element_batch import batch_of

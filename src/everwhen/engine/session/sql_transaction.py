@@ -27,7 +27,7 @@ from everwhen.sinks.base import EpochSink
 
 _CHEAP: Final = (Source, Filter, Map, TimeWindow)
 _CHEAP_RULES: Final = tuple(rule for rule in SHARING_RULES if rule not in (PUSH_FILTER, PRUNE_COLUMNS))
-"""For plans of such steps only: a filter stays last, where many of them are looked up at once (`bank.py`); to push it
+"""For plans of such steps only: a filter stays last, where many are looked up at once (`filter_index.py`); to push it
 below a window would save little, and give each its own window."""
 
 

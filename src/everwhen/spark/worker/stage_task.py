@@ -1,4 +1,4 @@
-"""What a Spark task does for a bucket of a stage in an epoch (`resident` says how that is exactly once in effect).
+"""What a Spark task does for a bucket of a stage in an epoch (`state_host` says how that is exactly once in effect).
 
 A bucket that gives up tells every bucket of the next stage, so that nobody takes a part of an epoch for the whole.
 """

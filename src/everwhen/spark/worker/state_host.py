@@ -1,6 +1,6 @@
 """Tasks whose state lives in a worker from epoch to epoch, exactly once in effect however often they are run.
 
-    1. a worker that has not the state asks the one that has it, the bucket's home, to do the rest (`homes`);
+    1. a worker that has not the state asks the one that has it, the bucket's home, to do the rest (`owner_rpc`);
     2. if the epoch's input was published before, that is the input, whatever has come now;
     3. take the state after the epoch before: live in this worker, or loaded and caught up from the files;
     4. step; publish the input (the first one wins; a loser starts again from the winner's); now and then a snapshot;

@@ -43,7 +43,7 @@ class Lanes(NamedTuple):
 
 
 class Clip(NamedTuple):
-    """What the emission policy lets a step say (`clip.py`), and what it let the steps before say."""
+    """What the emission policy lets a step say (`operators/clip.py`), and what it let the steps before say."""
 
     mode: int
     """Which clip it is."""

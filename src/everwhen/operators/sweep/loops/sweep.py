@@ -8,8 +8,8 @@ Integers and floats are two views of the same memory.
 
 A visit to a key has three parts.  `merge` copies the edges from the first one that matters aside and writes the new
 ones in their place.  `_say` compares what had been said with what is to be said now, clipped by the emission policy on
-both sides (`clip.py`), and reports what is taken back and what is said.  `_settle` notes when the key is due again, and
-drops the edges before the base once all are settled; others wait until their room is wanted.  `present.py` has a
+both sides (`clip`), and reports what is taken back and what is said.  `_settle` notes when the key is due again, and
+drops the edges before the base once all are settled; others wait until their room is wanted.  `fast_path.py` has a
 shorter way for the usual case.
 """
 
