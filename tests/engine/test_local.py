@@ -128,7 +128,7 @@ def test_waits_for_names_the_quiet_input() -> None:
     found = {each.name.split(" ", 1)[1]: each for each in runtime.metadata()}
     assert found["join (keyed)"].waits_for == ("T",)
     assert found["join (keyed)"].progress == 2
-    assert found["hold"].waits_for == (next(n for n in (e.name for e in runtime.metadata()) if "map" in n),)
+    assert found["final"].waits_for == (next(n for n in (e.name for e in runtime.metadata()) if "map" in n),)
     runtime.push({"T": batch_of([Cti(INF)], SCHEMA)})
     assert {each.name.split(" ", 1)[1]: each for each in runtime.metadata()}["join (keyed)"].waits_for == ("S",)
     runtime.close()

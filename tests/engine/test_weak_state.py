@@ -272,6 +272,6 @@ def test_the_output_keeps_what_it_may_take_back(emit: str, remember: int) -> Non
         (sink,) = runtime._plan.sinks
         said = sink.encoder.state_size().rows
         if emit == "final":  # what is final is said, and forgotten
-            assert said == 0 and rows_of(runtime, "hold") == kept.pairs()
+            assert said == 0 and rows_of(runtime, "emit final") == kept.pairs()
         else:
             assert said == kept.pairs()

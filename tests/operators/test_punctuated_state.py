@@ -221,7 +221,7 @@ def test_the_guard_keeps_events_that_an_adjust_may_name(s: History, seed: int) -
 @given(s=ANY_END, seed=st.integers(0, 2**32))
 def test_the_hold_keeps_what_is_not_settled(s: History, seed: int) -> None:
     def look(runtime: LocalRuntime, seen: Seen) -> None:
-        assert rows_of(runtime, "hold") == not_over(strictly=False)(seen)
+        assert rows_of(runtime, "emit final") == not_over(strictly=False)(seen)
 
     run(S, "final", {"S": s}, seed, look)
 

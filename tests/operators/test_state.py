@@ -240,7 +240,7 @@ def test_coalesce_keeps_intervals_until_they_ended_before_the_cti(s: History, c:
 def test_the_hold_keeps_what_is_not_settled(s: History, c: int) -> None:
     """`final`: segments until ve ≤ c."""
     runtime = fed(S, {"S": s}, {"S": c}, "final")
-    assert rows_of(runtime, "hold") == sum(ve > c for _, ve, _ in s.events())
+    assert rows_of(runtime, "emit final") == sum(ve > c for _, ve, _ in s.events())
 
 
 @FEW

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 
 from everwhen.core.schema import Schema
 
@@ -14,7 +16,8 @@ class Node:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        return tuple(value for value in vars(self).values() if isinstance(value, Node))
+        """The nodes among its fields, alone or in tuples, in the order of the fields."""
+        return tuple(node for value in vars(self).values() for node in _nodes(value))
 
     @cached_property
     def schema(self) -> Schema:
@@ -28,9 +31,23 @@ class Node:
 
 def over(node: Node, *inputs: Node) -> Node:
     """The node over other inputs; the node itself if they are its own."""
-    names = [name for name, value in vars(node).items() if isinstance(value, Node)]
-    new = dict(zip(names, inputs, strict=True))
-    return node if all(vars(node)[name] is value for name, value in new.items()) else replace(node, **new)
+    if len(inputs) == len(node.inputs) and all(map(operator.is_, inputs, node.inputs)):
+        return node
+    rest, new = iter(inputs), {}
+    for name, value in vars(node).items():
+        if nodes := _nodes(value):
+            taken = tuple(islice(rest, len(nodes)))
+            new[name] = taken if isinstance(value, tuple) else taken[0]
+    return replace(node, **new)
+
+
+def _nodes(value: object) -> tuple[Node, ...]:
+    """A field's nodes: a tuple of nodes is one of several inputs."""
+    if isinstance(value, Node):
+        return (value,)
+    if isinstance(value, tuple) and value and all(isinstance(each, Node) for each in value):
+        return value
+    return ()
 
 
 def walk(*roots: Node) -> list[Node]:

@@ -26,7 +26,7 @@ class FixedDataflow:
         self.flow: Dataflow[str, OutputPort] = Dataflow(check)
         for number, placed in enumerate(plan.operators):
             self.flow.add(OperatorNode.of(number, placed))
-        self.flow.outputs = {sink.name: OutputPort(sink.port, sink.encoder) for sink in plan.sinks}
+        self.flow.outputs = {sink.name: OutputPort(sink.port, sink.encoder, sink.filter) for sink in plan.sinks}
         self.tau = NEVER
         self._moved: tuple[Emit, ...] = ()
         self._roots = {f"sink {sink.name}": sink.port for sink in plan.sinks}

@@ -34,7 +34,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.engine.fixed_dataflow import FixedDataflow
 from everwhen.engine.ingress import Ingress, OnDropped
-from everwhen.engine.metadata import OperatorMetadata, node_metadata
+from everwhen.engine.metadata import OperatorMetadata, filter_metadata, node_metadata
 from everwhen.engine.node import StepCheck
 from everwhen.engine.source_levels import Bounds, bounds_of
 from everwhen.errors import QueryError
@@ -221,7 +221,9 @@ class LocalRuntime:
         """Per operator: rates, selectivity, state, progress, what it waits for."""
         elapsed = max(self._clock() - self._since, 1e-9)
         flow = self._dataflow.flow
-        return [node_metadata(flow, node, elapsed) for node in flow.nodes.values()]
+        filters = [filter_metadata(flow, output, elapsed) for output in flow.outputs.values()]
+        nodes = [node_metadata(flow, node, elapsed) for node in flow.nodes.values()]
+        return [*nodes, *(each for each in filters if each is not None)]
 
     # -- state --------------------------------------------------------------------------------------------------
 

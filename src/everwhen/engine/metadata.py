@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from everwhen.core.time import INF
 from everwhen.engine.dataflow import Dataflow
 from everwhen.engine.node import OperatorNode
+from everwhen.engine.output_port import OutputPort
 from everwhen.operators.contract import StateSize
 
 
@@ -50,6 +52,18 @@ class OperatorMetadata:
             name, rows_in, rows_out, rows_in / seconds, rows_out / seconds, rows_out / rows_in if rows_in else 0.0,
             size.rows, size.bytes, progress, keeps, waits_for, tuple(queries),
         )  # fmt: skip
+
+
+def filter_metadata(
+    flow: Dataflow[Any, Any], output: OutputPort, seconds: float, queries: Sequence[str] = ()
+) -> OperatorMetadata | None:
+    """The emission filter of an output, called by its policy: `emit final`."""
+    if output.filter is None:
+        return None
+    progress, size = output.encoder.cti, output.filter.state_size()
+    waits_for = (flow.port_name(output.port),) if progress < INF else ()
+    name, rows = f"emit {output.filter.emit.value}", (output.rows_in, output.rows_out)
+    return OperatorMetadata.of(name, rows, seconds, size, progress, output.filter.keeps, waits_for, queries)
 
 
 def node_metadata(

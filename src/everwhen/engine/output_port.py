@@ -1,8 +1,9 @@
-"""The way from a port of the dataflow to the elements of an output: perhaps a gate, then the changelog encoder.
+"""The way from a port of the dataflow to the elements of an output: the emission filter, then the changelog encoder.
 
-Of two emission policies one emits all that the other does, and more (`Emit.rank`).  To emit less, nothing in the
-dataflow changes: a `EmitGate` lets less through, and retracts nothing that is not wrong.  An encoder that knows groups
-cannot stand behind a gate, which knows rows only; `by_rows` makes it one of rows, with the events that it has emitted.
+Where the operators emit no more than the policy does, there is no filter.  To emit less than they do, nothing in the
+dataflow changes: the filter lets less through, and retracts nothing that is not wrong.  An encoder that knows groups
+cannot stand behind a filter, which knows rows only; `by_rows` makes it one of rows, with the events that it has
+emitted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from everwhen.engine.change_emit import Standing
 from everwhen.operators.contract import StateSize
 from everwhen.operators.net import netted
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
-from everwhen.operators.output.emit_gate import EmitGate
+from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
 from everwhen.plan.physical import Port
 from everwhen.rows.changes import Changes
@@ -34,7 +35,7 @@ class OutputPort:
 
     port: Port
     encoder: ChangelogEncoder | GroupChangelogEncoder | EventChangelogEncoder
-    gate: EmitGate | None = None
+    filter: EmitFilter | None = None
     nets: bool = False
     since: int = NEVER
     began: float = 0.0
@@ -44,11 +45,9 @@ class OutputPort:
     rows_out: int = 0
 
     def encode(self, changes: Changes, tau: int, frontier: Frontier) -> ElementBatch:
-        """The elements; behind a gate punctuation about data goes on if nothing waits there that it covers."""
-        if self.gate is not None:
-            gate = self.gate
-            changes = gate.step(netted(changes) if self.nets else changes, tau, frontier.time)
-            frontier = Frontier(frontier.time, tuple(p for p in frontier.promises if not gate.holds(p)))
+        """The elements."""
+        if self.filter is not None:
+            changes = self.filter.step(netted(changes) if self.nets else changes, tau, frontier)
         batch = self.encoder.step(changes, frontier.time, frontier.promises)
         self.rows_in += len(changes)
         self.rows_out += len(batch)
@@ -71,18 +70,18 @@ class OutputPort:
             self.encoder = by_rows(self.encoder, self.encoder.said(pieces) if len(pieces) else pieces, last)
         else:
             self.encoder.takes_all(last)
-        if self.gate is None:
-            self.gate = EmitGate(self.encoder.codec, emit)
-        self.gate.emit = emit
+        if self.filter is None:
+            self.filter = EmitFilter(self.encoder.codec, emit)
+        self.filter.emit = emit
 
     def state_size(self) -> StateSize:
         size = self.encoder.state_size()
-        return size if self.gate is None else size + self.gate.state_size()
+        return size if self.filter is None else size + self.filter.state_size()
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "changelog": self.encoder.snapshot(),
-            "gate": None if self.gate is None else self.gate.snapshot(),
+            "filter": None if self.filter is None else self.filter.snapshot(),
             "nets": self.nets,
             "moved": [emit.value for emit in self.moved],
             "since": self.since,
@@ -93,8 +92,8 @@ class OutputPort:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot; the policies that it was moved to have been applied again."""
         self.encoder.restore(state["changelog"])
-        if self.gate is not None and state["gate"] is not None:
-            self.gate.restore(state["gate"])
+        if self.filter is not None and state["filter"] is not None:
+            self.filter.restore(state["filter"])
         self.nets, self.since = state["nets"], state["since"]
         self.rows_in, self.rows_out = state["rows_in"], state["rows_out"]
 

@@ -13,7 +13,6 @@ from typing import Final
 
 from everwhen.algebra.explain import WIDTH, explain, wrapped
 from everwhen.algebra.nodes import Node, Source
-from everwhen.algebra.properties.derive import properties
 from everwhen.core.emit import Emit
 from everwhen.core.time import INF
 from everwhen.operators.join.join import JoinOperator
@@ -21,6 +20,7 @@ from everwhen.operators.output.changelog import EventChangelogEncoder
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import PhysicalPlan, Port
+from everwhen.plan.properties import emitted
 from everwhen.plan.sanity.advice import advise
 from everwhen.plan.sanity.bounded import unbounded
 from everwhen.plan.stages.model import StagePlan, StreamIn
@@ -67,9 +67,9 @@ def explain_text(
     ...
     """
     final = logical if rewritten is None else rewritten
-    sections = [("The plan as written", _tree(logical))]
+    sections = [("The plan as written", _tree(logical, emit))]
     if rewritten is not None:
-        sections.append(("The plan as rewritten", [*_rules(applied), *_rewritten(logical, rewritten)]))
+        sections.append(("The plan as rewritten", [*_rules(applied), *_rewritten(logical, rewritten, emit)]))
     sections.append(("What runs, and what it keeps", _operators(final, lower({"answer": final}, emit))))
     sections.append(("What may grow for ever", _growth(final)))
     if punctuation:
@@ -81,12 +81,11 @@ def explain_text(
     return "\n\n".join(texts)
 
 
-def _words(node: Node) -> str:
-    return "" if isinstance(node, Source) else properties(node).words()  # a source's line says what it declares
+def _tree(root: Node, emit: Emit) -> list[str]:
+    def words(node: Node) -> str:
+        return "" if isinstance(node, Source) else emitted(node, emit).words()  # a source's line says what it declares
 
-
-def _tree(root: Node) -> list[str]:
-    return explain(root, _words, _INSIDE).splitlines()
+    return explain(root, words, _INSIDE).splitlines()
 
 
 def _broken(line: str) -> list[str]:
@@ -104,9 +103,9 @@ def _rules(applied: Iterable[tuple[str, str]]) -> list[str]:
     return lines
 
 
-def _rewritten(logical: Node, rewritten: Node) -> list[str]:
-    lines = _tree(rewritten)
-    return ["nothing to rewrite"] if lines == _tree(logical) else lines
+def _rewritten(logical: Node, rewritten: Node, emit: Emit) -> list[str]:
+    lines = _tree(rewritten, emit)
+    return ["nothing to rewrite"] if lines == _tree(logical, emit) else lines
 
 
 def _operators(root: Node, plan: PhysicalPlan) -> list[str]:
@@ -125,6 +124,8 @@ def _operators(root: Node, plan: PhysicalPlan) -> list[str]:
                 keeps = "per group the lifetimes said, until ve ≤ c"
             case _:
                 keeps = "the rows said, until ve ≤ c"
+        if sink.filter is not None:
+            keeps = f"{sink.filter.keeps}; {keeps}"
         rows.append(("", sink.name, _port(sink.port), keeps))
     lines = wrapped(_KEEPS, "", "", _INSIDE)
     for place, name, reads, keeps in rows:

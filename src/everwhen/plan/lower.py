@@ -26,8 +26,8 @@ from everwhen.operators.contract import EVERYTHING, Operator, Policy
 from everwhen.operators.join.join import JoinOperator
 from everwhen.operators.net import NetOperator
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
+from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
-from everwhen.operators.output.hold import HoldOperator, InOrderOperator
 from everwhen.operators.punctuate.punctuate import PunctuateOperator
 from everwhen.operators.sort.sort import SortedChangelogEncoder, SortOperator
 from everwhen.operators.stateless.linear import (
@@ -112,19 +112,17 @@ class Lowering:
             if isinstance(node, n.Coalesce):
                 return Sink(name, self.lower(node, "events"), EventChangelogEncoder(codec))
             port = self.lower(node, "segments", top=True)
-            if not settled(node):
-                port = self.place("hold", HoldOperator(codec), port)
-            return Sink(name, port, self._encoder(node, codec, ordered=True))
+            filter = None if settled(node) else EmitFilter(codec, Emit.FINAL)
+            return Sink(name, port, self._encoder(node, codec, ordered=True), filter)
         if self._clips_last(node):
             return Sink(name, self._clipped_last(node), ChangelogEncoder(codec, disjoint=True, ordered=False))
         if node.keeps_events:
             return Sink(name, self.lower(node, "events", top=True), EventChangelogEncoder(codec))
         # groups end at different times, so only a single one can be said in order
         encoder = self._encoder(node, codec, ordered=not grouped(node))
-        port = self.lower(node, "segments", top=True)
-        if self.emit is Emit.ENDED and ahead(node):
-            port = self.place("in order", InOrderOperator(codec, self.policy(node, True)), port)
-        return Sink(name, port, encoder)
+        waits = self.emit is Emit.ENDED and ahead(node)
+        filter = EmitFilter(codec, Emit.ENDED, self.policy(node, True)) if waits else None
+        return Sink(name, self.lower(node, "segments", top=True), encoder, filter)
 
     def _sorted(self, name: str, node: n.Sort, codec: RowCodec) -> Sink:
         """A row that is said has its place for good, so only what is final can be said in order; sort holds it back

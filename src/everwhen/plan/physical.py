@@ -9,6 +9,7 @@ from typing import Literal
 from everwhen.algebra import nodes as n
 from everwhen.operators.contract import Operator
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
+from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
 from everwhen.rows.codec import RowCodec
 from everwhen.rows.interner import Interner
@@ -36,11 +37,12 @@ class PlacedOperator:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """A named output."""
+    """A named output.  `filter`: None where the operators emit just what the policy does."""
 
     name: str
     port: Port
     encoder: ChangelogEncoder | GroupChangelogEncoder | EventChangelogEncoder
+    filter: EmitFilter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,16 @@ class PhysicalPlan:
 
     def waiting_sources(self) -> frozenset[str]:
         """The sources whose elements wait or are forgotten at a level that does so: those that feed an operator with
-        state and are not known whole from the start."""
+        state, or wait at an output, and are not known whole from the start."""
         below: list[frozenset[str]] = []
+
+        def sources(port: Port) -> frozenset[str]:
+            return below[port.operator] if port.source is None else frozenset({port.source})
+
         found: frozenset[str] = frozenset()
         for placed in self.operators:
-            ports = [frozenset({p.source}) if p.source is not None else below[p.operator] for p in placed.inputs]
-            below.append(frozenset().union(*ports))
+            below.append(frozenset().union(*map(sources, placed.inputs)))
             if not placed.operator.stateless:
                 found |= below[-1]
+        found = found.union(*(sources(sink.port) for sink in self.sinks if sink.filter is not None))
         return frozenset(name for name in found if not self.sources[name].is_finite)

@@ -5,9 +5,13 @@ Each is derived from the node alone, and False is always safe: it costs work, no
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Column
 from everwhen.algebra.properties.derive import properties
+from everwhen.algebra.properties.properties import Properties
+from everwhen.core.emit import Emit
 
 Way = tuple[tuple[int, int], ...]
 """What AlterLifetime does to starts on the way from a source: (hop, shift), one after the other."""
@@ -121,6 +125,51 @@ def left_open(node: n.Node) -> bool:
             return left_open(input)
         case n.Union(left, right):
             return left_open(left) or left_open(right)
+    return False
+
+
+# --- what is emitted ----------------------------------------------------------------------------------------------
+
+
+def emitted(node: n.Node, emit: Emit) -> Properties:
+    """What is known of the stream that leaves the node under an emission policy.
+
+    `properties` has the thesis's view: what an operator says when an answer is said as soon as it has ended.  `final`
+    retracts nothing, whatever the input.  `current` and `all` emit what may change: there only events that pass one by
+    one are never retracted, and come in order if those of the source do.
+    """
+    known = properties(node)
+    match emit:
+        case Emit.FINAL:
+            return replace(known, insert_only=True)
+        case Emit.ENDED:  # clipped at the output, rows end each at its own time
+            return replace(known, ordered=known.ordered and (whole(node) or clipped_by(node) is not None))
+    return replace(known, insert_only=_only_inserts(node), ordered=known.ordered and _in_order(node))
+
+
+def _only_inserts(node: n.Node) -> bool:
+    """Whether an insert at the sources leads to inserts only, at once and for ever."""
+    match node:
+        case n.Source():
+            return node.insert_only
+        case n.Filter() | n.Map() | n.Punctuate() | n.Union() | n.TimeWindow() | n.AlterLifetime() | n.Deletes():
+            return all(map(_only_inserts, node.inputs))
+        case n.Join(kind="inner"):
+            return all(map(_only_inserts, node.inputs))
+        case n.Split(length=length):
+            return (length > 1 or instants(node.input)) and _only_inserts(node.input)
+    return False
+
+
+def _in_order(node: n.Node) -> bool:
+    """Whether the elements of the node come in the order of their starts if those of its source do."""
+    match node:
+        case n.Source():
+            return node.ordered
+        case n.Filter(input) | n.Map(input) | n.Punctuate(input) | n.AlterLifetime(input):
+            return _in_order(input)
+        case n.TimeWindow(input) | n.Split(input):
+            return instants(input) and _in_order(input)  # else pieces that come later are said at once
     return False
 
 

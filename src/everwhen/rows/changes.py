@@ -8,6 +8,7 @@ every segment is a whole event.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,10 +63,17 @@ def concat(first: Changes, second: Changes) -> Changes:
         return first
     if not len(first):
         return Changes(first.codec, second.lo, second.hi, second.weight, second.rows)
+    return concat_all(first.codec, [first, second])
+
+
+def concat_all(codec: RowCodec, parts: Sequence[Changes]) -> Changes:
+    """All batches as one."""
+    if len(parts) < 2:
+        return parts[0] if parts else no_changes(codec)
     return Changes(
-        first.codec,
-        np.concatenate([first.lo, second.lo]),
-        np.concatenate([first.hi, second.hi]),
-        np.concatenate([first.weight, second.weight]),
-        np.concatenate([first.rows, second.rows]),
+        codec,
+        np.concatenate([part.lo for part in parts]),
+        np.concatenate([part.hi for part in parts]),
+        np.concatenate([part.weight for part in parts]),
+        np.concatenate([part.rows for part in parts]),
     )

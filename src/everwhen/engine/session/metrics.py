@@ -38,7 +38,7 @@ def collect(network: Network, entries: Sequence[Entry], now: float) -> dict[str,
             now - outlet.began,
             outlet.state_size(),
             outlet.encoder.cti,
-            "events emitted that may still be retracted",
+            "events emitted that may still be retracted" + ("" if outlet.filter is None else ", and what waits"),
             (above,),
             [entry.name for entry in mine],
         )

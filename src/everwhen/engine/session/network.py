@@ -45,7 +45,7 @@ from everwhen.engine.source_levels import Bounds
 from everwhen.errors import QueryError
 from everwhen.operators.contract import Output
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
-from everwhen.operators.output.hold import HoldOperator
+from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.plan.lower import Lowering
 from everwhen.plan.physical import PlacedOperator, Port
 from everwhen.rewrite.plans.share_common import Sharing
@@ -127,11 +127,11 @@ class Network:
         node, emit = exit
         if over is None:
             sink = self.lowering(emit).sink("", node)
-            return SharedOutput(sink.port, sink.encoder, began=self._clock())
-        lowering = self.lowering(over)
-        codec = lowering.codec(node.schema)
-        port = lowering.place("hold", HoldOperator(codec), lowering.sink("", node).port)
-        return SharedOutput(port, ChangelogEncoder(codec, ordered=True), began=self._clock(), over=over)
+            return SharedOutput(sink.port, sink.encoder, sink.filter, began=self._clock())
+        sink = self.lowering(over).sink("", node)
+        codec = sink.encoder.codec
+        encoder, filter = ChangelogEncoder(codec, ordered=True), EmitFilter(codec, emit)
+        return SharedOutput(sink.port, encoder, filter, began=self._clock(), over=over)
 
     def _shared(self, exit: OutputKey) -> Emit | None:
         """The policy of operators that run for the same plan and say more, where what is final can be told from it."""
@@ -226,7 +226,7 @@ class Network:
             elif ended and not any(map(len, changes)):  # all is settled, and of nothing comes nothing
                 ways.append(AsOf(exact, no_changes(running.codec)))
         for outlet in self.outlets.values():
-            if outlet.port == port and isinstance(outlet.encoder, ChangelogEncoder) and outlet.gate is None:
+            if outlet.port == port and isinstance(outlet.encoder, ChangelogEncoder) and outlet.filter is None:
                 since, said = outlet.encoder.standing()
                 ways.append(AsOf(max(outlet.since, since), said))
         return earliest(running.exact, *ways)

@@ -105,7 +105,7 @@ class SharedOutput(OutputPort):
     def step(self, changes: Changes, tau: int, frontier: Frontier) -> EmittedBatch:
         quiet = not len(changes) and frontier.time <= self.encoder.cti and not frontier.promises
         quiet = quiet and changes.closed is None
-        if quiet and self.gate is None:
+        if quiet and self.filter is None:
             return self._nothing
         return EmittedBatch.of(self.encode(changes, tau, frontier))
 
