@@ -46,10 +46,10 @@ class OutputPort:
 
     def encode(self, changes: Changes, tau: int, frontier: Frontier) -> ElementBatch:
         """The elements."""
+        self.rows_in += len(changes)
         if self.filter is not None:
             changes = self.filter.step(netted(changes) if self.nets else changes, tau, frontier)
         batch = self.encoder.step(changes, frontier.time, frontier.promises)
-        self.rows_in += len(changes)
         self.rows_out += len(batch)
         return batch
 
