@@ -1,0 +1,1 @@
+"""LMerge: many physical copies of one stream, merged into one."""

@@ -1,0 +1,124 @@
+"""A sum of signed segments that is netted when it has to be: what waits at an output, what an input says more or less
+than another one.
+
+Adding is an append.  The sum is netted when it is asked for, or when as much came as had been left the last time, so
+netting costs a constant number of passes per segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.core.time import INF
+from everwhen.operators.contract import StateSize
+from everwhen.operators.output.changelog import net_corrected
+from everwhen.rows import restored
+from everwhen.rows.changes import Changes, concat_all
+from everwhen.rows.codec import RowCodec
+
+_FEWEST_TO_NET: Final = 1024
+"""So many segments come before the sum is netted again, or as many as were left the last time."""
+
+
+class SignedBag:
+    """Segments of rows of `codec`, each with so many more words (`extra`) that belong to it."""
+
+    def __init__(self, codec: RowCodec, extra: int = 0) -> None:
+        self.codec = codec
+        self._width = codec.width + extra
+        self._parts: list[Changes] = []
+        self._left = 0
+        self._corrects = False  # whether something may correct something else
+        self.first = INF
+        """Nothing starts earlier."""
+        self.size = 0
+        codec.pool.register(self)
+
+    def add(self, changes: Changes, sign: int = 1) -> None:
+        if not len(changes):
+            return
+        weight = changes.weight if sign > 0 else -changes.weight
+        # rows are recoded in place, so they are this bag's own
+        self._parts.append(Changes(self.codec, changes.lo, changes.hi, weight, changes.rows.copy()))
+        self.size += len(changes)
+        self._corrects |= bool((weight < 0).any())
+        self.first = min(self.first, int(changes.lo.min()))
+        if self.size > 2 * self._left + _FEWEST_TO_NET:
+            self.netted()
+            self._left = self.size
+
+    def whole(self) -> Changes:
+        """The segments as they came."""
+        if len(self._parts) != 1:
+            empty = np.empty(0, np.int64)
+            nothing = Changes(self.codec, empty, empty, empty, np.empty((0, self._width), np.int64))
+            self._parts = [concat_all(self.codec, self._parts) if self._parts else nothing]
+        return self._parts[0]
+
+    def netted(self) -> Changes:
+        """The sum: segments of rows of which something is taken back are disjoint."""
+        whole = self.whole()
+        if self._corrects:
+            whole = net_corrected(whole)
+            self.put(whole)
+        return whole
+
+    def put(self, changes: Changes, corrects: bool = False) -> None:
+        """Have these segments instead; `corrects`: as far as they are netted, they may not be among themselves."""
+        self._parts = [changes]
+        self.size = len(changes)
+        self._left = min(self._left, self.size)
+        self._corrects = corrects
+        self.first = int(changes.lo.min(initial=INF))
+
+    def cut(self, limit: int | np.ndarray) -> None:
+        """Forget all before `limit`, or before a time of each segment of `whole`."""
+        if isinstance(limit, int) and limit <= self.first:
+            return
+        self.put(after(self.whole(), limit), self._corrects)
+
+    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
+        return [(self.whole().rows, self.codec.pooled)]
+
+    def recoded(self) -> None:
+        """Segments carry no hash."""
+
+    def state_size(self) -> StateSize:
+        found = self.netted()
+        return StateSize(len(found), sum(part.nbytes for part in (found.lo, found.hi, found.weight, found.rows)))
+
+    def snapshot(self) -> dict[str, Any]:
+        found = self.netted()
+        rows = self.codec.decode(np.ascontiguousarray(found.rows[:, : self.codec.width]))
+        extra = [found.rows[:, at].copy() for at in range(self.codec.width, self._width)]
+        return {"lo": found.lo, "hi": found.hi, "weight": found.weight, "rows": rows, "extra": extra}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        n = len(state["lo"])
+        restored.ints(n, state["lo"], state["hi"], state["weight"], *state["extra"])
+        restored.counts(state["weight"])
+        rows = restored.rows(self.codec, state["rows"], n)
+        if len(state["extra"]) != self._width - self.codec.width:
+            raise restored.misfit("segments have other words")
+        rows = np.concatenate([rows, *(column[:, None] for column in state["extra"])], axis=1)
+        self.put(Changes(self.codec, state["lo"], state["hi"], state["weight"], rows), True)
+
+
+def after(changes: Changes, limit: int | np.ndarray) -> Changes:
+    """Changes from a time on, of all or of each."""
+    picked = changes.hi > limit
+    left = changes.take(picked)
+    since = limit if isinstance(limit, int) else limit[picked]
+    return Changes(left.codec, np.maximum(left.lo, since), left.hi, left.weight, left.rows)
+
+
+def before(changes: Changes, limit: int | np.ndarray) -> Changes:
+    """Changes before a time, of all or of each."""
+    picked = changes.lo < limit
+    left = changes.take(picked)
+    until = limit if isinstance(limit, int) else limit[picked]
+    return Changes(left.codec, left.lo, np.minimum(left.hi, until), left.weight, left.rows)

@@ -1,0 +1,242 @@
+"""LMerge against its rule, over random copies of one history: disorder, corrections, gaps, other cuts, late joins, ends."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from everwhen.core.merge_policy import MergePolicy
+from everwhen.core.punctuation import Frontier
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
+from everwhen.operators.merge.lmerge import LMergeOperator
+from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
+from everwhen.rows.changes import Changes, no_changes
+from everwhen.rows.codec import RowCodec
+from everwhen.rows.interner import Interner
+from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.history import History
+from everwhen.testing import assert_valid, reorder
+
+SCHEMA = Schema.of([("p", pa.string())])
+POLICIES = [
+    MergePolicy(lazy=True), MergePolicy(), MergePolicy(leader=True), MergePolicy(leader=True, lazy=True),
+    MergePolicy(quorum=2), MergePolicy(quorum=2, lazy=True), MergePolicy(final=True),
+]  # fmt: skip
+
+
+class Merge:
+    """An operator with an output, fed with elements."""
+
+    def __init__(self, since: list[int], policy: MergePolicy, events: bool) -> None:
+        self.codec = RowCodec(SCHEMA, Interner())
+        self.args = (since, policy, events)
+        self.events = events
+        self.operator = LMergeOperator(self.codec, *self.args)
+        self.encoder = EventChangelogEncoder(self.codec) if events else ChangelogEncoder(self.codec)
+        self.frontiers = [Frontier(NEVER)] * len(since)
+        self.out: list[Element] = []
+
+    def take(self, epoch: dict[int, list[Element]], ended: tuple[int, ...] = ()) -> list[Element]:
+        inputs = []
+        for port in range(len(self.frontiers)):
+            elements = epoch.get(port, [])
+            inputs.append(self._changes(elements))
+            times = [e.t for e in elements if isinstance(e, Cti)]
+            self.frontiers[port] = Frontier(max([self.frontiers[port].time, *times]))
+        self.operator.end(ended)
+        output = self.operator.step(inputs, self.frontiers, 0)
+        said = list(self.encoder.step(output.changes, output.frontier.time).elements())
+        self.out += said
+        return said
+
+    def _changes(self, elements: list[Element]) -> Changes:
+        lo, hi, weight, rows = [], [], [], []
+        for e in elements:
+            if isinstance(e, Insert):
+                parts = [(e.vs, e.ve, 1)]
+            elif isinstance(e, Adjust) and self.events:
+                parts = [(e.vs, e.ve, -1), (e.vs, e.vnew, 1)]
+            elif isinstance(e, Adjust):
+                parts = [(e.vnew, e.ve, -1)] if e.vnew < e.ve else [(e.ve, e.vnew, 1)]
+            else:
+                parts = []
+            for a, b, w in parts:
+                if a < b:
+                    lo.append(a), hi.append(b), weight.append(w), rows.append(e.row["p"])
+        if not lo:
+            return no_changes(self.codec)
+        ints = [np.array(column, np.int64) for column in (lo, hi, weight)]
+        return Changes(self.codec, *ints, self.codec.encode([pa.array(rows)], len(rows)))
+
+    def restart(self) -> None:
+        state = self.operator.snapshot()
+        self.operator = LMergeOperator(self.codec, *self.args)
+        self.operator.restore(state)
+
+
+def a(p: str, vs: int, ve: int) -> Insert:
+    return Insert(vs, ve, {"p": p})
+
+
+def m(p: str, vs: int, old: int, ve: int) -> Adjust:
+    return Adjust(vs, old, ve, {"p": p})
+
+
+def texts(elements: list[Element]) -> list[str]:
+    return [str(e) for e in elements]
+
+
+# -- the paper's tables ----------------------------------------------------------------------------------------------------
+
+PHY1 = [a("B", 8, INF), a("A", 6, 12), m("B", 8, INF, 10), Cti(11), Cti(INF)]
+PHY2 = [a("A", 6, 7), a("B", 8, 15), m("A", 6, 7, 12), m("B", 8, 15, 10), Cti(INF)]
+TABLE_1 = [(1, 0), (1, 1), (0, 0), (1, 2), (0, 1), (0, 2), (1, 3), (0, 3), (0, 4), (1, 4)]
+
+
+def test_table_1() -> None:
+    """Through R3: the first of each is emitted, adjusts when a promise needs them."""
+    merge = Merge([NEVER, NEVER], MergePolicy(lazy=True), True)
+    for port, at in TABLE_1:
+        merge.take({port: [(PHY1, PHY2)[port][at]]})
+    wanted = [a("A", 6, 7), a("B", 8, 15), m("A", 6, 7, 12), m("B", 8, 15, 10), Cti(11), Cti(INF)]
+    assert texts(merge.out) == texts(wanted)
+
+
+IN = [
+    (0, a("A", 6, 10)),
+    (1, a("A", 6, 12)),
+    (1, a("B", 7, 14)),
+    (0, m("A", 6, 10, 15)),
+    (1, m("A", 6, 12, 15)),
+    (1, Cti(16)),
+]
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted"),
+    [
+        (MergePolicy(), [a("A", 6, 10), m("A", 6, 10, 12), a("B", 7, 14), m("A", 6, 12, 15), Cti(16)]),
+        (MergePolicy(final=True), [a("A", 6, 15), a("B", 7, 14), Cti(16)]),
+        (MergePolicy(lazy=True), [a("A", 6, 10), a("B", 7, 14), m("A", 6, 10, 15), Cti(16)]),
+    ],
+)
+def test_table_2(policy: MergePolicy, wanted: list[Element]) -> None:
+    merge = Merge([NEVER, NEVER], policy, True)
+    for port, element in IN:
+        merge.take({port: [element]})
+    said = merge.out
+    if policy == MergePolicy(lazy=True):  # first seen, lazily: growth is more of the same, which FIRST adds at once
+        assert History.of(said, SCHEMA) == History.of(wanted, SCHEMA)
+        return
+    assert texts(said) == texts(wanted)
+
+
+# -- random copies -------------------------------------------------------------------------------------------------------
+
+
+def history(rng: random.Random, unique: bool) -> list[tuple[str, int, int]]:
+    found = [(rng.choice("ABC"), rng.randrange(20)) for _ in range(rng.randrange(1, 8))]
+    if unique:
+        found = list(dict.fromkeys(found))
+    return [(p, vs, rng.choice([INF, vs + 1 + rng.randrange(12)])) for p, vs in found]
+
+
+def physical(rng: random.Random, events: list[tuple[str, int, int]]) -> list[Element]:
+    of = History.of([a(p, vs, ve) for p, vs, ve in events], SCHEMA)
+    return list(reorder(of, rng, infinite=True))
+
+
+def snapshots(elements: list[Element]) -> list[Counter]:
+    alive = History.of([e for e in elements if not isinstance(e, Cti)], SCHEMA)
+    return [Counter(row for vs, ve, row in alive.events() if vs <= t < ve) for t in range(-5, 45)]
+
+
+@pytest.mark.parametrize("events", [False, True], ids=["segments", "events"])
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+@settings(max_examples=40)
+@given(seed=st.integers(0, 2**32))
+def test_copies_become_one(policy: MergePolicy, events: bool, seed: int) -> None:
+    rng = random.Random(seed)
+    n = rng.randrange(1, 5)
+    found = history(rng, rng.random() < 0.5)
+    streams = [physical(rng, found) for _ in range(n)]
+    merge = Merge([NEVER] * n, policy, events)
+    places = [0] * n
+    while any(at < len(s) for at, s in zip(places, streams, strict=True)):
+        epoch = {}
+        for port in range(n):
+            step = rng.choice([0, 0, 1, 3])
+            epoch[port] = streams[port][places[port] : places[port] + step]
+            places[port] += step
+        merge.take(epoch)
+        if rng.random() < 0.2:
+            merge.restart()
+    assert_valid(merge.out)
+    assert snapshots(merge.out) == snapshots([a(p, vs, ve) for p, vs, ve in found])
+    if events:
+        assert History.of(merge.out, SCHEMA) == History.of([a(p, vs, ve) for p, vs, ve in found], SCHEMA)
+    assert merge.operator.state_size().rows == 0
+
+
+@pytest.mark.parametrize("events", [False, True], ids=["segments", "events"])
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_with_gaps_the_first_promise_decides(policy: MergePolicy, events: bool, seed: int) -> None:
+    """Inputs that differ, join late and end early: the output is valid, and at every instant what that input says that
+    first promised it."""
+    rng = random.Random(seed)
+    n = rng.randrange(2, 5)
+    found = history(rng, rng.random() < 0.5)
+    held = [[e for e in found if rng.random() < 0.7] for _ in range(n)]
+    streams = [physical(rng, events_) for events_ in held]
+    since = [NEVER, *(rng.choice([NEVER, NEVER, rng.randrange(15)]) for _ in range(n - 1))]
+    lasts = [rng.choice([len(s), len(s), rng.randrange(len(s) + 1)]) for s in streams]
+    streams = [s[:last] for s, last in zip(streams, lasts, strict=True)]
+    merge = Merge(since, policy, events)
+    places, ended, reached = [0] * n, set(), NEVER
+    decided: dict[int, int] = {}
+    promise = [NEVER] * n
+    while len(ended) < n:
+        epoch, over = {}, []
+        for port in range(n):
+            step = rng.choice([0, 0, 1, 3])
+            epoch[port] = streams[port][places[port] : places[port] + step] if port not in ended else []
+            places[port] += step
+            if places[port] >= len(streams[port]) and port not in ended and rng.random() < 0.5:
+                over.append(port)
+        for port, elements in epoch.items():
+            if port not in over:
+                promise[port] = max([promise[port], *(e.t for e in elements if isinstance(e, Cti))])
+        ended |= set(over)
+        taus = [each.tau for each in merge.operator._inputs]
+        said = merge.take(epoch, tuple(over))
+        taus = [each.tau for each in merge.operator._inputs]
+        while True:
+            if len(ended) == n:
+                best, until = max(range(n), key=lambda i: (promise[i], taus[i], -i)), INF
+            else:
+                joined = [i for i in range(n) if i not in ended and since[i] <= reached]
+                if not joined:
+                    break
+                best = max(joined, key=lambda i: (promise[i], taus[i], -i))
+                until = promise[best]
+            if until <= reached:
+                break
+            decided |= {t: best for t in range(max(reached, -5), min(until, 45))}
+            reached = until
+        assert all(not isinstance(e, Cti) or e.t == reached for e in said)
+        if rng.random() < 0.2:
+            merge.restart()
+    assert_valid(merge.out)
+    final = [snapshots(s) for s in streams]
+    wanted = [final[decided[t]][t + 5] for t in range(-5, 45)]
+    assert snapshots(merge.out) == wanted
+    assert merge.operator.state_size().rows == 0
