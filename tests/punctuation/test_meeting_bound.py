@@ -8,7 +8,7 @@ import pytest
 from everwhen.core.punctuation import OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.punctuation import store as promise_set
-from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.api import PunctuationStore
 
 SCHEMA = Schema.of([(name, pa.int64()) for name in "abcd"])
 

@@ -15,8 +15,8 @@ from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuat
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 from everwhen.punctuation.pattern_algebra import combine, simplified, subsumes
-from everwhen.punctuation.values.order import order_of
-from everwhen.punctuation.values.sets import spans_of
+from everwhen.values.order import order_of
+from everwhen.values.sets import spans_of
 from promise_strategies import DOMAINS, NAN, domain, patterns, payloads, promises, schemas
 
 

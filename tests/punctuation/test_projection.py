@@ -14,7 +14,7 @@ from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuat
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
-from everwhen.punctuation.projection import Projection
+from everwhen.punctuation.api import Projection
 from promise_strategies import limit
 from state_files import through_file
 
@@ -73,7 +73,7 @@ def test_projection_is_sound_and_for_one_column_complete(
             state = through_file(projection.snapshot())
             projection = Projection(ABC, KEPT, never_null)
             projection.restore(state)
-        said += projection.take(batch)
+        said += projection.project(batch)
         taken += batch
         for a in (None, False, True):
             rows = inputs(a, frozenset(never_null))
@@ -106,29 +106,29 @@ def test_every_type_is_covered_by_ranges_and_constants_that_meet(type_: pa.DataT
         if left_out is not None:  # some constant
             without = OneOf(((None, *cut)[left_out % len(cut)],))
             parts = [part for part in parts if part != without]
-        said = projection.take(Punctuation({"k": OneOf((1,)), "d": part}, 5) for part in parts)
+        said = projection.project(Punctuation({"k": OneOf((1,)), "d": part}, 5) for part in parts)
         assert said == ([Punctuation({"k": OneOf((1,))}, 5)] if left_out is None else [])
 
 
 def test_what_goes_on_at_once() -> None:
     projection = Projection(ABC, {"a": ["x"], "c": ["c", "d"]})
-    assert projection.take(
+    assert projection.project(
         [Punctuation({"a": OneOf((True,))}, 3), Punctuation({}, 2), Punctuation({"a": Nothing()})]
     ) == [
         Punctuation({}, 2),
         Punctuation({"x": OneOf((True,))}, 3),
     ]
-    assert projection.take([Punctuation({"c": Range(ge=3)})]) == [Punctuation({"c": Range(ge=3), "d": Range(ge=3)})]
+    assert projection.project([Punctuation({"c": Range(ge=3)})]) == [Punctuation({"c": Range(ge=3), "d": Range(ge=3)})]
     assert len(projection) == 0
 
 
 def test_a_wider_pattern_completes_narrower_ones() -> None:
     projection = Projection(ABC, {"c": ["c"], "a": ["a"]}, ["b"])
-    assert projection.take([Punctuation({"c": OneOf((i,)), "b": OneOf((True,))}, 9) for i in range(3)]) == []
-    assert projection.take([Punctuation({"c": Range(ge=1), "b": OneOf((False,))}, 4)]) == [
+    assert projection.project([Punctuation({"c": OneOf((i,)), "b": OneOf((True,))}, 9) for i in range(3)]) == []
+    assert projection.project([Punctuation({"c": Range(ge=1), "b": OneOf((False,))}, 4)]) == [
         Punctuation({"c": OneOf((1, 2))}, 4),
     ]
-    assert projection.take([Punctuation({"c": Range(ge=1), "b": OneOf((False,))}, 6)]) == [
+    assert projection.project([Punctuation({"c": Range(ge=1), "b": OneOf((False,))}, 6)]) == [
         Punctuation({"c": OneOf((1, 2))}, 6),
     ]
 
@@ -138,11 +138,11 @@ def test_what_is_said_for_good_is_no_state() -> None:
     projection = Projection(schema, {"hour": ["hour"]}, ["sensor"])
     for hour in range(200):
         for part in (Range(lt="m"), OneOf(("m",))):
-            assert projection.take([Punctuation({"hour": OneOf((hour,)), "sensor": part})]) == []
-        assert projection.take([Punctuation({"hour": OneOf((hour,)), "sensor": Range(gt="m")})]) == [
+            assert projection.project([Punctuation({"hour": OneOf((hour,)), "sensor": part})]) == []
+        assert projection.project([Punctuation({"hour": OneOf((hour,)), "sensor": Range(gt="m")})]) == [
             Punctuation({"hour": OneOf((hour,))})
         ]
-        assert projection.take([Punctuation({"hour": OneOf((hour,)), "sensor": OneOf(("late",))})]) == []
+        assert projection.project([Punctuation({"hour": OneOf((hour,)), "sensor": OneOf(("late",))})]) == []
         assert len(projection) == 0
     assert projection.nbytes < 20_000
 
@@ -150,9 +150,9 @@ def test_what_is_said_for_good_is_no_state() -> None:
 def test_many_constants_of_a_dropped_column_stay_a_few_steps() -> None:
     schema = Schema.of([("k", pa.int64()), ("n", pa.int64())])
     projection = Projection(schema, {"k": ["k"]}, ["n"])
-    projection.take(Punctuation({"k": OneOf((1,)), "n": OneOf((i,))}, 7) for i in range(2000))
+    projection.project(Punctuation({"k": OneOf((1,)), "n": OneOf((i,))}, 7) for i in range(2000))
     assert len(projection) == 3
-    said = projection.take([Punctuation({"n": Range(lt=0)}, 9), Punctuation({"n": Range(ge=1500)}, 8)])
+    said = projection.project([Punctuation({"n": Range(lt=0)}, 9), Punctuation({"n": Range(ge=1500)}, 8)])
     assert said == [Punctuation({"k": OneOf((1,))}, 7)]
 
 
@@ -160,4 +160,4 @@ def test_unknown_columns_are_refused() -> None:
     with pytest.raises(QueryError, match="unknown column 'z' in a projection"):
         Projection(ABC, {"z": ["z"]})
     with pytest.raises(QueryError, match="unknown column 'z' in a pattern"):
-        Projection(ABC, KEPT).take([Punctuation({"z": OneOf((1,))})])
+        Projection(ABC, KEPT).project([Punctuation({"z": OneOf((1,))})])

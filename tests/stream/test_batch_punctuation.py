@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from everwhen.core.punctuation import OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
-from everwhen.punctuation.read import read_promises
-from everwhen.punctuation.table import FEW, PunctuationTable
+from everwhen.punctuation.api import FEW, PunctuationTable, read_promises
 from everwhen.stream.batch_punctuation import TrailingPunctuation
 from everwhen.stream.element import Punct
 from promise_strategies import COMMON, patterns

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation, Range, less, same
 from everwhen.core.schema import Schema
-from everwhen.punctuation.values.order import Kind, constants, order_of
-from everwhen.punctuation.values.sets import Spans, overlap, range_of, spans_of, values_of
 from everwhen.rows.interner import freeze, sort_key
+from everwhen.values.order import Kind, constants, order_of
+from everwhen.values.sets import Spans, overlap, range_of, spans_of, values_of
 
 _FEW = 8
 """Up to so many constants are compared one by one; more are hashed."""

@@ -15,8 +15,7 @@ import numpy as np
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
-from everwhen.punctuation.read import read_promises
-from everwhen.punctuation.table import PunctuationTable
+from everwhen.punctuation.api import PunctuationTable, read_promises
 from everwhen.stream.element import ExternalCti, Punct
 
 Places = Mapping[int, Punct | ExternalCti]

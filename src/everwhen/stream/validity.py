@@ -25,8 +25,7 @@ from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
 from everwhen.errors import InputError
-from everwhen.punctuation.pattern_algebra import subsumes
-from everwhen.punctuation.pattern_json import show_promise
+from everwhen.punctuation.api import show_promise, subsumes
 from everwhen.rows.interner import freeze
 from everwhen.stream.element import Punct
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch

@@ -27,8 +27,8 @@ import pyarrow as pa
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Punctuation
 from everwhen.operators.contract import StateSize
+from everwhen.operators.key_frontiers import upto
 from everwhen.operators.net import netted
-from everwhen.punctuation.rules import promised
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
@@ -69,7 +69,7 @@ class EmitGate:
     def holds(self, promise: Punctuation) -> bool:
         """Whether something waits that the promise says has come."""
         waiting = self._waiting
-        return len(waiting) > 0 and bool((promised([promise], self.codec, waiting.rows) > waiting.lo).any())
+        return len(waiting) > 0 and bool((upto([promise], self.codec, waiting.rows) > waiting.lo).any())
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         return [(self._waiting.rows, self.codec.pooled)]

@@ -19,9 +19,9 @@ from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
+from everwhen.operators.key_frontiers import KeyFrontiers, keys_covered, upto
 from everwhen.operators.live_rows import LiveRows
 from everwhen.operators.net import netted
-from everwhen.punctuation.rules import KeyFrontiers, concerned, promised
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
@@ -65,7 +65,7 @@ class HoldOperator(Operator):
             self._live.grow(self._keys.capacity)
             records = np.stack([batch.lo, batch.hi, batch.weight], axis=1)
             maybe_empty.append(self._live.empty(self._live.apply(ids, records)))
-        reached, until = concerned(frontiers[0].promises, self.codec, self._keys)
+        reached, until = keys_covered(frontiers[0].promises, self.codec, self._keys)
         if self._floors.any or len(reached):
             self._floors.grow(self._keys.capacity)
         out = no_changes(self.codec)
@@ -154,7 +154,7 @@ class InOrderOperator(Operator):
         waiting = concat(self._waiting, batch)
         begun = (waiting.lo <= present) | (waiting.lo < promise)
         if frontiers[0].promises and len(waiting):
-            begun |= waiting.lo < promised(frontiers[0].promises, self.codec, waiting.rows)
+            begun |= waiting.lo < upto(frontiers[0].promises, self.codec, waiting.rows)
         out = waiting.take(begun)
         if len(self._corrected) or (batch.weight < 0).any():
             at_once = self._at_once(batch, waiting) & ~begun

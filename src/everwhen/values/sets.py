@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Range
 from everwhen.errors import QueryError
-from everwhen.punctuation.values.order import Kind, ValueOrder, constants, order_of
 from everwhen.rows.interner import freeze
+from everwhen.values.order import Kind, ValueOrder, constants, order_of
 
 Key = Any
 """A rank or a byte string."""

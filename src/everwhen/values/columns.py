@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.punctuation.values.order import Kind, order_of, plain
+from everwhen.values.order import Kind, order_of, plain
 
 
 def joined(*columns: pa.Array) -> pa.Array:
