@@ -14,7 +14,11 @@ from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuat
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
+from everwhen.punctuation import pattern_index
+from everwhen.punctuation import projection as projection_module
 from everwhen.punctuation.api import Projection
+from everwhen.punctuation.domain_cover import uncovered
+from everwhen.punctuation.pattern_index import within
 from promise_strategies import limit
 from state_files import through_file
 
@@ -154,6 +158,56 @@ def test_many_constants_of_a_dropped_column_stay_a_few_steps() -> None:
     assert len(projection) == 3
     said = projection.project([Punctuation({"n": Range(lt=0)}, 9), Punctuation({"n": Range(ge=1500)}, 8)])
     assert said == [Punctuation({"k": OneOf((1,))}, 7)]
+
+
+def comparisons(monkeypatch: pytest.MonkeyPatch, n: int) -> int:
+    """How often two patterns are compared while `n` ranges and `n` constants inside them wait for their cover."""
+    asked = 0
+
+    def counted(inner: Any, outer: Any) -> bool:
+        nonlocal asked
+        asked += 1
+        return within(inner, outer)
+
+    schema = Schema.of([("k", pa.int64()), ("j", pa.int64()), ("d", pa.int64())])
+    projection = Projection(schema, {"k": ["k"], "j": ["j"]}, ["d"])
+    with monkeypatch.context() as patched:
+        patched.setattr(pattern_index, "within", counted)
+        for i in range(n):
+            match = {"k": OneOf((i % 7,)), "j": Range(ge=10 * i, lt=10 * i + 10)}
+            assert projection.project([Punctuation({**match, "d": Range(lt=5)})]) == []
+            inside = {"k": OneOf((i % 7,)), "j": OneOf((10 * i + 3,))}
+            assert projection.project([Punctuation({**inside, "d": Range(gt=7)})]) == []
+        said = projection.project([Punctuation({"d": Range(ge=5, le=7)}, 9)])
+    assert len(said) == n and {p.t for p in said} == {9}
+    return asked
+
+
+def test_what_waits_is_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of comparisons grows as the number of promises does, not as its square."""
+    few, many = comparisons(monkeypatch, 50), comparisons(monkeypatch, 400)
+    assert few > 50 and many < 9 * few
+
+
+def test_a_gap_is_looked_for_again_when_it_may_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cover that has a gap costs nothing until the gap is closed, however many pieces there are."""
+    asked = 0
+
+    def counted(*given_: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return uncovered(*given_)
+
+    monkeypatch.setattr(projection_module, "uncovered", counted)
+    schema = Schema.of([("k", pa.int64()), ("d", pa.int64())])
+    projection = Projection(schema, {"k": ["k"]}, ["d"])
+    assert projection.project([Punctuation({"k": Range(ge=0, lt=9), "d": Range(ge=10_000)})]) == []
+    for i in range(500):
+        assert projection.project([Punctuation({"k": OneOf((1,)), "d": OneOf((2 * i,))})]) == []
+    assert asked < 20
+    rest = [Range(lt=0), OneOf(tuple(range(1, 1000, 2))), Range(ge=1000, lt=10_000)]
+    said = projection.project(Punctuation({"k": OneOf((1,)), "d": part}) for part in rest)
+    assert said == [Punctuation({"k": OneOf((1,))})]
 
 
 def test_unknown_columns_are_refused() -> None:

@@ -15,7 +15,8 @@ from everwhen.core.punctuation import Nothing, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import QueryError
-from everwhen.punctuation.api import PunctuationStore, combine, subsumes
+from everwhen.punctuation.api import PunctuationStore, combine
+from everwhen.punctuation.pattern_algebra import subsumes
 from everwhen.punctuation.read import WIDE
 from promise_strategies import COMMON, DOMAINS, columns, limit, payloads, promises, schemas
 from state_files import through_file
@@ -103,7 +104,7 @@ def test_meet_has_every_combination(
     kept = PunctuationStore(schema)
     kept.add(ours)
     found = kept.meet(theirs)
-    pairs = [both for p in ours for q in theirs if (both := combine(p, q)) is not None]
+    pairs = [both for p in ours for q in theirs if (both := combine(p, q, schema)) is not None]
     for row in sample(data, schema):
         assert limit(found, row) == limit(pairs, row)
 

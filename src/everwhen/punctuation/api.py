@@ -20,7 +20,7 @@ from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.punctuation.first_violation import first_violation
 from everwhen.punctuation.intersect import Intersection, PortIntersection
-from everwhen.punctuation.pattern_algebra import combine, patterns_of, subsumes
+from everwhen.punctuation.pattern_algebra import combine, patterns_of
 from everwhen.punctuation.pattern_json import read_match, show_promise, write_match
 from everwhen.punctuation.plain import frontier_of, frontier_state, promises_of, promises_state
 from everwhen.punctuation.projection import Projection
@@ -51,7 +51,6 @@ __all__ = [
     "read_match",
     "read_promises",
     "show_promise",
-    "subsumes",
     "write_match",
 ]
 

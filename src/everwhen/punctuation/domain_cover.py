@@ -8,12 +8,10 @@ the cuts, so it is for a few boxes.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
 
 from everwhen.punctuation.pattern_index import Box
-from everwhen.values.sets import Key, Spans, union
+from everwhen.values.sets import Key, Spans, holds, union
 
 Point = dict[str, Key | None]
 """A key, or None for a null, of each column; columns left out may have any value."""
@@ -57,11 +55,3 @@ def _gap(name: str, found: Sequence[Spans], lowest: Key | None, never_null: bool
     if not runs or runs[0][0] != lowest:
         return {name: lowest}
     return None if runs[0][1] is None else {name: runs[0][1]}
-
-
-def holds(spans: Spans, key: Any) -> bool:
-    """Whether a key, or a null, is among some values."""
-    if key is None:
-        return spans.null
-    at = bisect_right(spans.runs, key, key=lambda run: run[0]) - 1
-    return at >= 0 and (spans.runs[at][1] is None or key < spans.runs[at][1])

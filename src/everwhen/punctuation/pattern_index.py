@@ -100,14 +100,15 @@ class PatternIndex:
 
     def inside(self, box: Box) -> Iterator[int]:
         """The patterns all of which another one holds."""
-        names = sorted((name for name in box if box[name].runs), key=lambda name: _point(box[name]) is None)
-        numbers = list(self._boxes)
-        if names and not box[names[0]].null:
-            lo, hi = box[names[0]].runs[0][0], box[names[0]].runs[-1][1]
-            found = self._by_value.get(names[0], [])
-            last = len(found) if hi is None else bisect_left(found, (hi, -1))
-            numbers = [number for _, number in found[bisect_left(found, (lo, -1)) : last]]
-        return (number for number in numbers if within(self._boxes[number], box))
+        numbers: list[int] | None = None
+        for name, spans in box.items():
+            if spans.runs and not spans.null:
+                found = self._by_value.get(name, [])
+                first, end = bisect_left(found, (spans.runs[0][0], -1)), spans.runs[-1][1]
+                last = len(found) if end is None else bisect_left(found, (end, -1))
+                if numbers is None or last - first < len(numbers):
+                    numbers = [number for _, number in found[first:last]]
+        return (number for number in (self._boxes if numbers is None else numbers) if within(self._boxes[number], box))
 
 
 def _point(spans: Spans) -> Any:

@@ -27,7 +27,7 @@ from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuat
 from everwhen.core.schema import Field, Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.punctuation.columns.steps import Steps
-from everwhen.punctuation.domain_cover import Point, holds, uncovered
+from everwhen.punctuation.domain_cover import Point, uncovered
 from everwhen.punctuation.pattern_algebra import simplified
 from everwhen.punctuation.pattern_index import Box, PatternIndex, within
 from everwhen.punctuation.plain import pattern_of, pattern_state
@@ -35,7 +35,7 @@ from everwhen.punctuation.read import read_promises
 from everwhen.punctuation.store import PunctuationStore
 from everwhen.punctuation.table import PunctuationTable, joined
 from everwhen.values.order import Kind, order_of
-from everwhen.values.sets import Spans, lowest_key, spans_of
+from everwhen.values.sets import Spans, holds, lowest_key, spans_of
 
 _BOXES: Final = 64
 _PATTERNS: Final = 4096

@@ -128,19 +128,6 @@ class PunctuationStore:
             each.raise_to(read, out)
         return self._above_floor(out)
 
-    @property
-    def whole(self) -> str | None:
-        """The only column that is bound, if it holds whole numbers."""
-        if len(self._columns) != 1 or self._boxes or self._products:
-            return None
-        ((name, column),) = self._columns.items()
-        return name if column.order.whole else None
-
-    def of_ranks(self, ranks: np.ndarray) -> np.ndarray:
-        """`upto` for values of the only column that is bound, by their ranks."""
-        (column,) = self._columns.values()
-        return self._above_floor(np.maximum(column.at(ranks), self._everything))
-
     def _above_floor(self, out: np.ndarray) -> np.ndarray:
         if self._floor != NEVER:
             out[out <= self._floor] = NEVER

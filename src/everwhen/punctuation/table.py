@@ -30,7 +30,7 @@ from everwhen.punctuation.parts import (
 from everwhen.values.order import Kind, constants, order_of
 from everwhen.values.sets import union
 
-_FEW: Final = 64
+FEW: Final = 64
 """So few constants and ranges are put into words as they are; more are put together first."""
 
 
@@ -247,7 +247,7 @@ class PunctuationTable(Sequence[Punctuation]):
         if self.everything != NEVER:
             yield Punctuation({}, self.everything)
         constants, ranges = self.constants, self.ranges
-        if sum(len(part.times) for part in (*constants.values(), *ranges.values())) >= _FEW:
+        if sum(len(part.times) for part in (*constants.values(), *ranges.values())) >= FEW:
             stores = {name: ColumnStore(self.schema.field(name).type) for name in (*constants, *ranges)}
             for name, store in stores.items():
                 store.add(constants.get(name), ranges.get(name))

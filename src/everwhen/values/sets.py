@@ -8,6 +8,7 @@ equal runs.  A null and the values of a type without an order are kept beside th
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -62,6 +63,14 @@ class Spans:
             if at == len(other.runs) or lo < other.runs[at][0] or _before(other.runs[at][1], hi):
                 return False
         return True
+
+
+def holds(spans: Spans, key: Key | None) -> bool:
+    """Whether a key, or a null, is among some values."""
+    if key is None:
+        return spans.null
+    at = bisect_right(spans.runs, key, key=lambda run: run[0]) - 1
+    return at >= 0 and (spans.runs[at][1] is None or key < spans.runs[at][1])
 
 
 def spans_of(pattern: AttributePattern, type_: pa.DataType, name: str = "") -> Spans:

@@ -285,7 +285,8 @@ class JoinPromises:
             for pair in bound:
                 for name in pair:
                     if name in promise.match and all_of is not None:
-                        all_of = combine(all_of, Punctuation({pair[which]: promise.match[name]}, promise.t))
+                        part = Punctuation({pair[which]: promise.match[name]}, promise.t)
+                        all_of = combine(all_of, part, self._out)
             if all_of is not None and all_of not in found:
                 found.append(all_of)
         return found
