@@ -71,11 +71,6 @@ class Part(NamedTuple):
         times = np.array([to(t) for t in known.tolist()], np.int64)[of]
         return self._replace(times=times, null=self.null if self.null == NEVER else to(self.null))
 
-    def numbered(self, first: int, last: int) -> Part:
-        """Those of the punctuations from `first` up to `last`, which is known; they are in order."""
-        begin, end = np.searchsorted(self.of, (first, last)).tolist()
-        return Part(self.order, self.keys[begin:end], self.times[begin:end], NEVER, self.of[begin:end] - first)
-
 
 def constants_part(order: ValueOrder, column: pa.Array, times: np.ndarray, of: np.ndarray = NO_INTS) -> Part:
     """Constants in a column, nulls among them."""

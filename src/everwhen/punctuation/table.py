@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.core.punctuation import OneOf, Punctuation
+from everwhen.core.scalars import python_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.punctuation.columns.column import ColumnStore
@@ -62,7 +63,7 @@ class PunctuationTable(Sequence[Punctuation]):
         """Rows of constants of some columns, each with a time."""
         if len(names) == 1:
             return PunctuationTable(schema, {names[0]: constants_part(order_of(columns[0].type), columns[0], times)})
-        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        rows = zip(*map(python_values, columns), strict=True)
         found = [
             Punctuation({name: OneOf((value,)) for name, value in zip(names, row, strict=True)}, t)
             for row, t in zip(rows, times.tolist(), strict=True)
@@ -201,16 +202,6 @@ class PunctuationTable(Sequence[Punctuation]):
         ranges = {**self.ranges, name: part.taken(np.flatnonzero(~short))}
         rest = PunctuationTable(self.schema, self.constants, ranges, self.wide, self.everything)
         return joined([PunctuationTable(self.schema, spelled), rest])
-
-    def numbered(self, first: int, last: int) -> PunctuationTable | None:
-        """What the punctuations from the `first` up to the `last` of those that were read say; None: not known."""
-        if not self.single or any(part.null != NEVER for part in self.constants.values()):
-            return None
-        return PunctuationTable(
-            self.schema,
-            {name: part.numbered(first, last) for name, part in self.constants.items()},
-            {name: part.numbered(first, last) for name, part in self.ranges.items()},
-        )
 
     def united(self) -> PunctuationTable:
         """The same with ranges that meet or touch as one."""

@@ -1,6 +1,6 @@
 """The values of one attribute that a pattern matches, as runs of ordered keys: exact for every type.
 
-A key is a rank (`values/order.py`), or a byte string; a run `[lo, hi)` has all keys from `lo` up to and without `hi`, and
+A key is a rank (`order.py`), or a byte string; a run `[lo, hi)` has all keys from `lo` up to and without `hi`, and
 `hi = None` is the end of the type.  Of byte strings the next one after `v` is `v` with a zero byte at its end, so open
 and closed bounds are the same thing here, too.  Runs are sorted, disjoint and do not touch, so equal sets of values are
 equal runs.  A null and the values of a type without an order are kept beside them.
