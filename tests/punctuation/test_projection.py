@@ -151,6 +151,16 @@ def test_what_is_said_for_good_is_no_state() -> None:
     assert projection.nbytes < 20_000
 
 
+def test_ranges_that_are_said_for_good_are_no_state() -> None:
+    schema = Schema.of([("hour", pa.int64()), ("sensor", pa.string())])
+    projection = Projection(schema, {"hour": ["hour"]}, ["sensor"])
+    for hour in range(0, 200, 2):
+        kept = {"hour": Range(ge=hour, le=hour + 1)}
+        assert projection.project([Punctuation({**kept, "sensor": Range(lt="m")})]) == []
+        assert projection.project([Punctuation({**kept, "sensor": Range(ge="m")})]) == [Punctuation(kept)]
+    assert len(projection) == 0 and not any(projection._index._broad.values())
+
+
 def test_many_constants_of_a_dropped_column_stay_a_few_steps() -> None:
     schema = Schema.of([("k", pa.int64()), ("n", pa.int64())])
     projection = Projection(schema, {"k": ["k"]}, ["n"])

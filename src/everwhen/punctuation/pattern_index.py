@@ -36,6 +36,16 @@ class _Stab:
         at = bisect_right(self._starts, run[0])
         self._starts.insert(at, run[0])
         self._held.insert(at, (run[1], number))
+        self._reach_from(at)
+
+    def remove(self, run: Run, number: int) -> bool:
+        """Takes a run out; whether none is left."""
+        at = self._held.index((run[1], number), bisect_left(self._starts, run[0]))
+        del self._starts[at], self._held[at]
+        self._reach_from(at)
+        return not self._held
+
+    def _reach_from(self, at: int) -> None:
         del self._reach[at:]
         for end, _ in self._held[at:]:
             before = self._reach[-1] if self._reach else end
@@ -64,29 +74,33 @@ class PatternIndex:
         for name, spans in box.items():
             if spans.runs:
                 insort(self._by_value.setdefault(name, []), (spans.runs[0][0], number))
-        if not broad:
-            return
-        ranged = [name for name, spans in box.items() if _point(spans) is None and spans.runs and not spans.null]
-        if not ranged:
-            self._everywhere.append(number)
-            return
-        runs = box[ranged[0]].runs
-        fixed = tuple(name for name in box if _point(box[name]) is not None)
-        groups = self._broad.setdefault((ranged[0], fixed), {})
-        group = groups.setdefault(tuple(_point(box[name]) for name in fixed), _Stab())
-        group.add((runs[0][0], runs[-1][1]), number)
+        if broad:
+            place = _place(box)
+            if place is None:
+                self._everywhere.append(number)
+            else:
+                kind, values, run = place
+                self._broad.setdefault(kind, {}).setdefault(values, _Stab()).add(run, number)
 
-    def remove(self, number: int) -> None:
+    def remove(self, number: int, broad: bool) -> None:
         box = self._boxes.pop(number)
         for name, spans in box.items():
             if spans.runs:
                 found = self._by_value[name]
                 del found[bisect_left(found, (spans.runs[0][0], number))]
+        if broad:
+            place = _place(box)
+            if place is None:
+                self._everywhere.remove(number)
+            else:
+                kind, values, run = place
+                if self._broad[kind][values].remove(run, number):
+                    del self._broad[kind][values]
 
     def around(self, box: Box) -> Iterator[int]:
         """The broad patterns that hold all of another."""
         for number in self._candidates(box):
-            if number in self._boxes and within(box, self._boxes[number]):
+            if within(box, self._boxes[number]):
                 yield number
 
     def _candidates(self, box: Box) -> Iterator[int]:
@@ -109,6 +123,16 @@ class PatternIndex:
                 if numbers is None or last - first < len(numbers):
                     numbers = [number for _, number in found[first:last]]
         return (number for number in (self._boxes if numbers is None else numbers) if within(self._boxes[number], box))
+
+
+def _place(box: Box) -> tuple[_Kind, tuple[Any, ...], Run] | None:
+    """By which of its ranges a broad pattern is found, behind which constants; None if it has no range."""
+    for name, spans in box.items():
+        if _point(spans) is None and spans.runs and not spans.null:
+            fixed = tuple(other for other in box if _point(box[other]) is not None)
+            values = tuple(_point(box[other]) for other in fixed)
+            return (name, fixed), values, (spans.runs[0][0], spans.runs[-1][1])
+    return None
 
 
 def _point(spans: Spans) -> Any:

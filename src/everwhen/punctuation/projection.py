@@ -141,9 +141,9 @@ class Projection:
                 out.append(self._renamed(kept, t))
                 if t == INF:
                     self._done.add([Punctuation(dict(kept), INF)])
-                    number = self._open.pop(kept).number
-                    del self._by_number[number]
-                    self._index.remove(number)
+                    held = self._open.pop(kept)
+                    del self._by_number[held.number]
+                    self._index.remove(held.number, held.broad)
         return out
 
     def snapshot(self) -> dict[str, Any]:
