@@ -19,7 +19,7 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.punctuation.columns.column import ColumnStore
 from everwhen.punctuation.columns.intervals import normal
-from everwhen.punctuation.columns.wide import Shape, shape_of
+from everwhen.punctuation.columns.wide import shape_of
 from everwhen.punctuation.parts import (
     NO_INTS,
     Part,
@@ -175,17 +175,20 @@ class PunctuationTable(Sequence[Punctuation]):
             rest = {name: other for name, other in self.constants.items() if name != names[0]}
             column, times = part.column()
             return [column], times, PunctuationTable(self.schema, rest, self.ranges, self.wide, self.everything)
-        shape = Shape(tuple(name for name in self.schema.names if name in names), ())
-        listed = [promise for promise in self.wide if shape_of(promise.match) == shape]
-        if not listed:
+        found: list[Punctuation] = []
+        others: list[Punctuation] = []
+        for promise in self.wide:
+            shape = shape_of(promise.match)
+            whole = shape is not None and not shape.ranges and {*shape.constants} == {*names}
+            (found if whole else others).append(promise)
+        if not found:
             return [], NO_INTS, self
         columns = [
-            constants([promise.match[name].values[0] for promise in listed], self.schema.field(name).type)  # type: ignore[union-attr]
+            constants([promise.match[name].values[0] for promise in found], self.schema.field(name).type)  # type: ignore[union-attr]
             for name in names
         ]
-        others = [promise for promise in self.wide if shape_of(promise.match) != shape]
         rest_of = PunctuationTable(self.schema, self.constants, self.ranges, others, self.everything)
-        return columns, np.array([promise.t for promise in listed], np.int64), rest_of
+        return columns, np.array([promise.t for promise in found], np.int64), rest_of
 
     def spelled_out(self, name: str, most: int) -> PunctuationTable:
         """The same with ranges of up to `most` ranks of a column as lists of their constants."""
