@@ -193,6 +193,13 @@ def test_nothing_is_left_unfinished_or_swallowed() -> None:
     assert not offenders(r"^\s*except( Exception)?:\s*(pass)?\s*$", SOURCES)
 
 
+def test_punctuation_has_one_door() -> None:
+    """What is in the package beside the door, and the schemes that users declare, is private to it."""
+    package = ROOT / "src" / "everwhen" / "punctuation"
+    outside = [path for path in SOURCES if package not in path.parents]
+    assert not offenders(r"^\s*(from|import) everwhen\.punctuation(\.(?!(api|schemes) import)| import )", outside)
+
+
 def test_tests_never_import_the_benchmarks() -> None:
     modules = "|".join(sorted(path.stem for path in (ROOT / "bench").rglob("*.py")))
     assert not offenders(rf"^\s*(from|import) (bench\b|({modules})\b)", sorted((ROOT / "tests").rglob("*.py")))

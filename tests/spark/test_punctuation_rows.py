@@ -13,7 +13,7 @@ import pytest
 from everwhen.core.punctuation import Frontier, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.api import PunctuationStore
 from everwhen.spark.exchange.punctuation_rows import (
     BY_HASH,
     OWNED,

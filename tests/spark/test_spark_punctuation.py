@@ -22,8 +22,7 @@ from everwhen.engine.files.run import run_files
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError
 from everwhen.formats.parquet import read_elements
-from everwhen.punctuation.pattern_json import show_promise
-from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.api import PunctuationStore, show_promise
 from everwhen.spark.api.run_files import run_files_on_spark
 from everwhen.stream.element import Element, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch, batch_of

@@ -37,7 +37,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.clip import CUT, ENDED, ENDING, INFINITE, KNOWN
-from everwhen.punctuation.rules import settled
+from everwhen.punctuation.api import make_frontier
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 
@@ -178,7 +178,7 @@ def advance(
     output = operator.step(inputs, frontiers, tau)
     if output.frontier.time >= reached:
         return output
-    return Output(output.changes, settled(reached, output.frontier.promises))
+    return Output(output.changes, make_frontier(reached, output.frontier.promises))
 
 
 def lowest(frontiers: Sequence[Frontier]) -> int:

@@ -13,8 +13,8 @@ from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress import event_log_loops as kernel
-from everwhen.punctuation.rules import promised
-from everwhen.punctuation.store import PunctuationStore
+from everwhen.operators.key_frontiers import upto
+from everwhen.punctuation.api import PunctuationStore
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
@@ -55,7 +55,7 @@ class _Ring:
     def drop_promised(self, over: PunctuationStore, codec: RowCodec) -> int:
         """Drop events that ended before what is promised of their rows; the largest end among them (-∞: none)."""
         at = np.arange(self.oldest, self.count) & (len(self.log) - 1)
-        ends, until = self.log[at, kernel.VE], promised(over, codec, self.log[at, kernel.ROW :])
+        ends, until = self.log[at, kernel.VE], upto(over, codec, self.log[at, kernel.ROW :])
         gone = (ends < until) | (until == INF)
         self.log[at[gone], kernel.VE] = NEVER
         return int(ends[gone].max(initial=NEVER))

@@ -21,7 +21,7 @@ from everwhen.operators.ingress.align import Align
 from everwhen.operators.ingress.finalize import DroppedElements, Finalize
 from everwhen.operators.ingress.guard import CheckedBatch, Guard
 from everwhen.operators.net import cancelled
-from everwhen.punctuation.plain import promises_of, promises_state
+from everwhen.punctuation.api import promises_of, promises_state
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element_batch import ADJUST, ElementBatch

@@ -19,11 +19,11 @@ from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
 from everwhen.operators.contract import StateSize
+from everwhen.operators.key_frontiers import upto
 from everwhen.operators.net import cancelled
 from everwhen.operators.net_loops import net
 from everwhen.operators.output import changelog_loops as kernel
-from everwhen.punctuation.rules import promised
-from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.api import PunctuationStore
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
@@ -107,7 +107,7 @@ class ChangelogEncoder:
         """Drop events that nothing can change any more: by time, or because their row is promised."""
         if len(self._over):
             log = self._log[: self._count]
-            over = log[:, kernel.VE] <= promised(self._over, self.codec, log[:, kernel.ROW :])
+            over = log[:, kernel.VE] <= upto(self._over, self.codec, log[:, kernel.ROW :])
             self._forgotten = max(self._forgotten, int(log[over, kernel.VE].max(initial=NEVER)))
             log[over, kernel.VE] = NEVER
             self._over = PunctuationStore(self.codec.schema)

@@ -20,8 +20,7 @@ from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.errors import QueryError, TimeRangeError
 from everwhen.operators.contract import Operator, Output, lowest
 from everwhen.operators.stateless import window_loops as kernel
-from everwhen.punctuation.projection import Projection
-from everwhen.punctuation.rules import TwoPortIntersection, moved, settled
+from everwhen.punctuation.api import Intersection, Projection, make_frontier, moved
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import BITS, RowCodec, encode_column
 
@@ -78,7 +77,7 @@ class MapOperator(Operator):
         (batch,) = inputs
         frontier = frontiers[0]
         if frontier.promises:
-            frontier = settled(frontier.time, self._promises.take(frontier.promises))
+            frontier = make_frontier(frontier.time, self._promises.project(frontier.promises))
         if not len(batch):
             return Output(no_changes(self.codec), frontier)
         source, target, rows = self._source, self.codec, batch.rows
@@ -119,13 +118,13 @@ class UnionOperator(Operator):
     def __init__(self, codec: RowCodec, sign: int = 1, second: Schema | None = None) -> None:
         self.codec = codec
         self._sign = sign
-        self._meeting = TwoPortIntersection(codec.schema, second)
+        self._meeting = Intersection(codec.schema, second)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         first, second = inputs
         if self._sign < 0:
             second = second.negated()
-        frontier = settled(lowest(frontiers), self._meeting.take(frontiers))
+        frontier = make_frontier(lowest(frontiers), self._meeting.intersect(frontiers))
         return Output(replace(concat(first, second), codec=self.codec), frontier)
 
     def snapshot(self) -> dict[str, Any]:

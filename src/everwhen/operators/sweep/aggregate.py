@@ -21,6 +21,7 @@ from everwhen.containers.live_runs import VALUES
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
+from everwhen.operators.key_frontiers import NONE, keys_covered
 from everwhen.operators.live_rows import LiveRows
 from everwhen.operators.net import netted
 from everwhen.operators.sweep import holistic
@@ -32,8 +33,7 @@ from everwhen.operators.sweep.loops.extremes import Extremes, OrderedColumns, la
 from everwhen.operators.sweep.loops.pieces import aggregate_rows
 from everwhen.operators.sweep.pieces import Pieces
 from everwhen.operators.sweep.sweep import Evaluate, Sweep
-from everwhen.punctuation.projection import Projection
-from everwhen.punctuation.rules import NONE, concerned, settled
+from everwhen.punctuation.api import Projection, make_frontier
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import BITS, RowCodec, decode_column, encode_column
@@ -96,7 +96,7 @@ class AggregateOperator(Operator):
         (batch,) = inputs
         frontier = frontiers[0]
         if frontier.promises:
-            frontier = settled(frontier.time, self._promises.take(frontier.promises))
+            frontier = make_frontier(frontier.time, self._promises.project(frontier.promises))
         promise = frontier.time
         sweep, live = self._sweep, self._live
         values, complete = self._sums(batch)
@@ -124,7 +124,7 @@ class AggregateOperator(Operator):
                 column.statistics.grow(sweep.keys.capacity)
                 column.apply(ids, batch.lo, batch.hi, batch.weight, arguments)
         evaluate = self._extremes() if live is not None and not self._plan.holistic else self._evaluates()
-        raised = concerned(frontier.promises, self._keys, sweep.keys) if frontier.promises else NONE
+        raised = keys_covered(frontier.promises, self._keys, sweep.keys) if frontier.promises else NONE
         pieces = sweep.step(ids, batch.lo, batch.hi, values, tau, promise, evaluate, raised)
         if live is not None:
             live.expire(promise)

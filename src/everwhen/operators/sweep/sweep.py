@@ -25,6 +25,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.clip import CUT, ENDED, ENDING, INFINITE
 from everwhen.operators.contract import Policy, StateSize
+from everwhen.operators.key_frontiers import KeyFrontiers
 from everwhen.operators.sweep.loops import sweep as kernel
 from everwhen.operators.sweep.loops.arguments import Clip, Edges, Lanes, Old, Report
 from everwhen.operators.sweep.loops.edges import grouped
@@ -32,8 +33,6 @@ from everwhen.operators.sweep.loops.ends import last_end
 from everwhen.operators.sweep.loops.extremes import NO_EXTREMES, ExtremeArrays, Extremes
 from everwhen.operators.sweep.loops.pieces import pending, standing
 from everwhen.operators.sweep.pieces import Pieces
-from everwhen.punctuation.first_violation import untouched
-from everwhen.punctuation.rules import KeyFrontiers
 from everwhen.rows import restored
 from everwhen.rows.interner import Interner
 
@@ -202,8 +201,9 @@ class Sweep:
             return due
         if len(self._marks) < self.keys.capacity:
             self._marks = np.zeros(self.keys.capacity, np.uint8)
-        found = np.empty(len(reached), np.int64)
-        found = found[: untouched(reached, touched, self._marks, found)]
+        self._marks[touched] = 1
+        found = reached[self._marks[reached] == 0]
+        self._marks[touched] = 0
         return np.union1d(found, due) if len(due) else found
 
     def _evaluate(

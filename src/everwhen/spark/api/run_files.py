@@ -49,7 +49,7 @@ from everwhen.formats.parquet import AT, COUNT, MATCH
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.plan.lower import lower
 from everwhen.plan.stages.unpunctuated import without_schemes
-from everwhen.punctuation.pattern_json import write_match
+from everwhen.punctuation.api import write_match
 from everwhen.sinks.base import EpochSink
 from everwhen.sinks.changelog import ChangelogSink, read_changelog
 from everwhen.spark.api.launch import apart, ended_on_failure, heard_by, kept_signals

@@ -15,9 +15,7 @@ from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.plan.stages.lineage import lain_by
 from everwhen.plan.stages.model import StagePlan
-from everwhen.punctuation.intersect import PortIntersection
-from everwhen.punctuation.pattern_json import write_match
-from everwhen.punctuation.rules import compacted
+from everwhen.punctuation.api import PortIntersection, compacted, write_match
 from everwhen.spark.driver.epoch_log import EpochState
 from everwhen.spark.exchange.punctuation_rows import Address, Heard, by_bucket
 from everwhen.spark.sources.source import ResolvedSource
@@ -61,8 +59,8 @@ def newly_promised(
         if old.parts or now.parts:
             times = {note["bucket"]: note["progress"][name] for note in notes if name in note["progress"]}
             gathering = PortIntersection(schema, buckets)
-            gathering.take(_ports(old, {}, buckets))
-            promises += gathering.take(_ports(now, times, buckets))
+            gathering.intersect(_ports(old, {}, buckets))
+            promises += gathering.intersect(_ports(now, times, buckets))
             said = {b: compacted([*old.parts.get(b, ()), *now.parts.get(b, ())], schema) for b in range(buckets)}
             kept[name] = [
                 (b, write_match(p.match, schema), p.t) for b, all_of in said.items() for p in all_of if p.t > low

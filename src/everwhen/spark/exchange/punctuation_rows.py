@@ -32,11 +32,11 @@ from everwhen.core.scalars import Unfit, from_python, python_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
 from everwhen.errors import EverwhenError, InputError
-from everwhen.punctuation.pattern_json import read_match, write_match
-from everwhen.punctuation.values.order import Kind, order_of
-from everwhen.punctuation.values.sets import run_of
+from everwhen.punctuation.api import read_match, write_match
 from everwhen.spark.exchange.faults import fault_text
 from everwhen.spark.exchange.schema import ERROR, PROMISE, ExchangeSchema, control, slots
+from everwhen.values.order import Kind, order_of
+from everwhen.values.sets import run_of
 
 WHOLE: Final = 0
 OWNED: Final = 1

@@ -32,7 +32,7 @@ from everwhen.errors import EverwhenError, InputError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import DroppedElements, Reason
 from everwhen.operators.output.changelog import with_punctuation
-from everwhen.punctuation.pattern_json import write_match
+from everwhen.punctuation.api import write_match
 from everwhen.rows.codec import RowCodec
 from everwhen.spark.exchange.codec import taken, typed, whole
 from everwhen.spark.exchange.faults import fault_text

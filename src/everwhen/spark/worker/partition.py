@@ -26,7 +26,7 @@ from everwhen.operators.stateless.linear import rounded_up_time
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import Port
 from everwhen.plan.stages.model import Stage, StreamIn
-from everwhen.punctuation.intersect import PortIntersection
+from everwhen.punctuation.api import PortIntersection
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.spark.exchange.stream_rows import Rows
 from everwhen.stream.element_batch import ElementBatch, joined
@@ -149,7 +149,7 @@ class StagePartition:
         elif stream.feed is None:
             said = given.said.get(stream.name, {})
             ports = [said.get(bucket, Frontier()) for bucket in range(self._buckets)]
-            promises = [*promises, *self.gathered[stream.name].take(ports)]
+            promises = [*promises, *self.gathered[stream.name].intersect(ports)]
         frontier = Frontier(self.frontier(stream), tuple(promises))
         for port in wanted:
             if guarded is not None:

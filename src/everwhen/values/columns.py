@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.punctuation.values.order import Kind, order_of, plain
+from everwhen.values.order import Kind, order_of, plain
 
 
 def joined(*columns: pa.Array) -> pa.Array:
@@ -23,7 +23,7 @@ def joined(*columns: pa.Array) -> pa.Array:
 def comparable(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Numbers in the order of the values, and where there is none.
 
-    The numbers are the type's ranks (`value_order`) where it has any, else ranks among the values of this column.
+    The numbers are the type's ranks (`values/order.py`) where it has any, else ranks among the values of this column.
     """
     column = plain(column)
     order = order_of(column.type)

@@ -1,6 +1,6 @@
 """The values of one attribute that a pattern matches, as runs of ordered keys: exact for every type.
 
-A key is a rank (`value_order`), or a byte string; a run `[lo, hi)` has all keys from `lo` up to and without `hi`, and
+A key is a rank (`order.py`), or a byte string; a run `[lo, hi)` has all keys from `lo` up to and without `hi`, and
 `hi = None` is the end of the type.  Of byte strings the next one after `v` is `v` with a zero byte at its end, so open
 and closed bounds are the same thing here, too.  Runs are sorted, disjoint and do not touch, so equal sets of values are
 equal runs.  A null and the values of a type without an order are kept beside them.
@@ -8,6 +8,7 @@ equal runs.  A null and the values of a type without an order are kept beside th
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,8 +20,8 @@ import pyarrow as pa
 
 from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Range
 from everwhen.errors import QueryError
-from everwhen.punctuation.values.order import Kind, ValueOrder, constants, order_of
 from everwhen.rows.interner import freeze
+from everwhen.values.order import Kind, ValueOrder, constants, order_of
 
 Key = Any
 """A rank or a byte string."""
@@ -62,6 +63,14 @@ class Spans:
             if at == len(other.runs) or lo < other.runs[at][0] or _before(other.runs[at][1], hi):
                 return False
         return True
+
+
+def holds(spans: Spans, key: Key | None) -> bool:
+    """Whether a key, or a null, is among some values."""
+    if key is None:
+        return spans.null
+    at = bisect_right(spans.runs, key, key=lambda run: run[0]) - 1
+    return at >= 0 and (spans.runs[at][1] is None or key < spans.runs[at][1])
 
 
 def spans_of(pattern: AttributePattern, type_: pa.DataType, name: str = "") -> Spans:

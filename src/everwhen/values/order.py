@@ -86,6 +86,10 @@ class ValueOrder:
         data = _buffer(column, np.dtype(_INTS[type_.bit_width])).astype(np.int64, copy=False)
         return data // _DAY_MS if is_.is_date64(type_) else data
 
+    def keys(self, column: pa.Array) -> Any:
+        """The ranks of a column's values, or the column itself where there are none."""
+        return np.ascontiguousarray(self.ranks(column)) if self.kind is Kind.RANK else column
+
     def column(self, ranks: np.ndarray) -> pa.Array:
         """The values of ranks."""
         type_, is_ = self.type, pa.types
