@@ -52,6 +52,7 @@ from numba.types import Omitted
 
 from everwhen.compiled.accounts import Account
 from everwhen.compiled.claims import Claim
+from everwhen.compiled.flat_call import flat_call
 from everwhen.compiled.interpreted import interpreted
 from everwhen.compiled.loop_code import LoopCache, code_digest, code_size
 from everwhen.errors import EverwhenError
@@ -203,6 +204,9 @@ def njit(*, cache: bool = True, **options: Any) -> Callable[[Any], Any]:
             dispatcher.__class__ = Loop
             if cache:
                 dispatcher.enable_caching()
+            call = flat_call(dispatcher, compiled) if function.__annotations__ else None
+            if call is not None:
+                dispatcher.__class__ = type("Loop", (Loop,), {"__call__": staticmethod(call)})
         return dispatcher
 
     return compiled

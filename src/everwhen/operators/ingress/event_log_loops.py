@@ -105,7 +105,7 @@ def _unlink(heads, log, count, vs, end, row):
 
 
 @loop
-def undo(elements, ending, lasting, taken):
+def undo(elements: Elements, ending: Ring, lasting: Ring, taken: Taken):
     """Take the elements out again that `apply` took, the last first."""
     op, vs, ve, vnew, rows = elements.op, elements.vs, elements.ve, elements.vnew, elements.rows
     todo, killed, logged = taken.todo, taken.killed, taken.logged
@@ -163,7 +163,7 @@ def _append(heads, log, count, h, vs, end, rows, i):
 
 
 @loop
-def named(elements, until, marks, todo, hashes):
+def named(elements: Elements, until, marks, todo, hashes):
     """The elements that the log must know, adjusts and inserts that one may name, into `todo`, with their hashes.
     Returns their number, and how many of them may come to last for ever.
 
@@ -190,7 +190,7 @@ def named(elements, until, marks, todo, hashes):
 
 
 @loop
-def apply(elements, until, marks, hashes, ending, lasting, taken):
+def apply(elements: Elements, until, marks, hashes, ending: Ring, lasting: Ring, taken: Taken):
     """Append inserts and move adjusted events: the elements `taken.todo`, with their hashes.  Returns the new ends of
     the rings and the first adjust that has no event (-1: none).
 

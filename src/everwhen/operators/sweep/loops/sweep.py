@@ -21,8 +21,8 @@ import numpy as np
 
 from everwhen.compiled.njit import loop, njit
 from everwhen.compiled.prefetch import prefetch
-from everwhen.containers.calendar import BLOCK
-from everwhen.containers.run_pool import LENGTH, START, copy_row, fits, make_room
+from everwhen.containers.calendar import BLOCK, DueTimes
+from everwhen.containers.run_pool import LENGTH, START, RunArrays, copy_row, fits, make_room
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.clip import (
     CUT,
@@ -37,8 +37,8 @@ from everwhen.operators.clip import (
     frontier_of,
     raised,
 )
-from everwhen.operators.sweep.loops.arguments import Entered, View
-from everwhen.operators.sweep.loops.extremes import fill
+from everwhen.operators.sweep.loops.arguments import Clip, Edges, Entered, Lanes, Old, Report, View
+from everwhen.operators.sweep.loops.extremes import ExtremeArrays, fill
 from everwhen.operators.sweep.loops.fast_path import enter, one_lifetime, say_now
 from everwhen.operators.sweep.loops.merge import merge, merge_two
 
@@ -222,7 +222,10 @@ def _settle(k, place, pool, at, F, mode, tau, m, ni, due, block):
 
 
 @loop
-def visit(keys, edges, lanes, clip, parts, runs, end, before, calendar, report, delta, extremes):
+def visit(
+    keys, edges: Edges, lanes: Lanes, clip: Clip, parts, runs: RunArrays, end, before: Old, calendar: DueTimes,
+    report: Report, delta, extremes: ExtremeArrays,
+):  # fmt: skip
     """Visit keys: merge edges into their runs (`parts` & 1) and say what changes by it (`parts` & 2).
 
     The arguments are named tuples of `arguments.py`, and the arrays of the runs, whose pool ends at `end`, and of the
@@ -327,7 +330,9 @@ def visit(keys, edges, lanes, clip, parts, runs, end, before, calendar, report, 
 
 
 @loop
-def pass_by(keys, lanes, clip, runs, calendar, report, extremes):
+def pass_by(
+    keys, lanes: Lanes, clip: Clip, runs: RunArrays, calendar: DueTimes, report: Report, extremes: ExtremeArrays
+):
     """Visit keys of which nothing has changed but the clip: the run is its own past.
 
     Lanes that are filled in from `extremes` have not been said, so they are not part of that past.
