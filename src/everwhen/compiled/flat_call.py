@@ -1,7 +1,7 @@
 """Calls of loops that take named tuples, with the items of the tuples as arguments of their own.
 
-Numba looks at the type of each argument of each call.  For arrays and numbers that takes 20 ns each, for a named tuple of
-them a microsecond (measured), which a push of one element has to pay for each tuple of each loop.  So a loop whose
+Numba looks at the type of each argument of each call.  For arrays and numbers that takes 20 ns each, for a named tuple
+of them a microsecond (measured), which a push of one element has to pay for each tuple of each loop.  So a loop whose
 parameters are annotated with named tuples gets an *entry*: a loop that takes the items, makes the tuples, which costs
 compiled code nothing, and calls it.  Who calls from Python sees nothing of it; compiled code calls the loop itself.
 """
@@ -20,15 +20,16 @@ def flat_call(loop: Any, compiled: Callable[[Any], Any]) -> Callable[..., Any] |
     if not tuples:
         return None
     names: dict[str, Any] = {"__name__": function.__module__, "_loop": loop}
+    parameters = list(inspect.signature(function).parameters)
     taken, made, given = [], [], []
-    for name in inspect.signature(function).parameters:
+    for name in parameters:
         items, tuple_of_them = _items(name, tuples.get(name), names)
         taken += items
         made.append(tuple_of_them)
         given.append(_splat(name, tuples.get(name)))
     entry = _defined("entry", taken, f"_loop({', '.join(made)})", names, function)
     names["_entry"] = compiled(entry)
-    return _defined("call", list(inspect.signature(function).parameters), f"_entry({', '.join(given)})", names, function)
+    return _defined("call", parameters, f"_entry({', '.join(given)})", names, function)
 
 
 def _defined(name: str, parameters: list[str], result: str, names: dict[str, Any], function: Any) -> Any:

@@ -52,7 +52,7 @@ def _hash(data, a, b, w0, w1):
 
 
 @loop
-def _encode(offsets, first, done, n, data, strings, count, codes, column, hashes):
+def _encode(offsets, first, done, n, data, strings: Strings, count, codes, column, hashes):
     """Codes of `n` rows, the first of which is the row `first`, where so many are `done`, into a column of a matrix.
 
     New strings are appended.  Stops before a string for which there is not room enough.  Returns how many rows are done

@@ -32,7 +32,7 @@ from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
-from everwhen.engine.fixed_dataflow import FixedDataflow
+from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.ingress import Ingress, OnDropped
 from everwhen.engine.metadata import OperatorMetadata, node_metadata
 from everwhen.engine.node import StepCheck
@@ -130,10 +130,9 @@ class LocalRuntime:
 
     def _epoch(self) -> dict[str, ElementBatch]:
         ingress = self._ingress
-        arrived = ingress.advance([set(self._waiting)])
+        arrived = ingress.advance((self._waiting,))
         inputs = {port: ingress.output(port, arrived) for port in self._dataflow.source_ports}
-        tau = max([each.intake.tau for each in ingress.inputs.values()])
-        results = self._dataflow.step(inputs, tau)
+        results = self._dataflow.step(inputs, max([each.intake.tau for each in ingress.inputs.values()]))
         self._plan.pool.collect()
         return results
 

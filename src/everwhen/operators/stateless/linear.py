@@ -160,7 +160,10 @@ class TimeWindowOperator(Operator):
         (batch,) = inputs
         if len(batch):
             batch = self._windowed(batch)
-        return Output(batch, moved(frontiers[0], lambda t: rounded_up_time(t, self._slide, -1)))
+        frontier = frontiers[0]
+        if frontier.promises:
+            return Output(batch, moved(frontier, lambda t: rounded_up_time(t, self._slide, -1)))
+        return Output(batch, Frontier(rounded_up_time(frontier.time, self._slide, -1)))
 
     def exact_from(self, since: int) -> int:
         """The window at t holds the `size` instants before the next but one multiple of the slide: all are known."""

@@ -77,8 +77,7 @@ class AggregateOperator(Operator):
             self._pooled_results,
             plan.tests,
         )
-        self._plain = plan.plain()
-        self._summed = self._plan.summed()
+        self._read_plan()
         self._most = 0  # no group has ever more rows alive
         self._live: LiveRows | None = None
         self._ordered = ordered_columns(plan.holistic, self._arguments)
@@ -88,6 +87,7 @@ class AggregateOperator(Operator):
             self._live.grow(self._sweep.keys.capacity)
         for column in self._ordered:
             column.statistics.grow(self._sweep.keys.capacity)
+        self._evaluates: Evaluate | None = self._evaluate if plan.evaluated else None
         # per extreme its column in a record, its kind, and the word and the bit of its nulls
         at = [(VALUES + self._arguments.words + c, kind, VALUES + c // BITS, c % BITS) for c, kind in plan.extremes]
         self._extreme_columns = OrderedColumns(*np.array(at, np.int64).reshape(-1, 4).T.copy())
@@ -123,7 +123,7 @@ class AggregateOperator(Operator):
             for column in self._ordered:
                 column.statistics.grow(sweep.keys.capacity)
                 column.apply(ids, batch.lo, batch.hi, batch.weight, arguments)
-        evaluate = self._extremes() if live is not None and not self._plan.holistic else self._evaluates()
+        evaluate = self._extremes() if live is not None and not self._plan.holistic else self._evaluates
         raised = concerned(frontier.promises, self._keys, sweep.keys) if frontier.promises else NONE
         pieces = sweep.step(ids, batch.lo, batch.hi, values, tau, promise, evaluate, raised)
         if live is not None:
@@ -132,9 +132,9 @@ class AggregateOperator(Operator):
         for column in self._ordered:
             column.statistics.expire(promise)
             column.statistics.expire_keys(*raised)
-        if len(pieces.said):
+        if len(pieces.said) and self._most * max(self._plan.integer_sums.values(), default=0) >= 2**63:
             self._plan.check(pieces.said[:, 3:], self._most)
-        if len(pieces):
+        if len(pieces.taken) or len(pieces.said):
             return Output(self._changes(pieces), frontier)
         nothing = no_changes(self.codec)
         return Output(nothing if pieces.closed is None else replace(nothing, closed=pieces.closed), frontier)
@@ -145,14 +145,15 @@ class AggregateOperator(Operator):
         if self._summed is None or not len(rows):
             self._most += int(np.abs(batch.weight).sum())
             return None, not rows[:, :words].any()
-        columns = np.array([words + self._argument_at[c] for c in self._summed], np.int64)
+        columns = self._summed_at
         values, bounds = np.empty((len(rows), 1 + len(columns)), np.int64), np.empty((len(columns), 2), np.int64)
         complete, most = summed(rows, words, batch.weight, columns, values, bounds)
         self._most += most
         if not complete:
             return None, False
         for column, (low, high) in zip(self._summed, bounds.tolist(), strict=True):
-            self._plan.measured(column, low, high)
+            if low < 0 or high > self._plan.integer_sums[column]:
+                self._plan.measured(column, low, high)
         return values, True
 
     def _records(self, batch: Changes, arguments: np.ndarray | None) -> np.ndarray:
@@ -171,7 +172,14 @@ class AggregateOperator(Operator):
         """The first null has come: values are counted apart from rows from now on."""
         for lane in self._plan.separate():
             self._sweep.insert_lane(lane, self._plan.tests)
-        self._plain, self._summed = self._plan.plain(), self._plan.summed()
+        self._read_plan()
+
+    def _read_plan(self) -> None:
+        """Note what loops have to know: the lanes of results, and the columns that are added up."""
+        plain, self._summed = self._plan.plain(), self._plan.summed()
+        self._plain = None if plain is None else tuple(plain)
+        words = self._source.words
+        self._summed_at = np.array([words + self._argument_at[c] for c in self._summed or ()], np.int64)
 
     def _widen(self, ints: int, added: int) -> None:
         """There were so many words of whole numbers, and of all added lanes: those that have come since are zero."""
@@ -185,9 +193,13 @@ class AggregateOperator(Operator):
         sweep = self._sweep
         if self._plain is not None:
             codes, n_keys = sweep.keys.codes, len(self._keys.schema)
-            group, lo, hi, weight, rows = aggregate_rows(
-                pieces.keys, pieces.taken, pieces.said, codes, self._keys.words, self.codec.words, n_keys, *self._plain
-            )
+            n = len(pieces.taken) + len(pieces.said)
+            found, rows = np.empty((4, n), np.int64), np.empty((n, self.codec.width), np.int64)
+            aggregate_rows(
+                pieces.keys, pieces.taken, pieces.said, codes, self._keys.words, self.codec.words, n_keys, *self._plain,
+                found, rows,
+            )  # fmt: skip
+            group, lo, hi, weight = found
         else:
             changed = np.concatenate([pieces.taken, pieces.said])
             group, lo, hi = pieces.keys[changed[:, 0]], changed[:, 1].copy(), changed[:, 2].copy()
@@ -201,7 +213,7 @@ class AggregateOperator(Operator):
         if emit.rank <= self._sweep.policy.emit.rank:
             return None
         before = self._changes(self._sweep.standing())
-        return netted(concat(before.negated(), self._changes(self._sweep.restated(emit, self._evaluates()))))
+        return netted(concat(before.negated(), self._changes(self._sweep.restated(emit, self._evaluates))))
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         return self._sweep.known_from, self._changes(self._sweep.standing())
@@ -228,9 +240,6 @@ class AggregateOperator(Operator):
         assert self._live is not None
         runs = self._live.runs
         return Extremes(runs.place, runs.pool, self._extreme_columns, self._live.longest)
-
-    def _evaluates(self) -> Evaluate | None:
-        return self._evaluate if self._plan.evaluated else None
 
     def _evaluate(self, keys: np.ndarray, times: np.ndarray) -> np.ndarray:
         plan = self._plan

@@ -79,8 +79,7 @@ class Sweep:
         self._lanes = self._added + evaluated
         # behind evaluated lanes stands whether they are known
         self._runs = Runs(1 + self._lanes + (evaluated > 0))
-        self._evaluated_at = slice(1 + self._added, 1 + self._lanes)
-        self._taken = self._said = np.empty((0, 3 + self._lanes), np.int64)
+        self._count_lanes()
         self._slot = np.full(64, -1, np.int64)
         self._marks = np.zeros(0, np.uint8)
         self._calendar = Calendar(3)  # something to say, something to cut, everything to fold
@@ -104,12 +103,18 @@ class Sweep:
         far, or `zero`."""
         self._ints, self._added, self._lanes, self._tests = self._ints + whole, self._added + 1, self._lanes + 1, tests
         self._runs.insert(1 + lane, -1 if zero else 1)
+        self._count_lanes()
+
+    def _count_lanes(self) -> None:
+        """Note what follows from the number of lanes."""
         self._evaluated_at = slice(1 + self._added, 1 + self._lanes)
+        self._counts = Lanes(self._ints, self._added, self._lanes, self._tests, self.prune)
         self._taken = self._said = np.empty((0, 3 + self._lanes), np.int64)
+        self._delta = np.empty(self._added, np.int64)
 
     def _grow(self) -> None:
         capacity = self.keys.capacity
-        if self._floors.any:
+        if len(self._floors.now):
             self._floors.grow(capacity)
         if capacity > len(self._slot):
             self._runs.grow(capacity)
@@ -172,7 +177,7 @@ class Sweep:
             else:
                 self._runs.release(gone)
         closed = None
-        if self._floors.any:
+        if len(self._floors.now):
             closed = gone[self._floors.now[gone] > promise]
             self._floors.settle(gone)
         self.tau, self.cti = tau, promise
@@ -227,11 +232,12 @@ class Sweep:
         """
         self.policy = replace(self.policy, emit=emit)
         self.prune = self._lanes == self._added and emit is not Emit.ENDED
+        self._count_lanes()
         mode, now = self.policy.clip(self.tau, self.cti)
         keys = self.keys.ids()
         n = len(keys)
         settled = np.full(n, self.cti, np.int64)
-        if self._floors.any:
+        if len(self._floors.now):
             settled = np.maximum(settled, self._floors.now[keys])
         if evaluate is not None:
             self._evaluate(evaluate, keys, settled, mode, now, self.cti)
@@ -249,7 +255,7 @@ class Sweep:
             if len(gone):
                 self.keys.remove(gone)
                 self._runs.release(gone)
-                if self._floors.any:
+                if len(self._floors.now):
                     self._floors.settle(gone)
         return visits.pieces(keys)
 
@@ -322,7 +328,6 @@ class _Visits:
         self._sweep = sweep
         self._extremes = extremes
         self._clip = Clip(mode, then, sweep.cti, now, promise, sweep._floors.before, sweep._floors.now)
-        self._lanes = Lanes(sweep._ints, sweep._added, sweep._lanes, sweep._tests, sweep.prune)
         self._n_taken = self._n_said = self._visited = 0
         self._gone: list[np.ndarray] = []
 
@@ -339,7 +344,7 @@ class _Visits:
         sweep._expect(self._n_taken, self._n_said, 2 * total + 6 * len(keys))
         report, arrays = self._report(keys), self._arrays(longest)
         self._n_taken, self._n_said = kernel.pass_by(
-            keys, self._lanes, self._clip, sweep._runs.arrays, sweep._calendar.times, report, arrays
+            keys, sweep._counts, self._clip, sweep._runs.arrays, sweep._calendar.times, report, arrays
         )
         self._visited += len(keys)
         self._gone.append(keys[report.dead])
@@ -378,8 +383,8 @@ class _Visits:
         sweep, report = self._sweep, self._report(keys)
         runs = sweep._runs
         runs.end, self._n_taken, self._n_said = kernel.visit(
-            keys, edges, self._lanes, self._clip, parts, runs.arrays, runs.end, old, sweep._calendar.times, report,
-            np.empty(sweep._added, np.int64), self._arrays(longest),
+            keys, edges, sweep._counts, self._clip, parts, runs.arrays, runs.end, old, sweep._calendar.times, report,
+            sweep._delta, self._arrays(longest),
         )  # fmt: skip
         if parts & 2:
             self._visited += len(keys)
@@ -387,7 +392,7 @@ class _Visits:
 
     def gone(self) -> np.ndarray:
         """Keys that are empty for good."""
-        return np.concatenate(self._gone) if self._gone else _NO_INTS
+        return np.concatenate(self._gone) if len(self._gone) > 1 else self._gone[0] if self._gone else _NO_INTS
 
     def pieces(self, keys: np.ndarray, closed: np.ndarray | None = None) -> Pieces:
         return Pieces(keys, self._sweep._taken[: self._n_taken], self._sweep._said[: self._n_said], closed)

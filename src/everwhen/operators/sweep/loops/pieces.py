@@ -79,21 +79,17 @@ def pending(keys, since, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
     return out[:count]
 
 
-@njit(cache=True, nogil=True)
-def aggregate_rows(visited, taken, said, keys, key_words, words, key_columns, value_lane, valid_lane, kinds):
+@loop
+def aggregate_rows(visited, taken, said, keys, key_words, words, key_columns, value_lane, valid_lane, kinds, out, rows):
     """What is taken back, then what is said, with coded rows, for aggregates that are a lane each (null where the valid
-    lane is zero): an extreme is an order code of a kind, others have the kind 0.  Returns keys, starts, ends, weights
-    and rows."""
-    n = len(taken) + len(said)
-    out = np.empty((4, n), np.int64)
-    rows = np.empty((n, words + key_columns + len(value_lane)), np.int64)
+    lane is zero): an extreme is an order code of a kind, others have the kind 0.  Keys, starts, ends and weights are
+    the rows of `out`."""
     lanes = value_lane, valid_lane, kinds
     _fill_rows(visited, taken, -1, 0, keys, key_words, words, key_columns, lanes, out, rows)
     _fill_rows(visited, said, 1, len(taken), keys, key_words, words, key_columns, lanes, out, rows)
-    return out[0], out[1], out[2], out[3], rows
 
 
-@loop
+@njit(cache=True, inline="always")
 def _fill_rows(visited, source, weight, first, keys, key_words, words, key_columns, lanes, out, rows):
     """Pieces as `aggregate_rows` gives them, from the row `first` on."""
     value_lane, valid_lane, kinds = lanes
