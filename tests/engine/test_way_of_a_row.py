@@ -15,25 +15,25 @@ import everwhen as ew
 from everwhen.engine.run import run_batches
 from everwhen.formats.json.lines import write_jsonlines
 
-MOST_FILES = 25
+MOST_FILES = 28
 ROOT = Path(ew.__file__).parent
 NOT_COUNTED = ("core/", "errors.py")
-TICKS = 300
+EPOCH = 2_000
 LATE = 3
 
 
-def lines(ticks: range) -> list[str]:
-    """A dirty stream: late events, removals, progress."""
-    made = []
-    for t in ticks:
-        late = t - t % 5 % LATE
-        made.append(f'{{"vs":{t},"row":{{"key":"k{t % 7}","value":{t}}}}}')
-        made.append(f'{{"vs":{late},"row":{{"key":"late","value":1}}}}')
+def lines(first: int) -> list[str]:
+    """An epoch of a dirty stream: late events, removals, and what is promised in the end."""
+    made: list[str] = []
+    t = first
+    while len(made) < EPOCH - 1:
+        made.append(f'{{"vs":{t},"row":{{"key":"k{t % 7}","value":{t % 100}}}}}')
         if t % 10 == 9:
-            made.append(f'{{"op":"adjust","vs":{t},"ve":{t + 1},"vnew":{t},"row":{{"key":"k{t % 7}","value":{t}}}}}')
-        if t % 50 == 49:
-            made.append(f'{{"op":"cti","t":{t - LATE}}}')
-    return made
+            made.append(f'{{"op":"adjust","vs":{t},"ve":{t + 1},"vnew":{t},"row":{{"key":"k{t % 7}","value":{t % 100}}}}}')
+        if t % 10 == 8:
+            made.append(f'{{"vs":{t - LATE},"row":{{"key":"late","value":1}}}}')
+        t += 1
+    return [*made[: EPOCH - 1], f'{{"op":"cti","t":{t - 2 * LATE}}}']
 
 
 class Trace:
@@ -52,15 +52,13 @@ class Trace:
 
 
 def test_a_grouped_sum_passes_few_files(tmp_path: Path) -> None:
-    made = lines(range(TICKS))
-    epoch = len(made) // 3
     path = tmp_path / "s.jsonl"
-    path.write_text("\n".join(made) + "\n", encoding="utf-8")
+    path.write_text("\n".join(line for epoch in range(6) for line in lines(epoch * EPOCH)) + "\n", encoding="utf-8")
     source = ew.source("S", {"key": "string", "value": "int64"})
     query = source.range(60).group_by("key").agg(value=ew.sum("value"))
-    answers = run_batches(query, {"S": path}, batch=epoch, emit="current")
+    answers = run_batches(query, {"S": path}, batch=EPOCH, emit="current")
     out = io.StringIO()
-    write_jsonlines([next(answers)], out)
+    write_jsonlines([next(answers) for _ in range(4)], out)  # what is compiled, loaded and reserved is there
     before, trace = len(out.getvalue()), Trace()
     sys.setprofile(trace)
     try:

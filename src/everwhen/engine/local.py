@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from everwhen.algebra.builder import Stream
@@ -33,6 +33,7 @@ from everwhen.core.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.engine.dataflow import FixedDataflow
+from everwhen.engine.epochs import Epoch
 from everwhen.engine.ingress import Ingress, OnDropped
 from everwhen.engine.metadata import OperatorMetadata, node_metadata
 from everwhen.engine.node import StepCheck
@@ -127,6 +128,17 @@ class LocalRuntime:
         """The end of one input."""
         self._ingress.end([name])
         return self._epoch()
+
+    def answers(self, epochs: Iterable[Epoch]) -> Iterator[ElementBatch]:
+        """What a runtime with one query says to epochs."""
+        for epoch in epochs:
+            if epoch.last:
+                yield self.close()["out"]
+                continue
+            for name in epoch.closes:
+                yield self.close_input(name)["out"]
+            if epoch.batches:
+                yield self.push(epoch.batches)["out"]
 
     def _epoch(self) -> dict[str, ElementBatch]:
         ingress = self._ingress

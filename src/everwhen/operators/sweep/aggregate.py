@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from everwhen.algebra.aggregates import Aggregation
+from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.prefetch import prefetch
 from everwhen.containers import live_runs as live_kernel
 from everwhen.containers.live_runs import VALUES
 from everwhen.core.emit import Emit
@@ -28,8 +30,7 @@ from everwhen.operators.sweep.accumulators import AccumulatorPlan
 from everwhen.operators.sweep.holistic import ordered_columns
 from everwhen.operators.sweep.lane_view import Coded
 from everwhen.operators.sweep.loops.edges import summed
-from everwhen.operators.sweep.loops.extremes import Extremes, OrderedColumns, largest
-from everwhen.operators.sweep.loops.pieces import aggregate_rows
+from everwhen.operators.sweep.loops.extremes import Extremes, OrderedColumns, largest, plain_code
 from everwhen.operators.sweep.pieces import Pieces
 from everwhen.operators.sweep.sweep import Evaluate, Sweep
 from everwhen.punctuation.projection import Projection
@@ -312,3 +313,51 @@ class AggregateOperator(Operator):
         for column, kept in zip(self._ordered, state["ordered"], strict=True):
             column.statistics.grow(self._sweep.keys.capacity)
             column.statistics.restore(ids, kept)
+
+
+@loop
+def aggregate_rows(
+    visited: Any, taken: Any, said: Any, keys: Any, key_words: Any, words: Any, key_columns: Any,
+    value_lane: Any, valid_lane: Any, kinds: Any, out: Any, rows: Any,
+) -> None:  # fmt: skip
+    """What is taken back, then what is said, with coded rows, for aggregates that are a lane each (null where the valid
+    lane is zero): an extreme is an order code of a kind, others have the kind 0.  Keys, starts, ends and weights are
+    the rows of `out`."""
+    lanes = value_lane, valid_lane, kinds
+    _fill_rows(visited, taken, -1, 0, keys, key_words, words, key_columns, lanes, out, rows)
+    _fill_rows(visited, said, 1, len(taken), keys, key_words, words, key_columns, lanes, out, rows)
+
+
+@njit(cache=True, inline="always")
+def _fill_rows(
+    visited: Any, source: Any, weight: Any, first: Any, keys: Any, key_words: Any, words: Any, key_columns: Any,
+    lanes: Any, out: Any, rows: Any,
+) -> None:  # fmt: skip
+    """Pieces as `aggregate_rows` gives them, from the row `first` on."""
+    value_lane, valid_lane, kinds = lanes
+    n_values = len(value_lane)
+    for at in range(len(source)):
+        i = first + at
+        if at + 16 < len(source):
+            prefetch(keys, visited[source[at + 16, 0]])
+        k = visited[source[at, 0]]
+        out[0, i] = k
+        out[1, i] = source[at, 1]
+        out[2, i] = source[at, 2]
+        out[3, i] = weight
+        if words == 1 and key_words == 1 and key_columns == 1:  # the usual case, without loops
+            rows[i, 0] = keys[k, 0]
+            rows[i, 1] = keys[k, 1]
+        else:
+            for c in range(words):
+                rows[i, c] = keys[k, c] if c < key_words else 0
+            for c in range(key_columns):
+                rows[i, words + c] = keys[k, key_words + c]
+        for c in range(n_values):
+            to = words + key_columns + c
+            if valid_lane[c] < 0 or source[at, 3 + valid_lane[c]] > 0:
+                rows[i, to] = plain_code(source[at, 3 + value_lane[c]], kinds[c])
+            else:
+                rows[i, to] = 0
+                column = key_columns + c
+                rows[i, column // 63] |= np.int64(1) << np.int64(column % 63)

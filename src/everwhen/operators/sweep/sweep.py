@@ -144,8 +144,7 @@ class Sweep:
         reached = self._floors.raise_to(*raised, self.keys.capacity) if len(raised[0]) else _NO_INTS
         if len(reached):
             self._forget(reached, ids, lo, hi, values)
-        extremes = evaluate if isinstance(evaluate, Extremes) else None
-        visits = _Visits(self, mode, then, now, promise, extremes)
+        visits = _Visits(self, mode, then, now, promise, evaluate if isinstance(evaluate, Extremes) else None)
         touched, edges = _NO_INTS, _NO_EDGES
         if len(ids):
             touched, edges = grouped(ids, lo, hi, values, self._ints, self._slot, GRID)
@@ -194,8 +193,8 @@ class Sweep:
 
     def _expect(self, taken: int, said: int, more: int) -> None:
         """Make room for so many pieces more; their memory is used again in the next step."""
-        if max(taken, said) + more > len(self._said):
-            size = max(taken, said) + more
+        size = max(taken, said) + more
+        if size > len(self._said):
             self._taken, self._said = resized(self._taken, size, taken), resized(self._said, size, said)
 
     def _due(self, now: int, promise: int, mode: int, reached: np.ndarray, touched: np.ndarray) -> np.ndarray:
@@ -215,11 +214,8 @@ class Sweep:
         self, evaluate: Evaluate, keys: np.ndarray, since: np.ndarray, mode: int, now: int, promise: int
     ) -> None:
         """Fill in the evaluated lanes of what is to be said, where they are not known: from `since` on."""
-        runs = self._runs
-        floors = self._floors
-        found = pending(
-            keys, since, runs.place, mode, now, promise, self.cti, floors.before, floors.now, runs.pool
-        )  # fmt: skip
+        runs, floors = self._runs, self._floors
+        found = pending(keys, since, runs.place, mode, now, promise, self.cti, floors.before, floors.now, runs.pool)
         if len(found):
             edge = found[:, 1]
             runs.pool[edge, self._evaluated_at] = evaluate(found[:, 0].copy(), found[:, 2].copy())
@@ -352,8 +348,8 @@ class _Visits:
     def merge(self, keys: np.ndarray, edges: Edges) -> Old:
         """Merge only; returns what `say` has to know of the state before."""
         total, _ = self._reserve(keys, edges)
-        at, frontier = np.zeros(len(keys) + 1, np.int64), np.empty(len(keys), np.int64)
-        old = Old(self._scratch(total + len(keys)), at, frontier)
+        n = len(keys)
+        old = Old(self._scratch(total + n), np.zeros(n + 1, np.int64), np.empty(n, np.int64))
         self._visit(keys, edges, 1, old)
         return old
 
@@ -392,7 +388,7 @@ class _Visits:
 
     def gone(self) -> np.ndarray:
         """Keys that are empty for good."""
-        return np.concatenate(self._gone) if len(self._gone) > 1 else self._gone[0] if self._gone else _NO_INTS
+        return self._gone[0] if len(self._gone) == 1 else np.concatenate([_NO_INTS, *self._gone])
 
     def pieces(self, keys: np.ndarray, closed: np.ndarray | None = None) -> Pieces:
         return Pieces(keys, self._sweep._taken[: self._n_taken], self._sweep._said[: self._n_said], closed)

@@ -138,8 +138,7 @@ def _say(v, was, now, first, last, mode, lanes, taken, nt, said, ns):
         w += 1
     o_next = old[o, 0] if o < o1 and old[o, 0] <= L0 else _INF
     w_next = pool[w, 0] if w < w1 and pool[w, 0] <= L1 else _INF
-    first_taken = nt
-    first_said = ns
+    first_taken, first_said = nt, ns
     while p < top:
         if p >= F0:  # nothing had been said from here on
             while p < F1:
@@ -243,8 +242,7 @@ def visit(
     ni, na, tests, taken, said = lanes.integers, lanes.added, lanes.tests, report.taken, report.said
     width = pool.shape[1]
     frontier = _INF
-    o0 = 0
-    o1 = 0
+    o0 = o1 = 0
     touched = len(offsets) > 0
     two = ni == 2 and width == 3
     for v in range(len(keys)):
@@ -388,8 +386,7 @@ def endless(ids, place, pool, ni):
 @njit(cache=True, nogil=True)
 def settle_all(ids, place, pool, cti, floor, ni):
     """Drop all settled edges of ids.  Returns how many are left, and how many ids have something in force."""
-    edges = 0
-    based = 0
+    edges = based = 0
     for i in range(len(ids)):
         k = ids[i]
         s = place[k, START]
