@@ -27,9 +27,10 @@ def lines(first: int) -> list[str]:
     made: list[str] = []
     t = first
     while len(made) < EPOCH - 1:
-        made.append(f'{{"vs":{t},"row":{{"key":"k{t % 7}","value":{t % 100}}}}}')
+        row = f'{{"key":"k{t % 7}","value":{t % 100}}}'
+        made.append(f'{{"vs":{t},"row":{row}}}')
         if t % 10 == 9:
-            made.append(f'{{"op":"adjust","vs":{t},"ve":{t + 1},"vnew":{t},"row":{{"key":"k{t % 7}","value":{t % 100}}}}}')
+            made.append(f'{{"op":"adjust","vs":{t},"ve":{t + 1},"vnew":{t},"row":{row}}}')
         if t % 10 == 8:
             made.append(f'{{"vs":{t - LATE},"row":{{"key":"late","value":1}}}}')
         t += 1

@@ -1,24 +1,22 @@
 """Calls of loops that take named tuples, with the items of the tuples as arguments of their own.
 
 Numba looks at the type of each argument of each call.  For arrays and numbers that takes 20 ns each, for a named tuple
-of them a microsecond (measured), which a push of one element has to pay for each tuple of each loop.  So a loop whose
-parameters are annotated with named tuples gets an *entry*: a loop that takes the items, makes the tuples, which costs
-compiled code nothing, and calls it.  Who calls from Python sees nothing of it; compiled code calls the loop itself.
+of them a microsecond (measured), which a push of one element has to pay for each tuple of each loop.  So a loop that is
+declared to take named tuples (`njit.loop_of`) gets an *entry*: a loop that takes the items, makes the tuples, which
+costs compiled code nothing, and calls it.  Who calls from Python sees nothing of it; compiled code calls the loop
+itself.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 
-def flat_call(loop: Any, compiled: Callable[[Any], Any]) -> Callable[..., Any] | None:
-    """What calls a loop's entry, for `compiled` the decorator of both; None if the loop takes no named tuples."""
+def flat_call(loop: Any, tuples: Mapping[str, type], compiled: Callable[[Any], Any]) -> Callable[..., Any]:
+    """What calls a loop's entry, for the named tuples among its parameters and the decorator that makes loops."""
     function = loop.py_func
-    tuples = {name: kind for name, kind in get_type_hints(function).items() if _is_named_tuple(kind)}
-    if not tuples:
-        return None
     names: dict[str, Any] = {"__name__": function.__module__, "_loop": loop}
     parameters = list(inspect.signature(function).parameters)
     taken, made, given = [], [], []

@@ -204,9 +204,6 @@ def njit(*, cache: bool = True, **options: Any) -> Callable[[Any], Any]:
             dispatcher.__class__ = Loop
             if cache:
                 dispatcher.enable_caching()
-            call = flat_call(dispatcher, compiled) if function.__annotations__ else None
-            if call is not None:
-                dispatcher.__class__ = type("Loop", (Loop,), {"__call__": staticmethod(call)})
         return dispatcher
 
     return compiled
@@ -215,3 +212,16 @@ def njit(*, cache: bool = True, **options: Any) -> Callable[[Any], Any]:
 def loop(function: Any) -> Any:
     """Compile a function that makes no arrays."""
     return njit(nogil=True, **_UNCOUNTED)(function)
+
+
+def loop_of(**tuples: type) -> Callable[[Any], Any]:
+    """Compile a function that makes no arrays and takes named tuples, by the names of its parameters."""
+
+    def compiled(function: Any) -> Any:
+        made = loop(function)
+        if isinstance(made, Loop):
+            call = staticmethod(flat_call(made, tuples, loop))
+            made.__class__ = type("Loop", (Loop,), {"__call__": call})
+        return made
+
+    return compiled

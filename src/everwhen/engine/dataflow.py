@@ -16,7 +16,7 @@ the largest end that each has emitted is noted, for those who join.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -75,7 +75,7 @@ class Dataflow(Generic[Key, Flow]):
             culprit = next((broken[p.operator] for p in ports if p.operator in broken), None) if broken else None
             try:
                 if culprit is None:
-                    self._step(node, ports, inputs)
+                    self.step_one(node, [self.given(port, inputs) for port in ports])
                 else:
                     broken[number] = culprit
             except Exception as error:  # whatever it is, also in a function of the user's: the others must go on
@@ -84,13 +84,15 @@ class Dataflow(Generic[Key, Flow]):
                 broken[number] = error
         return broken
 
-    def _step(self, node: OperatorNode, ports: Sequence[Port], inputs: EpochInputs) -> None:
-        """One operator's epoch.  One that gets nothing new, neither changes nor progress, is left alone."""
+    def step_one(self, node: OperatorNode, inputs: Iterable[tuple[Output, int]]) -> None:
+        """One operator's epoch: what each port brings, and its τ.
+
+        An operator that gets nothing new, neither changes nor progress, is left alone.
+        """
         changes: list[Changes] = []
         frontiers: list[Frontier] = []
         rows, tau, promised = 0, node.tau, False
-        for port in ports:
-            given, reached = self.given(port, inputs)
+        for given, reached in inputs:
             changes.append(given.changes if node.since == NEVER else cut(given.changes, node.since))
             frontiers.append(given.frontier)
             promised = promised or bool(given.frontier.promises)

@@ -188,9 +188,9 @@ class Network:
             raise _refused(f"the operator '{placed.name}' needs all of the past")
         running = OperatorNode.of(number, placed, self._clock())
         running.since, running.exact = since, exact
-        running.step(
-            [Output(past.changes, self._frontier(port)) for port, past in zip(placed.inputs, given, strict=True)],
-            max(self.tau(port) for port in placed.inputs),
+        ports = zip(placed.inputs, given, strict=True)
+        self.flow.step_one(
+            running, [(Output(past.changes, self._frontier(port)), self.tau(port)) for port, past in ports]
         )
         self.flow.add(running)
         pasts[Port(operator=number)] = AsOf(exact, running.output.changes)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.njit import loop, loop_of, njit
 from everwhen.compiled.prefetch import prefetch
 from everwhen.core.time import INF, NEVER
 
@@ -104,8 +104,8 @@ def _unlink(heads, log, count, vs, end, row):
     return count
 
 
-@loop
-def undo(elements: Elements, ending: Ring, lasting: Ring, taken: Taken):
+@loop_of(elements=Elements, ending=Ring, lasting=Ring, taken=Taken)
+def undo(elements, ending, lasting, taken):
     """Take the elements out again that `apply` took, the last first."""
     op, vs, ve, vnew, rows = elements.op, elements.vs, elements.ve, elements.vnew, elements.rows
     todo, killed, logged = taken.todo, taken.killed, taken.logged
@@ -162,8 +162,8 @@ def _append(heads, log, count, h, vs, end, rows, i):
     return count + 1
 
 
-@loop
-def named(elements: Elements, until, marks, todo, hashes):
+@loop_of(elements=Elements)
+def named(elements, until, marks, todo, hashes):
     """The elements that the log must know, adjusts and inserts that one may name, into `todo`, with their hashes.
     Returns their number, and how many of them may come to last for ever.
 
@@ -189,8 +189,8 @@ def named(elements: Elements, until, marks, todo, hashes):
     return count, lasting
 
 
-@loop
-def apply(elements: Elements, until, marks, hashes, ending: Ring, lasting: Ring, taken: Taken):
+@loop_of(elements=Elements, ending=Ring, lasting=Ring, taken=Taken)
+def apply(elements, until, marks, hashes, ending, lasting, taken):
     """Append inserts and move adjusted events: the elements `taken.todo`, with their hashes.  Returns the new ends of
     the rings and the first adjust that has no event (-1: none).
 

@@ -222,8 +222,8 @@ def windowed(lo: Any, hi: Any, size: Any, slide: Any, starts: Any, ends: Any) ->
 
     Returns how many are not empty, the longest lifetime given, and the largest finite end before rounding.
     """
-    longest = np.int64(0)
-    last = np.int64(0)
+    longest: Any = np.int64(0)
+    last: Any = np.int64(0)
     more = _INF if size == _INF else np.int64(size - 1)
     for i in range(len(lo)):
         a = lo[i]

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.njit import loop_of, njit
 from everwhen.compiled.prefetch import prefetch
 from everwhen.containers.calendar import BLOCK, DueTimes
 from everwhen.containers.run_pool import LENGTH, START, RunArrays, copy_row, fits, make_room
@@ -220,11 +220,11 @@ def _settle(k, place, pool, at, F, mode, tau, m, ni, due, block):
     return dead
 
 
-@loop
-def visit(
-    keys, edges: Edges, lanes: Lanes, clip: Clip, parts, runs: RunArrays, end, before: Old, calendar: DueTimes,
-    report: Report, delta, extremes: ExtremeArrays,
-):  # fmt: skip
+@loop_of(
+    edges=Edges, lanes=Lanes, clip=Clip, runs=RunArrays, before=Old, calendar=DueTimes, report=Report,
+    extremes=ExtremeArrays,
+)  # fmt: skip
+def visit(keys, edges, lanes, clip, parts, runs, end, before, calendar, report, delta, extremes):
     """Visit keys: merge edges into their runs (`parts` & 1) and say what changes by it (`parts` & 2).
 
     The arguments are named tuples of `arguments.py`, and the arrays of the runs, whose pool ends at `end`, and of the
@@ -327,10 +327,8 @@ def visit(
     return end, nt, ns
 
 
-@loop
-def pass_by(
-    keys, lanes: Lanes, clip: Clip, runs: RunArrays, calendar: DueTimes, report: Report, extremes: ExtremeArrays
-):
+@loop_of(lanes=Lanes, clip=Clip, runs=RunArrays, calendar=DueTimes, report=Report, extremes=ExtremeArrays)
+def pass_by(keys, lanes, clip, runs, calendar, report, extremes):
     """Visit keys of which nothing has changed but the clip: the run is its own past.
 
     Lanes that are filled in from `extremes` have not been said, so they are not part of that past.
