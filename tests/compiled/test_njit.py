@@ -10,7 +10,7 @@ import textwrap
 from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ from everwhen.compiled.claims import Claim
 from everwhen.compiled.hashing import load, lowest_bit, mixed, store, word_at
 from everwhen.compiled.interpreted import interpreted
 from everwhen.compiled.loop_code import code_digest, code_size
-from everwhen.compiled.njit import Loop, njit
+from everwhen.compiled.njit import Loop, loop, loop_of, njit
 
 SOURCES = str(Path(everwhen.__file__).parents[1])
 BIDS = """\
@@ -364,3 +364,37 @@ def test_every_compiled_function_of_the_package_is_a_loop() -> None:
         if hasattr(value, "py_func") and not isinstance(value, Loop)
     ]
     assert found == []
+
+
+class Inner(NamedTuple):
+    items: np.ndarray
+    factor: int
+
+
+class Outer(NamedTuple):
+    first: int
+    inner: Inner
+    items: np.ndarray
+
+
+@loop_of(outer=Outer, inner=Inner)
+def _weighed(outer, more, inner):
+    return outer.first + outer.inner.factor * outer.inner.items[0] + outer.items[1] + more * inner.items[1]
+
+
+@loop
+def _calls(outer, inner):
+    return _weighed(outer, 100, inner)
+
+
+@pytest.mark.parametrize("mode", ["eager", "never"])
+def test_a_loop_is_entered_with_the_items_of_its_named_tuples(choose: Any, mode: str) -> None:
+    choose(mode)
+    inner = Inner(np.array([5, 7]), 10)
+    outer = Outer(1, inner, np.array([2, 3]))
+    assert _weighed(outer, 100, inner) == 1 + 50 + 3 + 700
+    assert _calls(outer, inner) == 1 + 50 + 3 + 700, "compiled code calls the loop itself"
+    if mode == "eager":
+        entry = type(_weighed).__dict__["__call__"].__wrapped__.__globals__["_entry"]
+        (types,) = entry.overloads
+        assert len(types) == 4 + 1 + 2, "arrays and numbers only"

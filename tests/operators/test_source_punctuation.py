@@ -30,7 +30,9 @@ SCHEMA = Schema.of([("k", pa.int64()), ("x", pa.float64()), ("s", pa.string()), 
 def arrived(batch: ElementBatch) -> Arrived:
     data = np.flatnonzero(batch.op <= ADJUST)
     gaps = np.setdiff1d(np.arange(data[-1] if len(data) else 0), data)
-    return Arrived.of(batch, len(data), int((batch.op == ADJUST).sum()), gaps)
+    whole = batch.slice(0, len(data) + len(gaps))
+    adjusts = int((batch.op == ADJUST).sum())
+    return Arrived(whole.op, whole.vs, whole.ve, whole.vnew, whole.columns, adjusts, gaps)
 
 
 def values(name: str, nulls: bool) -> st.SearchStrategy[object]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.core.time import INF
-from everwhen.operators.stateless.window_loops import windowed
+from everwhen.operators.stateless.linear import windowed
 from everwhen.operators.sweep import sweep
 from everwhen.operators.sweep.loops.edges import edges_in_order, edges_on_grid, grouped, lifetimes
 from everwhen.operators.sweep.loops.group_keys import group_keys

@@ -16,7 +16,7 @@ from everwhen.algebra.properties.derive import properties
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF
-from everwhen.engine.fixed_dataflow import FixedDataflow
+from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError, QueryError
 from everwhen.operators.contract import Output

@@ -34,8 +34,18 @@ from everwhen.punctuation.api import read_match, write_match
 from everwhen.storage.atomic_file import whole_file
 from everwhen.stream.batch_punctuation import Places, punctuations
 from everwhen.stream.element import ExternalCti, Punct
-from everwhen.stream.element_batch import ADJUST, CTI, EXTERNAL_CTI, INSERT, OPS, PUNCT, ElementBatch
-from everwhen.stream.wellformed import IN_RANGE, ill_formed, lifetime_problem
+from everwhen.stream.element_batch import (
+    ADJUST,
+    CTI,
+    EXTERNAL_CTI,
+    IN_RANGE,
+    INSERT,
+    OPS,
+    PUNCT,
+    ElementBatch,
+    ill_formed,
+    lifetime_problem,
+)
 
 MATCH, COUNT, AT = "_match", "_count", "_at"
 _SPECIAL: Final = (*RESERVED, MATCH, COUNT, AT)

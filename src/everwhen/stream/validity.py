@@ -28,9 +28,8 @@ from everwhen.errors import InputError
 from everwhen.punctuation.api import show_promise
 from everwhen.rows.interner import freeze
 from everwhen.stream.element import Punct
-from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch, lifetime_problem, well_formed
 from everwhen.stream.history import Elements, Event, batch_element, batches_of, canonical_rows
-from everwhen.stream.wellformed import lifetime_problem, well_formed
 
 _PURGE: Final = 100_000
 """So many events and patterns are kept at least before a look is taken at which are still needed."""

@@ -66,7 +66,7 @@ class SourcePipeline:
     def frontier(self) -> Frontier:
         """The promise, and what the source has newly promised about data; that waits while an element that it matches
         does."""
-        return Frontier(self.promise, self._said)
+        return Frontier(self.guard.cti if self.finalize is None and self.align is None else self.promise, self._said)
 
     @property
     def tau(self) -> int:
@@ -92,7 +92,7 @@ class SourcePipeline:
             return None, ()
         (batch, guarded), self._checked = self._checked, None
         self.guard.settle()
-        self._said = self.guard.frontier.promises
+        self._said = self.guard.fresh
         dropped: tuple[DroppedElements, ...] = ()
         if self.finalize is not None:
             admitted = self.finalize.step(batch, guarded, self.guard.cti)

@@ -62,11 +62,6 @@ class SourcePromises:
         self.fresh: Sequence[Punctuation] = ()
         """What the last settled batch has promised."""
 
-    @property
-    def silent(self) -> bool:
-        """Whether nothing has been promised, and nothing that is declared has to be looked after."""
-        return self._punctuator is None and self._checked is None and not self._said
-
     def check(self, batch: ElementBatch, data: Arrived) -> Broken | None:
         """The first element that breaks a promise that was made or that follows from what is declared."""
         self._checked = None
@@ -192,9 +187,6 @@ class SourcePromises:
 
     def settle(self, cti: int) -> None:
         """The checked batch stays."""
-        if self.silent:
-            self.fresh = ()
-            return
         if self._punctuator is not None:
             self._punctuator.settle()
         self.fresh = ()
