@@ -17,7 +17,7 @@ from everwhen.core.time import NEVER
 from everwhen.plan.stages.model import StagePlan, StreamIn
 from everwhen.plan.stages.prune_columns import narrow
 from everwhen.plan.stages.stages import cut
-from everwhen.spark.exchange.stream_rows import Rows
+from everwhen.spark.exchange.codec import Rows
 from everwhen.spark.worker.partition import EpochInput, StagePartition
 from everwhen.stream.element import Cti, Element
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch
@@ -84,14 +84,14 @@ class Buckets:
                 self.kernels[at][bucket] = again
 
     def _spread(self, stream: StreamIn, rows: Rows, into: list[dict[str, list[Rows]]]) -> None:
-        if not len(rows.a):
+        if not len(rows.lo):
             return
         if stream.by is None:
             for bucket in into:
                 bucket.setdefault(stream.name, []).append(rows)
             return
         columns = [rows.columns[stream.schema.index(name)].to_pylist() for name in stream.by]
-        keys = [hash(repr(key)) % self.n for key in zip(*columns, strict=True)] if columns else [0] * len(rows.a)
+        keys = [hash(repr(key)) % self.n for key in zip(*columns, strict=True)] if columns else [0] * len(rows.lo)
         where = np.array(keys)
         for bucket in range(self.n):
             picked = where == bucket
@@ -115,11 +115,11 @@ def _rows(batch: ElementBatch, stream: StreamIn) -> Rows:
 def _picked(rows: Rows, at: np.ndarray) -> Rows:
     picked = pa.array(at)
     columns = tuple(column.take(picked) for column in rows.columns)
-    return Rows(rows.a[at], rows.b[at], rows.c[at], rows.w[at], columns)
+    return Rows(rows.lo[at], rows.hi[at], rows.vnew[at], rows.weight[at], columns)
 
 
 def _joined(parts: list[Rows], rng: random.Random) -> Rows:
-    numbers = [np.concatenate([getattr(part, name) for part in parts]) for name in "abcw"]
+    numbers = [np.concatenate([getattr(part, name) for part in parts]) for name in ("lo", "hi", "vnew", "weight")]
     columns = tuple(pa.concat_arrays(list(column)) for column in zip(*(part.columns for part in parts), strict=True))
     order = list(range(len(numbers[0])))
     rng.shuffle(order)

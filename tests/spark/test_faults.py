@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from everwhen.errors import (
@@ -16,7 +14,13 @@ from everwhen.errors import (
     StateError,
     TimeRangeError,
 )
-from everwhen.spark.exchange.faults import RowsBehind, WrongRows, fault_of, fault_text
+from everwhen.spark.exchange.messages import Failure, RowsBehind, WrongRows, decode, encode, kind_of
+
+
+def arrived(error: EverwhenError) -> EverwhenError:
+    found = decode(kind_of(Failure), encode(Failure.of(error, 3)))
+    assert isinstance(found, Failure) and found.stage == 3
+    return found.raised()
 
 
 @pytest.mark.parametrize(
@@ -30,7 +34,7 @@ from everwhen.spark.exchange.faults import RowsBehind, WrongRows, fault_of, faul
     ids=str,
 )  # fmt: skip
 def test_an_error_arrives_as_it_was(error: EverwhenError) -> None:
-    found = fault_of(json.loads(fault_text(error, 3)))
+    found = arrived(error)
     assert type(found) is type(error) and str(found) == str(error)
     if isinstance(error, InputError) and isinstance(found, InputError):
         assert (found.problem, found.source, found.line, found.remedy) == (
@@ -42,6 +46,6 @@ def test_an_error_arrives_as_it_was(error: EverwhenError) -> None:
 
 
 def test_a_kind_that_is_not_known_is_the_next_one_above() -> None:
-    assert type(fault_of(json.loads(fault_text(SinkLostError("gone"), 1)))) is SinkError
-    assert type(fault_of({"kind": "SystemExit", "message": "made up", "stage": 1})) is EverwhenError
-    assert str(fault_of({"kind": "InputError", "message": "S: wrong", "stage": 1})) == "S: wrong"
+    assert type(arrived(SinkLostError("gone"))) is SinkError
+    assert type(Failure("SystemExit", "made up", 1).raised()) is EverwhenError
+    assert str(Failure("InputError", "S: wrong", 1).raised()) == "S: wrong"

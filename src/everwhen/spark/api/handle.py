@@ -16,9 +16,9 @@ from everwhen.errors import EverwhenError, QueryError, SparkLostError
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.driver.epoch_runner import EpochReport, EpochRunner
-from everwhen.spark.driver.late_totals import late_words
+from everwhen.spark.driver.late_rows import late_words
 from everwhen.spark.internals.jvm_reach import said
-from everwhen.spark.state.state_store import BucketState, inspect
+from everwhen.spark.state.state_store import PartitionState, inspect
 
 
 class Handle:
@@ -117,8 +117,8 @@ class Handle:
         """The stages that run."""
         return explain_stages(self._plan)
 
-    def state(self) -> list[BucketState]:
-        """What each stage and bucket keeps."""
+    def state(self) -> list[PartitionState]:
+        """What each partition of each stage keeps."""
         return inspect(self._runner.journal.state_root)
 
     @property

@@ -274,7 +274,7 @@ class _SparkWork:
         return frame.toDF(*names)
 
     def _width(self, spark: SparkSession) -> int:
-        """How many buckets there are: as many as when the run was first started."""
+        """How many partitions there are: as many as when the run was first started."""
         path = self.place / "buckets"
         if not path.exists():
             with whole_file(path) as part:

@@ -1,11 +1,11 @@
-"""A bucket's home: the worker of this machine that holds its live state and does its steps, whoever got the task.
+"""A partition's home: the worker of this machine that holds its live state and does its steps, whoever got the task.
 
-Spark gives a task to any Python worker that is idle, so a bucket comes to another worker in most epochs, while its
-state stays behind.  The worker that got the task then sends the epoch's input to the bucket's home, and passes the
+Spark gives a task to any Python worker that is idle, so a partition comes to another worker in most epochs, while its
+state stays behind.  The worker that got the task then sends the epoch's input to the partition's home, and passes the
 answer on.
 
     <temporary folder>/everwhen-<user>/<process>      the socket of a worker
-    <temporary folder>/everwhen-<user>/<bucket>       a link to the socket of the bucket's home
+    <temporary folder>/everwhen-<user>/<partition>       a link to the socket of the partition's home
 
 This is a short cut and nothing else.  A home that is dead, has the state no more, or is too busy hangs up.  Then the
 worker that got the task does it, from the files, and is the home from then on; so does one on another machine.  What is
@@ -54,7 +54,7 @@ _END: Final = b""
 
 
 class StateServer:
-    """This process as the home of buckets.  `agrees` says how it answers to words, None if it does not; it is called
+    """This process as the home of partitions.  `agrees` says how it answers to words, None if it does not; it is called
     in a thread of its own, as is the answer."""
 
     def __init__(self, agrees: Callable[[Request], Answer | None], folder: Path | None = None) -> None:
@@ -69,14 +69,14 @@ class StateServer:
         self._socket.listen(64)
         threading.Thread(target=self._serve, name="everwhen-home", daemon=True).start()
 
-    def keep(self, bucket: str) -> None:
-        """From now on this process is the home of a bucket."""
-        link = self._folder / bucket
+    def keep(self, partition: str) -> None:
+        """From now on this process is the home of a partition."""
+        link = self._folder / partition
         with suppress(OSError):
             if os.readlink(link) == self._name:
                 return
         with suppress(OSError):
-            mine = self._folder / f"{bucket}.{self._name}"
+            mine = self._folder / f"{partition}.{self._name}"
             mine.unlink(missing_ok=True)
             mine.symlink_to(self._name)
             mine.replace(link)
@@ -106,13 +106,13 @@ class StateServer:
             line.send([_END])
 
 
-def ask(bucket: str, words: Request, rows: pa.Table, folder: Path | None = None) -> list[pa.RecordBatch] | None:
-    """What the home of a bucket answers; None if it has none, or it does not answer, or this process is the home.
+def ask(partition: str, words: Request, rows: pa.Table, folder: Path | None = None) -> list[pa.RecordBatch] | None:
+    """What the home of a partition answers; None if it has none, or it does not answer, or this process is the home.
 
     It does not wait for a home that neither says anything nor works."""
     try:
         folder = folder or _folder()
-        home = os.readlink(folder / bucket)
+        home = os.readlink(folder / partition)
         if home == str(os.getpid()):
             return None
         with socket.socket(socket.AF_UNIX) as to:
