@@ -45,7 +45,7 @@ def check_version(found: object, what: str) -> None:
     if found != VERSION:
         raise StateError(
             f"{what} is of version {str(found)[:20]} of the exchange, and {software()} reads version {VERSION}: "
-            "driver, workers and checkpoint must be of one version of Everwhen. Go on with the version that wrote it, or "
+            "driver, workers and checkpoint must be of one version of Everwhen. Go on with the one that wrote it, or "
             "start the query with a new checkpoint"
         )
 
