@@ -56,7 +56,7 @@ def carries(value: object, depth: int = 3) -> bool:
     if depth == 0:
         return False
     if isinstance(value, list | tuple):
-        return any(carries(each, depth - 1) for each in value[:8])
+        return any(carries(each, depth - 1) for each in value[:64])
     if isinstance(value, dict):
         return any(carries(each, depth - 1) for each in list(value.values())[:8])
     if is_dataclass(value):

@@ -18,7 +18,7 @@ from everwhen.plan.stages.model import Stage, StagePlan
 from everwhen.spark.exchange.punctuation_rows import Address, own_words
 from everwhen.spark.exchange.schema import ExchangeSchema
 from everwhen.spark.exchange.single_scan import SingleScan
-from everwhen.spark.exchange.source_scan import Cutoff, placed, promise_matters, with_promised
+from everwhen.spark.exchange.source_scan import placed, promise_matters, with_promised
 from everwhen.spark.exchange.stage_input import StageInput
 from everwhen.spark.internals.jvm_columns import JvmColumns, JvmMap
 from everwhen.spark.internals.plan_cache import CachedPlan
@@ -98,32 +98,31 @@ class EpochJob:
             )
         return steps
 
-    def run(self, inputs: DataFrame, feeds: Callable[[], DataFrame], cutoff: Cutoff, told: EpochContext) -> pa.Table:
+    def run(self, inputs: DataFrame, feeds: Callable[[], DataFrame], told: EpochContext) -> pa.Table:
         """The answers of the last stage to an epoch's rows, and the notes of all stages; `feeds` gives the frame of all
         feeds, which is made of those rows."""
         told.tell(inputs.sparkSession.sparkContext)
         if self._one_pass is not None:
-            found = self._chained(self._one_pass, inputs, feeds, cutoff, told)
+            found = self._chained(self._one_pass, inputs, feeds, told)
             if found is not None:
                 return found
             self._one_pass = None
             self._steps = self._made()
             told.tell(inputs.sparkSession.sparkContext)
-        return self._flow(feeds(), cutoff).toArrow()
+        return self._flow(feeds(), told).toArrow()
 
     def _chained(
         self,
         one_pass: SingleScan,
         inputs: DataFrame,
         feeds: Callable[[], DataFrame],
-        cutoff: Cutoff,
         told: EpochContext,
     ) -> pa.Table | None:
         """The same by what Spark has planned before; None if this Spark's plans cannot be taken apart."""
         try:
             chain = self._chain
             if chain is None or not chain.fits(inputs):
-                chain = CachedPlan.of(self._flow(feeds(), cutoff))
+                chain = CachedPlan.of(self._flow(feeds(), told))
             if chain is None:
                 return None
             self._chain = None if self._promise_matters else chain  # what was promised stands in it
@@ -136,10 +135,10 @@ class EpochJob:
             _log.warning("the plans of this Spark cannot be kept from epoch to epoch: %s", error)
             return None
 
-    def _flow(self, inputs: DataFrame, cutoff: Cutoff) -> DataFrame:
+    def _flow(self, inputs: DataFrame, told: EpochContext) -> DataFrame:
         """The epoch as one lazy frame."""
         if self._promise_matters:
-            inputs = with_promised(inputs, cutoff)
+            inputs = with_promised(inputs, told.promised.values())
         flowing: DataFrame | None = None
         for step in self._steps:
             frames = [] if flowing is None or step.handed is None else [step.handed.of(flowing)]

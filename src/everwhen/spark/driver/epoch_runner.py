@@ -34,7 +34,7 @@ from everwhen.spark.exchange.messages import RowsBehind, WrongRows
 from everwhen.spark.exchange.punctuation_rows import Address
 from everwhen.spark.exchange.schema import ExchangeSchema
 from everwhen.spark.exchange.single_scan import SourceProjection
-from everwhen.spark.exchange.source_scan import Cutoff, with_promised
+from everwhen.spark.exchange.source_scan import with_promised
 from everwhen.spark.exchange.watermarks import explanation, late_rows
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.spark.worker.epoch_context import EpochContext
@@ -152,8 +152,7 @@ class EpochRunner:
         asked = EpochDecision(self._idle(known, now), now, self.level.to_plain())
         decided = self.journal.begun(epoch, asked)
         level = Consistency.from_plain(decided.level)
-        cutoff = Cutoff(tuple(known.sources.get(source.name, NEVER) for source in self.plan.sources))
-        before = dict(zip((source.name for source in self.plan.sources), cutoff.promised, strict=True))
+        before = {source.name: known.sources.get(source.name, NEVER) for source in self.plan.sources}
         context = EpochContext(epoch, decided.idle, decided.now, level, before)
         context.tell(frame.sparkSession.sparkContext)
         admitted = None
@@ -165,7 +164,7 @@ class EpochRunner:
             return frame if self.narrow is None else self.narrow.tagged(frame)
 
         try:
-            table = self._job.run(frame, feeds, cutoff, context)
+            table = self._job.run(frame, feeds, context)
             if admitted is not None and self.intake is not None:
                 self.intake.keep(admitted.held, epoch)
         finally:
@@ -177,11 +176,11 @@ class EpochRunner:
             raise InputError(explanation(feeds(), self.plan) or str(error)) from None
         except RowsBehind as error:
             strict = [name for name, source in self.behind.items() if source.source.late == "error"]
-            told = late_rows(with_promised(feeds(), cutoff), self.plan, strict)
+            told = late_rows(with_promised(feeds(), before.values()), self.plan, strict)
             raise told or InputError(error.problem, source=error.source) from None
         after = found.after(known, now, before, self.schemas)
         promised, after = found.promised(known, after, self.schemas, self.partitions)
-        self.late.keep(feeds, self.plan, self.behind, cutoff, epoch, found.late)
+        self.late.keep(feeds, self.plan, self.behind, before.values(), epoch, found.late)
         late = dict(found.late)
         for name, rows in found.left_out(self.plan).items():
             late[name] = late.get(name, 0) + rows

@@ -24,7 +24,7 @@ from everwhen.operators.ingress.finalize import Reason
 from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.driver.epoch_log import EpochState
 from everwhen.spark.exchange.schema import slots
-from everwhen.spark.exchange.source_scan import Cutoff, too_late, with_promised
+from everwhen.spark.exchange.source_scan import too_late, with_promised
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.storage.folder import path_name
 from everwhen.stream.element_batch import CTI
@@ -51,7 +51,7 @@ class LateRows:
         feeds: Callable[[], DataFrame],
         plan: StagePlan,
         sources: Mapping[str, ResolvedSource],
-        cutoff: Cutoff,
+        promised: Iterable[int],
         epoch: int,
         late: Iterable[str],
     ) -> None:
@@ -61,8 +61,8 @@ class LateRows:
             stream = next(s for st in plan.stages for s in st.inputs if s.feed and s.feed.source.name == name)
             assert stream.feed is not None
             named = zip(stream.feed.node.schema.names, slots(stream.feed.node.schema), strict=True)
-            rows = with_promised(feeds(), cutoff).where(F.col("lead") & (F.col("source") == at) & (F.col("op") < CTI))
-            rows = rows.where(too_late(sources[name]))
+            own = F.col("lead") & (F.col("source") == at) & (F.col("op") < CTI)
+            rows = with_promised(feeds(), promised).where(own & too_late(sources[name]))
             columns = [F.col(slot).alias(column) for column, (slot, _) in named]
             target = f"{self.place(name)}/epoch={epoch}"
             rows.select("op", "vs", "ve", "vnew", *columns).write.mode("overwrite").parquet(target)

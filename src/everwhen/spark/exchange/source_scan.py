@@ -11,8 +11,7 @@ gets its rows and one progress row per source and partition (`stage_feed`, `one_
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -31,13 +30,6 @@ from everwhen.spark.exchange.watermarks import sync
 from everwhen.spark.sources.constraints import wrong_with
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.spark.translate.expressions import translate
-
-
-@dataclass(frozen=True)
-class Cutoff:
-    """What a source had promised before the epoch, by position of the source."""
-
-    promised: tuple[int, ...]
 
 
 def unioned(plan: StagePlan, elements: Mapping[str, DataFrame], sources: Mapping[str, ResolvedSource]) -> DataFrame:
@@ -131,13 +123,13 @@ def _translated(expr: object, schema: Schema, columns: Mapping[str, Column]) -> 
 # -- the rows of a stage ------------------------------------------------------------------------------------------
 
 
-def with_promised(frame: DataFrame, cutoff: Cutoff) -> DataFrame:
-    """The frame with a column `promised`: what the source of the row had promised before the epoch.
+def with_promised(frame: DataFrame, promised: Iterable[int]) -> DataFrame:
+    """The frame with a column `promised`: what the source of the row had promised before the epoch, by its position.
 
     The numbers change from epoch to epoch, so they may not stand in an expression as they are: they would become part
     of the generated code, which would be compiled anew, and run cold, every time.  An array is handed to the code.
     """
-    return frame.withColumn("promised", F.element_at(F.array(*map(F.lit, cutoff.promised)), F.col("source") + 1))
+    return frame.withColumn("promised", F.element_at(F.array(*map(F.lit, promised)), F.col("source") + 1))
 
 
 def promise_matters(sources: Mapping[str, ResolvedSource]) -> bool:
