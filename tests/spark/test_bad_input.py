@@ -196,7 +196,7 @@ def test_a_wrong_row_stops_the_query_and_once_repaired_nothing_is_lost(
     assert told.startswith(message)
     assert sink.committed() == 0
     assert failure(begin(spark, tmp_path, sink)) == told, "started again as it is, it says the same"
-    # repaired: what belongs to other buckets is other than before, too
+    # repaired: what belongs to other partitions is other than before, too
     write(tmp_path / "S", 1, [("insert", 4, 9, None, k, 3) for k in "abcde"])
     finish(begin(spark, tmp_path, sink))
     assert sorted(sink.epochs) == [0, 1, 2]

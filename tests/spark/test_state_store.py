@@ -184,7 +184,7 @@ def unreadable(store: PartitionStore, kind: str) -> bool:
     try:
         store.log(0)
     except StateError as bad:
-        assert "stage 0, bucket 0" in str(bad) and "epoch 0" in str(bad) and "log-000000000000" in str(bad)
+        assert "stage 0, partition 0" in str(bad) and "epoch 0" in str(bad) and "log-000000000000" in str(bad)
         return True
     return False
 
@@ -257,7 +257,9 @@ def test_a_log_that_somebody_has_written_is_damaged_and_nothing_else(store: Part
 
 def test_missing_logs_are_named(store: PartitionStore) -> None:
     store.publish_log(3, table(1), {})
-    with pytest.raises(StateError, match=r"log-000000000002: the log of epoch 2 of stage 1, bucket 2 is missing.*anew"):
+    with pytest.raises(
+        StateError, match=r"log-000000000002: the log of epoch 2 of stage 1, partition 2 is missing.*anew"
+    ):
         list(store.logs_between(1, 3))
 
 

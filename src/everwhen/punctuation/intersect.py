@@ -1,7 +1,7 @@
 """Many ports with the same columns: what all of them have promised, as `TwoPortIntersection` says it for two.
 
 The first two meet, what they agree on meets the third, and so on.  A port agrees by a pattern or by its time.  Used
-where the buckets of a stage, each with its share of the rows, promise something about the whole of an answer.
+where the partitions of a stage, each with its share of the rows, promise something about the whole of an answer.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ of partitions: it has their state as it was after the last epoch that they did h
 **Who does a step.**  The owner.  Spark gives a task to any worker that is idle, so a worker that is not the owner sends
 the rows to the one that is, and passes its answer on (`owner_rpc`).  The owner answers if its state is that before the
 epoch, of this run.  Else, or if it is dead, stuck or on another machine, the worker that got the task becomes the
-owner: it loads the newest snapshot and replays the logs after it.  One more rule keeps the work spread: an owner that
-is busy and has two partitions more than the worker that asks does not answer, and forgets that partition.
+owner: from the newest state it can have, its own of a few epochs ago or the newest snapshot, it replays the logs.  One
+more rule keeps the work spread: an owner that is busy and has two partitions more than the worker that asks does not
+answer, and forgets that partition.
 
 **Why it is exactly once.**  A partition's input of an epoch is published once, under a name, before anything is given
 out: of several attempts the first one wins, and the others, also later ones, work on what it has published.  Partitions
@@ -32,7 +33,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from everwhen.errors import EverwhenError
+from everwhen.errors import EverwhenError, StateError
 from everwhen.operators.contract import StateSize
 from everwhen.spark.exchange.schema import check_log
 from everwhen.spark.state.state_store import PartitionStore
@@ -130,14 +131,13 @@ class StateHost:
         state = program.state
         key = (state.query, state.stage, at)
         mine = self._owned.get(key)
-        if mine is None or not mine.is_before(state.run, context.epoch):
-            self._owned.pop(key, None)
-            if self._shared:
-                request = {"key": key, "run": state.run, "held": self._held(state.run), "started": started}
-                answer = ask(_name(state, at), request | {"context": context.to_plain()}, rows)
-                if answer is not None:
-                    yield from answer
-                    return
+        if self._shared and (mine is None or not mine.is_before(state.run, context.epoch)):
+            request = {"key": key, "run": state.run, "held": self._held(state.run), "started": started}
+            answer = ask(_name(state, at), request | {"context": context.to_plain()}, rows)
+            if answer is not None:
+                self._owned.pop(key, None)
+                yield from answer
+                return
         yield from self._answer(program, context, at, rows, started)
 
     def offer(self, request: Request) -> Answer | None:
@@ -199,22 +199,32 @@ class StateHost:
 
     def _state(self, program: Program[P, Any], epoch: int, at: int, store: PartitionStore) -> tuple[P, int]:
         """The state before an epoch: what is here, or what the files say; and how many epochs were replayed for it."""
-        mine = self._owned.pop((program.state.query, program.state.stage, at), None)
-        if mine is not None and mine.is_before(program.state.run, epoch):
-            return mine.partition, -1
-        partition, first = program.fresh(), 0
+        state = program.state
+        mine = self._owned.pop((state.query, state.stage, at), None)
+        if mine is not None and mine.program.state.run == state.run and mine.epoch < epoch:
+            if mine.epoch == epoch - 1:
+                return mine.partition, -1
+            if epoch - 1 - mine.epoch <= state.snapshot_every:
+                with suppress(StateError):  # what others have logged meanwhile may be gone, as a snapshot covers it
+                    return _replayed(program, mine.partition, mine.epoch, epoch, store)
+        partition, after = program.fresh(), -1
         snapshot = store.newest_snapshot(epoch - 1)
         if snapshot is not None:
-            first = snapshot[0] + 1
+            after = snapshot[0]
             restore(partition, snapshot[1], store.place)
-        for _, table, meta in store.logs_between(first - 1, epoch - 1):
-            program.step(partition, check_log(table, store.place), EpochContext.from_plain(meta))
-            partition.collect()
-        return partition, epoch - first
+        return _replayed(program, partition, after, epoch, store)
 
 
 HOST: Final = StateHost(shared=True)
 """This process."""
+
+
+def _replayed(program: Program[P, Any], partition: P, after: int, epoch: int, store: PartitionStore) -> tuple[P, int]:
+    """A partition with what was logged after an epoch and before another one; and how many epochs that was."""
+    for _, table, meta in store.logs_between(after, epoch - 1):
+        program.step(partition, check_log(table, store.place), EpochContext.from_plain(meta))
+        partition.collect()
+    return partition, epoch - 1 - after
 
 
 def _published(store: PartitionStore, epoch: int) -> tuple[pa.Table, EpochContext] | None:
