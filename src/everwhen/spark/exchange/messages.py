@@ -208,10 +208,9 @@ def message_rows(layout: ExchangeSchema, to: Iterable[int], messages: Sequence[M
 def messages_in(table: pa.Table) -> list[Message]:
     """The messages among the rows of a table, without punctuations."""
     kinds = kinds_in(table)
-    rows = table.take(pa.array(np.flatnonzero((kinds < 0) & (kinds > PUNCTUATION))))
-    return [
-        decode(*pair) for pair in zip(*(rows.column(name).to_pylist() for name in ("kind", "message")), strict=True)
-    ]
+    places = np.flatnonzero((kinds < 0) & (kinds > PUNCTUATION))
+    texts = table.column("message").take(pa.array(places)).to_pylist()
+    return [decode(kind, text) for kind, text in zip(kinds[places].tolist(), texts, strict=True)]
 
 
 def kinds_in(table: pa.Table) -> np.ndarray:
