@@ -25,24 +25,17 @@ class Handle:
     """A running query on Spark, as `start` returns it.
 
     >>> import everwhen as ew
-    >>> bids = ew.source("Bid", {"item": "string", "price": "int64"})
-    >>> best = bids.range(10).group_by("item").agg(best=ew.max("price"))
-    >>> source = ew.spark.SparkSource("at", progress=ew.spark.Disorder(5))
-    >>> from pathlib import Path
     >>> from tempfile import mkdtemp
-    >>> here = Path(mkdtemp())
-    >>> (here / "bids").mkdir()
-    >>> _ = (here / "bids" / "0.json").write_text('{"at": 1, "item": "chair", "price": 40}')
-    >>> frame = spark.readStream.schema("at bigint, item string, price bigint").json(f"{here}/bids")
-    >>> sink = ew.spark.MemorySink()
+    >>> query, frame = ew.source("Tick", {"value": "int64"}), spark.readStream.format("rate").load()
+    >>> described = {"Tick": ew.spark.SparkSource("timestamp")}
     >>> handle = ew.spark.start(
-    ...     best, {"Bid": frame}, sources={"Bid": source}, sink=sink, checkpoint=here / "state",
-    ...     trigger="available", buckets=2,
+    ...     query, {"Tick": frame}, sources=described, sink=ew.spark.DiscardSink(), checkpoint=mkdtemp()
     ... )
-    >>> handle.await_termination()
+    >>> handle.is_active
     True
-    >>> handle.status, handle.progress.rows_in
-    ('stopped', 1)
+    >>> handle.stop()
+    >>> handle.status
+    'stopped'
     """
 
     def __init__(self, stream: StreamingQuery, runner: EpochRunner, plan: StagePlan) -> None:
