@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -98,7 +98,7 @@ class TaskNote:
 
     def to_plain(self) -> dict[str, Any]:
         """As reports show it."""
-        return {"bucket": self.partition} | asdict(self)
+        return {"bucket": self.partition} | vars(self)
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def kind_of(message: type[Message]) -> int:
 
 def encode(message: Message) -> str:
     """A message as the column says it."""
-    return json.dumps({"v": VERSION} | asdict(message), ensure_ascii=False)
+    return json.dumps({"v": VERSION} | vars(message), ensure_ascii=False)
 
 
 def encode_in_jvm(message: type[Message], given: Mapping[str, Column]) -> Column:

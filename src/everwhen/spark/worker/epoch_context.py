@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pyspark import SparkContext, TaskContext
@@ -34,9 +34,8 @@ class EpochContext:
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON says it, without what is part of the input."""
-        given = asdict(replace(self, progress=()))
-        del given["progress"]
-        return given | {"idle": sorted(self.idle), "level": self.level.to_plain()}
+        plain = {"epoch": self.epoch, "idle": sorted(self.idle), "now": self.now}
+        return plain | {"level": self.level.to_plain(), "promised": dict(self.promised)}
 
     @classmethod
     def from_plain(cls, given: Mapping[str, Any]) -> EpochContext:
