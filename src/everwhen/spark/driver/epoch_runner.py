@@ -36,10 +36,10 @@ from everwhen.spark.exchange.schema import ExchangeSchema
 from everwhen.spark.exchange.single_scan import SourceProjection
 from everwhen.spark.exchange.source_scan import with_promised
 from everwhen.spark.exchange.watermarks import explanation, late_rows
+from everwhen.spark.internals.jvm_columns import JvmMap
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.spark.worker.epoch_context import EpochContext
 from everwhen.spark.worker.ingress_program import STAGE as INGRESS
-from everwhen.spark.worker.ingress_program import IngressProgram
 from everwhen.spark.worker.stage_program import StageProgram
 from everwhen.spark.worker.state_host import StateSpec
 from everwhen.storage.lease import Lease
@@ -201,9 +201,9 @@ class EpochRunner:
         self._report(epoch, time.perf_counter() - started, found, after, decided.idle, late, lost)
 
     @cached_property
-    def _ingress(self) -> IngressProgram:
+    def _ingress(self) -> JvmMap:
         assert self.intake is not None
-        return self.intake.program(self._state(INGRESS))
+        return self.intake.work(self._state(INGRESS))
 
     def _state(self, stage: int) -> StateSpec:
         return StateSpec(self.query, self.run, self.journal.state_root, stage, self.snapshot_every)

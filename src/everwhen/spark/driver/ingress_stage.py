@@ -22,6 +22,7 @@ from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.exchange.messages import Failure, IngressNote, decode, kind_of
 from everwhen.spark.exchange.schema import NUMBERS, ExchangeSchema, carried, slots
 from everwhen.spark.exchange.source_scan import payload_columns, unioned
+from everwhen.spark.internals.jvm_columns import JvmMap
 from everwhen.spark.sources.constraints import wrong_with
 from everwhen.spark.sources.source import NoProgress, ResolvedSource
 from everwhen.spark.worker.ingress_program import MATCH, REMARK, IngressProgram, SourceSpec, dropped_kind
@@ -100,20 +101,21 @@ class IngressStage:
             branches.append(elements[name].select(*selected))
         return reduce(DataFrame.unionByName, branches)
 
-    def program(self, state: StateSpec) -> IngressProgram:
+    def work(self, state: StateSpec) -> JvmMap:
         """What the stage does in every epoch."""
         drawn = {
             name: SourceSpec(source, self.resolved[name].source.disorder, self.resolved[name].source.late == "drop")
             for name, source in self.sources.items()
             if name in self.bounded
         }
-        return IngressProgram(state, drawn, {name: self.kinds[name] for name in drawn}, self.first, self.layout)
+        layout, kinds = self.layout, {name: self.kinds[name] for name in drawn}
+        task = EpochTask(IngressProgram(state, drawn, kinds, self.first, layout), layout, layout, 1)
+        return JvmMap(task, [name for name, _ in layout.columns], layout.spark)
 
-    def admitted(self, frame: DataFrame, program: IngressProgram) -> Admitted:
+    def admitted(self, frame: DataFrame, work: JvmMap) -> Admitted:
         """An epoch's rows, led through the stage."""
-        mine = frame.where(F.col("kind").isin(list(program.kinds.values())))
-        task = EpochTask(program, self.layout, self.layout, 1)
-        held = mine.repartitionById(1, "partition").mapInArrow(task, self.layout.spark).persist()
+        mine = frame.where(F.col("kind").isin([self.kinds[name] for name in self.bounded]))
+        held = work.of(mine.repartitionById(1, "partition")).persist()
         told = held.where(F.col("kind").isin(kind_of(IngressNote), kind_of(Failure))).select("kind", "message")
         (said,) = (decode(*row) for row in told.collect())
         if isinstance(said, Failure):
