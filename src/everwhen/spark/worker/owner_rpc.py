@@ -49,8 +49,8 @@ _END: Final = b""
 
 
 class StateServer:
-    """This process as the owner of partitions.  `agrees` says how it answers to words, None if it does not; it is called
-    in a thread of its own, as is the answer."""
+    """This process as the owner of partitions.  `agrees` says how it answers to a request, None if it does not; it is
+    called in a thread of its own, as is the answer."""
 
     def __init__(self, agrees: Callable[[Request], Answer | None], folder: Path | None = None) -> None:
         self._agrees = agrees
