@@ -1,4 +1,4 @@
-"""oracle = local = stages: whatever the number of buckets and the order of rows within an epoch."""
+"""oracle = local = stages: whatever the number of partitions and the order of rows within an epoch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 from parity_plans import FINITE, PLANS, S
-from stage_runner import Buckets
+from stage_runner import Partitions
 
 import everwhen as ew
 from everwhen.core.schema import Schema
@@ -44,7 +44,7 @@ def test_stages_answer_as_the_oracle_does(name: str, emit: str) -> None:
             s: reorder(h, rng, close=True, disorder=rng.choice([0, 3, 8, None]), infinite=not finite)
             for s, h in histories.items()
         }
-        run = Buckets(query.node, (1, 2, 5)[seed % 3], emit, seed)
+        run = Partitions(query.node, (1, 2, 5)[seed % 3], emit, seed)
         read = {source.name for source in run.plan.sources}
         waiting = {s: batches(elements[s], S.schema, rng) for s in sorted(read)}
         out = []

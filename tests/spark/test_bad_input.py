@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from everwhen.sinks import CallbackSink, ChangelogSink, MemorySink, PostgresSink
 from everwhen.spark.api.handle import Handle
 from everwhen.spark.api.start import start
 from everwhen.spark.sources.source import Disorder, SparkSource
-from everwhen.spark.worker.stage_task import StageTask
+from everwhen.spark.worker.stage_program import StageProgram
 from everwhen.stream.element_batch import ElementBatch
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history
@@ -196,7 +196,7 @@ def test_a_wrong_row_stops_the_query_and_once_repaired_nothing_is_lost(
     assert told.startswith(message)
     assert sink.committed() == 0
     assert failure(begin(spark, tmp_path, sink)) == told, "started again as it is, it says the same"
-    # repaired: what belongs to other buckets is other than before, too
+    # repaired: what belongs to other partitions is other than before, too
     write(tmp_path / "S", 1, [("insert", 4, 9, None, k, 3) for k in "abcde"])
     finish(begin(spark, tmp_path, sink))
     assert sorted(sink.epochs) == [0, 1, 2]
@@ -212,12 +212,12 @@ def test_a_number_that_spark_cannot_hold(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_a_failure_that_nobody_expects(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Unlucky(StageTask):
-        def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    class Unlucky(StageProgram):
+        def step(self, *given: Any) -> Any:
             raise RuntimeError("out of luck")
 
     write(tmp_path / "S", 0, GOOD)
-    monkeypatch.setattr("everwhen.spark.driver.epoch_runner.StageTask", Unlucky)
+    monkeypatch.setattr("everwhen.spark.driver.epoch_runner.StageProgram", Unlucky)
     message = failure(begin(spark, tmp_path, MemorySink()), EverwhenError)
     assert message == "the query failed: RuntimeError: out of luck"
 

@@ -15,7 +15,7 @@ from everwhen.core.consistency import consistency
 from everwhen.sinks import MemorySink
 from everwhen.spark.api.handle import Handle
 from everwhen.spark.driver.epoch_log import EpochState
-from everwhen.spark.driver.late_totals import LateWarnings, counted, late_words
+from everwhen.spark.driver.late_rows import LateWarnings, counted, late_words
 from everwhen.spark.sources.source import Disorder, ResolvedSource, SparkSource, resolve
 
 DDL = "t bigint, k string, x bigint"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fault_driver import BUCKETS, SCHEMA, SNAPSHOT_EVERY, epochs, go_on, queries
+from fault_driver import PARTITIONS, SCHEMA, SNAPSHOT_EVERY, epochs, go_on, queries
 from pyspark.sql import SparkSession
 from spark_epochs import read_epochs, write_epochs
 
@@ -90,7 +90,7 @@ def test_a_changelog_that_vanishes_while_the_query_runs_stops_it(spark: SparkSes
         {"S": read_epochs(spark, tmp_path / "S", SCHEMA)},
         sink=ChangelogSink(tmp_path / "changelog"),
         checkpoint=tmp_path / "checkpoint",
-        buckets=BUCKETS,
+        buckets=PARTITIONS,
         snapshot_every=SNAPSHOT_EVERY,
     )
     try:

@@ -1,4 +1,4 @@
-"""Promises about data on Spark: closed auctions by punctuation alone, in buckets, over restarts, and bad input."""
+"""Promises about data on Spark: closed auctions by punctuation alone, in partitions, over restarts, and bad input."""
 
 from __future__ import annotations
 
@@ -221,8 +221,8 @@ def test_over_files_the_answer_and_its_promises_are_those_of_one_process(spark: 
     assert check(read_elements(outs["spark"], query.schema)).valid
 
 
-def test_schemes_are_watched_by_each_bucket(spark: SparkSession, tmp_path: Path) -> None:
-    """A bucket that sees a larger item knows that smaller ones are over; who is not in order is named."""
+def test_schemes_are_watched_by_each_partition(spark: SparkSession, tmp_path: Path) -> None:
+    """A partition that sees a larger item knows that smaller ones are over; who is not in order is named."""
     items = ITEM.punctuate(ew.punctuation.sorted_by("item"))
     query = items.group_by("item").agg(n=ew.count())
     give = [[(i, i // 2) for i in range(8)], [(i, i // 2) for i in range(8, 20)], [(30, 1)]]
@@ -259,7 +259,7 @@ LEVELS = {
 
 @pytest.mark.parametrize("level", LEVELS.values(), ids=LEVELS)
 def test_levels_that_wait_or_forget_use_promises(spark: SparkSession, tmp_path: Path, level: Consistency) -> None:
-    """A promise waits while rows that it matches do, and then frees state in every bucket."""
+    """A promise waits while rows that it matches do, and then frees state in every partition."""
     rng = random.Random(2)
     epochs = [
         {name: sorted(elements, key=lambda e: isinstance(e, Punct)) for name, elements in epoch.items()}

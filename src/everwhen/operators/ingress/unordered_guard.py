@@ -34,7 +34,7 @@ from everwhen.stream.element_batch import ADJUST, INSERT
 
 
 class UnorderedGuard:
-    """One source's guard in one bucket; `name` is what messages call the source."""
+    """One source's guard in one partition; `name` is what messages call the source."""
 
     def __init__(
         self,

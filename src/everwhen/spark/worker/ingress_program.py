@@ -34,18 +34,20 @@ from everwhen.operators.ingress.finalize import DroppedElements, Reason
 from everwhen.operators.output.changelog import with_punctuation
 from everwhen.punctuation.api import write_match
 from everwhen.rows.codec import RowCodec
-from everwhen.spark.exchange.codec import taken, typed, whole
-from everwhen.spark.exchange.faults import fault_text
+from everwhen.spark.exchange.codec import element_rows, taken
+from everwhen.spark.exchange.messages import Failure, IngressNote, kinds_in, message_rows
 from everwhen.spark.exchange.punctuation_rows import match_of
-from everwhen.spark.exchange.schema import ERROR, NOTE, ExchangeSchema, control, slots
-from everwhen.spark.worker.owner_rpc import Request
-from everwhen.spark.worker.state_host import StatefulTask
+from everwhen.spark.exchange.schema import ExchangeSchema
+from everwhen.spark.worker.epoch_context import EpochContext
+from everwhen.spark.worker.state_host import StateSpec, Step
 from everwhen.stream.element import Adjust, Cti, Insert, Punct
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, PUNCT, ElementBatch, batch_of, joined
 
-GIVEN_UP: Final = -100
-"""The tag of what the first source has given up; the next source has one less."""
 STAGE: Final = 0
+MATCH: Final = "match"
+"""The column with the patterns of punctuations, as in every normalised frame."""
+REMARK: Final = "remark"
+"""The column that says what is wrong with a row that comes in, and why one was dropped that goes out."""
 
 
 @dataclass(frozen=True)
@@ -197,105 +199,75 @@ def _chains(group: list[int], ve: np.ndarray, vnew: np.ndarray) -> Iterator[list
 
 
 @dataclass(frozen=True)
-class IngressTask(StatefulTask[IngressPartition, dict[str, ElementBatch]]):
-    """The function that `mapInArrow` runs, in one task."""
+class IngressProgram:
+    """The stage as one partition.  `kinds` are those of the rows of its sources; `first` is the level at the start."""
 
-    query: str
-    run: str
-    root: str
+    state: StateSpec
     drawn: Mapping[str, SourceSpec]
-    tags: Mapping[str, int]
+    kinds: Mapping[str, int]
     first: Consistency
-    wanted: Consistency
-    epoch: int
     layout: ExchangeSchema
-    idle: frozenset[str] = frozenset()
-    now: float = 0.0
-    snapshot_every: int = 10
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        received = pa.Table.from_batches([typed(batch, self.layout) for batch in batches], self.layout.arrow)
-        yield from self.answered(0, received)
-
-    @property
-    def level(self) -> int:
-        return STAGE
 
     def fresh(self) -> IngressPartition:
         return IngressPartition(self.drawn, self.first)
 
-    def words(self) -> dict[str, Any]:
-        level = self.wanted.to_plain()
-        return {"epoch": self.epoch, "idle": sorted(self.idle), "now": self.now, "level": level}
+    def failed(self, error: EverwhenError) -> pa.RecordBatch:
+        return message_rows(self.layout, [0], [Failure.of(error, STAGE)])
 
-    def told(self, words: Request) -> IngressTask:
-        wanted = Consistency.from_plain(words["level"])
-        return replace(self, epoch=words["epoch"], idle=frozenset(words["idle"]), now=words["now"], wanted=wanted)
+    def step(self, partition: IngressPartition, rows: pa.Table, context: EpochContext) -> dict[str, ElementBatch]:
+        kinds, sources = kinds_in(rows), {}
+        for name, kind in self.kinds.items():
+            if (kinds == kind).any():
+                sources[name] = self._elements(name, rows.filter(pa.array(kinds == kind)), kind)
+        return partition.step(sources, context.level, context.idle, context.now)
 
-    def answer(self, bucket: int, received: pa.Table, started: float) -> Iterator[pa.RecordBatch]:
-        try:
-            done = self.stepped(bucket, received, self.words(), started)
-            kernel = done.live.kernel
-            for name, batch in done.out.items():
-                yield from self._rows(self.tags[name], batch, None)
-            for name, lost in kernel.lost:
-                reasons = pa.array([reason.value for reason in lost.reasons], pa.string())
-                yield from self._rows(GIVEN_UP - self.tags[name], lost.elements, reasons)
-            size = {"state_rows": done.size.rows, "state_bytes": done.size.bytes}
-            note = size | {"dropped": kernel.counts(), "damaged": done.damaged, "caught_up": done.caught_up}
-            yield self.layout.controls([control(NOTE, 0, note=json.dumps(note))])
-            self.stays(bucket, done.live)
-        except EverwhenError as error:
-            yield self.layout.controls([control(ERROR, 0, note=fault_text(error, STAGE))])
+    def _elements(self, name: str, rows: pa.Table, kind: int) -> ElementBatch:
+        schema = self.drawn[name].source.schema
+        found = element_rows(rows, kinds_in(rows), kind, schema, name)
+        remarks = rows.column(REMARK)
+        if remarks.null_count < len(remarks):
+            at = int(np.flatnonzero(remarks.is_valid().to_numpy())[0])
+            times = f"vs={found.vs[at]}, ve={found.ve[at]}, vnew={found.vnew[at]}"
+            raise InputError(f"{remarks[at].as_py()}; the row has {times}", source=name)
+        puncts = np.flatnonzero(found.op == PUNCT)
+        if not len(puncts):
+            return found
+        texts = rows.column(MATCH).take(pa.array(puncts)).to_pylist()
+        promises: dict[int, Any] = {
+            i: Punct(Punctuation(match_of(text, schema, name), int(found.vs[i])))
+            for i, text in zip(puncts.tolist(), texts, strict=True)
+        }
+        return replace(found, promises=promises)
 
-    def step(self, kernel: IngressPartition, rows: pa.Table, meta: Mapping[str, Any]) -> dict[str, ElementBatch]:
-        tags = rows.column("tag").to_numpy()
-        sources: dict[str, ElementBatch] = {}
-        for name, tag in self.tags.items():
-            part = rows.filter(pa.array(tags == tag))
-            if not part.num_rows:
-                continue
-            self._check(name, part)
-            schema = self.drawn[name].source.schema
-            vs, ve, vnew, op = (np.array(part.column(column).to_numpy(), np.int64) for column in "abcw")
-            columns = tuple(whole(part.column(slot)) for slot, _ in slots(schema))
-            words = self._words(name, part, op, vs)
-            sources[name] = ElementBatch(schema, op.astype(np.uint8), vs, ve, vnew, columns, words, source=name)
-        return kernel.step(sources, Consistency.from_plain(meta["level"]), frozenset(meta["idle"]), float(meta["now"]))
+    def output(
+        self, at: int, context: EpochContext, done: Step[IngressPartition, dict[str, ElementBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        partition = done.partition
+        for name, batch in done.out.items():
+            yield from self.rows(self.kinds[name], batch)
+        for name, lost in partition.lost:
+            reasons = pa.array([reason.value for reason in lost.reasons], pa.string())
+            yield from self.rows(dropped_kind(self.kinds[name]), lost.elements, reasons)
+        note = IngressNote(done.size.rows, done.size.bytes, partition.counts(), done.damaged, done.caught_up)
+        yield message_rows(self.layout, [0], [note])
 
-    def _words(self, name: str, part: pa.Table, op: np.ndarray, until: np.ndarray) -> dict[int, Punct]:
-        """What the rows promise about data, by position."""
-        at = np.flatnonzero(op == PUNCT)
-        if not len(at):
-            return {}
-        schema, texts = self.drawn[name].source.schema, part.column("match").take(pa.array(at)).to_pylist()
-        matches = (match_of(text, schema, name) for text in texts)
-        times = until[at].tolist()
-        return {i: Punct(Punctuation(match, t)) for i, match, t in zip(at.tolist(), matches, times, strict=True)}
-
-    def _check(self, name: str, part: pa.Table) -> None:
-        notes = part.column("note")
-        if notes.null_count < len(notes):
-            at = int(np.flatnonzero(notes.is_valid().to_numpy())[0])
-            named = zip(("vs", "ve", "vnew"), "abc", strict=True)
-            times = ", ".join(f"{name}={part.column(column)[at].as_py()}" for name, column in named)
-            raise InputError(f"{notes[at].as_py()}; the row has {times}", source=name)
-
-    def _rows(self, tag: int, batch: ElementBatch, note: pa.Array | None) -> Iterator[pa.RecordBatch]:
+    def rows(self, kind: int, batch: ElementBatch, remarks: pa.Array | None = None) -> Iterator[pa.RecordBatch]:
+        """The elements of a source."""
         if not len(batch):
             return
-        until, texts = batch.vs.copy(), np.full(len(batch), None, object)
-        for i, said in batch.promises.items():
-            assert isinstance(said, Punct), "Finalize has read the others"
-            until[i], texts[i] = said.promise.t, json.dumps(write_match(said.promise.match, batch.schema))
-        numbers = [pa.array(column.astype(np.int64)) for column in (until, batch.ve, batch.vnew, batch.op)]
-        rows = self.layout.rows(tag, numbers, batch.schema, batch.columns)
+        until, other = batch.vs.copy(), {"partition": pa.array(np.zeros(len(batch), np.int32))}
         if batch.promises:
-            at = rows.schema.get_field_index("match")
-            rows = rows.set_column(at, rows.schema.field(at), pa.array(texts, pa.string()))
-        at = rows.schema.get_field_index("bucket")
-        rows = rows.set_column(at, rows.schema.field(at), pa.array(np.zeros(len(batch), np.int32)))
-        if note is not None:
-            at = rows.schema.get_field_index("note")
-            rows = rows.set_column(at, rows.schema.field(at), note)
-        yield rows
+            texts = np.full(len(batch), None, object)
+            for i, said in batch.promises.items():
+                assert isinstance(said, Punct), "Finalize has read the others"
+                until[i], texts[i] = said.promise.t, json.dumps(write_match(said.promise.match, batch.schema))
+            other[MATCH] = pa.array(texts, pa.string())
+        if remarks is not None:
+            other[REMARK] = remarks
+        numbers = [pa.array(column.astype(np.int64)) for column in (until, batch.ve, batch.vnew, batch.op)]
+        yield self.layout.rows(kind, numbers, batch.schema, batch.columns, **other)
+
+
+def dropped_kind(kind: int) -> int:
+    """The kind of the rows that a source has dropped; no message has such a number."""
+    return -100 - kind
