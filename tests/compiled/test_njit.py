@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -353,6 +354,38 @@ def test_a_loop_on_disk_is_known_by_the_fields_of_tuples_that_it_takes(tmp_path:
     assert said("Two", "first second") == "4"
     assert said("Two", "second first") == "4"
     assert said("Pair", "second first") == "4", "an index that names a class which is gone is no error"
+
+
+def _is_truth(node: ast.expr) -> bool:
+    return isinstance(node, ast.Compare | ast.BoolOp) or (
+        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    )
+
+
+def _computes_with_truth(node: ast.AST) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.USub | ast.Invert) and _is_truth(node.operand)
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Add | ast.Sub | ast.Mult)
+        and _is_truth(node.left)
+        and _is_truth(node.right)
+    )
+
+
+def test_no_loop_adds_truth_values() -> None:
+    """Of two comparisons Numba makes a number, 0 to 2; NumPy, and so an interpreted loop, makes a truth value."""
+    assert _computes_with_truth(ast.parse("(a == t) + (b == t) > 1", mode="eval").body.left)  # type: ignore[attr-defined]
+    found = [
+        f"{path.relative_to(SOURCES)}:{inner.lineno}"
+        for path in Path(SOURCES).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and any("loop" in d or "njit" in d for d in map(ast.unparse, node.decorator_list))
+        for inner in ast.walk(node)
+        if _computes_with_truth(inner)
+    ]
+    assert found == []
 
 
 def test_every_compiled_function_of_the_package_is_a_loop() -> None:
