@@ -253,8 +253,7 @@ def test_schemes_are_watched_by_each_bucket(spark: SparkSession, tmp_path: Path)
 
 LEVELS = {
     "waits": ew.consistency(4),
-    "forgets": ew.consistency(0, 6),
-    "both, final": ew.consistency(3, 9, emit="final"),
+    "waits and forgets, final": ew.consistency(3, 9, emit="final"),
 }
 
 
