@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -38,7 +39,7 @@ def test_the_sum_is_the_same_and_no_two_segments_of_a_row_overlap(seed: int) -> 
     assert snapshots(out) == snapshots(batch)
     if any(weight < 0 for _, _, weight, *_ in given):
         spans = sorted(((row, lo, hi) for lo, hi, *row in said(out)), key=lambda each: (str(each[0]), each[1]))
-        for (row, _, hi), (other, lo, _) in zip(spans, spans[1:], strict=False):
+        for (row, _, hi), (other, lo, _) in pairwise(spans):
             assert row != other or hi <= lo or hi == INF
         assert all(weight for weight in said(out).values())
 
