@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from punctuated_session import family, rehearse
 
 import everwhen as ew
+from engine.punctuated_session import family, rehearse
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.session.session import Session
 from everwhen.errors import QueryError

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_session import A, B, kinds, one, sums, texts
 
 import everwhen as ew
+from engine.small_session import A, B, kinds, one, sums, texts
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.session.session import Session

@@ -7,9 +7,9 @@ import random
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from small_session import A, B, kinds, one, sums, texts
 
 import everwhen as ew
+from engine.small_session import A, B, kinds, one, sums, texts
 from everwhen.algebra.nodes import RowsWindow
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime

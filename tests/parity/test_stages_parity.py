@@ -6,14 +6,14 @@ import random
 
 import pyarrow as pa
 import pytest
-from parity_plans import FINITE, PLANS, S
-from stage_runner import Buckets
 
 import everwhen as ew
 from everwhen.core.schema import Schema
 from everwhen.reference.evaluation import evaluate
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid, batches, reorder
+from parity.parity_plans import FINITE, PLANS, S
+from parity.stage_runner import Buckets
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from parity_plans import PLANS
 
 import everwhen as ew
 from everwhen.algebra.explain import WIDTH, explain
@@ -11,6 +10,7 @@ from everwhen.core.emit import Emit
 from everwhen.demo.nexmark import queries as nexmark
 from everwhen.plan.explain import explain_text
 from everwhen.plan.stages.stages import cut
+from parity.parity_plans import PLANS
 
 BID = ew.source("Bid", {"item": "int64", "price": "int64"}, insert_only=True, chronons=True)
 ITEM = ew.source("Item", {"id": "int64", "seller": "string"}, keys="id", kind="constant")

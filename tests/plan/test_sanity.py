@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from parity_plans import PLANS
 
 import everwhen as ew
 from everwhen.algebra import nodes as n
@@ -15,6 +14,7 @@ from everwhen.errors import QueryError
 from everwhen.plan.sanity.bounded import Unbounded, require_bounded, unbounded
 from everwhen.stream.element import Cti, Insert
 from everwhen.stream.element_batch import batch_of
+from parity.parity_plans import PLANS
 
 COLUMNS = {"k": "int64", "x": "int64"}
 S = ew.source("S", COLUMNS, chronons=True)

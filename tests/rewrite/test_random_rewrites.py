@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from parity_plans import FINITE, PLANS
 
 from everwhen.rewrite.driver import rewrite
 from everwhen.rewrite.rule_order import SHARING_RULES
+from papers.thesis_rules import RULES as THESIS_RULES
+from parity.parity_plans import FINITE, PLANS
 from rewrite.rewrite_plans import plans_to_rewrite
 from rewrite.rewriting import assert_same_answers, histories_for
-from thesis_rules import RULES as THESIS_RULES
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from parity_plans import FINITE, PLANS
 from pyspark.sql import DataFrame, SparkSession
 
 import everwhen as ew
@@ -20,6 +19,7 @@ from everwhen.spark.api.run_bounded import run
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import reorder
+from parity.parity_plans import FINITE, PLANS
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
 CHOSEN = (

@@ -14,9 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fault_driver import IN_DRIVER, IN_TASKS, SCHEMA, SNAPSHOT_EVERY, Driver, Faults, epochs, go_on, queries
 from pyspark.sql import SparkSession
-from spark_epochs import write_epochs
 
 import everwhen as ew
 from everwhen.core.emit import Emit
@@ -34,6 +32,8 @@ from everwhen.spark.worker.stage_task import StageTask
 from everwhen.stream.element_batch import INSERT, ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
+from spark.fault_driver import IN_DRIVER, IN_TASKS, SCHEMA, SNAPSHOT_EVERY, Driver, Faults, epochs, go_on, queries
+from spark.spark_epochs import write_epochs
 
 
 def answers(batches: list[ElementBatch]) -> list[dict[str, ElementBatch]]:

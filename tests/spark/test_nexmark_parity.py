@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
 from everwhen.algebra.builder import Stream
@@ -28,6 +27,7 @@ from everwhen.spark.api.start import start
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
+from spark.spark_epochs import read_epochs, write_epochs
 
 EVENTS = 400
 CONFIG = NexmarkConfig(

@@ -14,13 +14,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fault_driver import SOURCES, epochs, go_on
 from pyspark.sql import SparkSession
-from spark_epochs import write_epochs
 
 from everwhen.spark.worker import owner_rpc as homes
 from everwhen.spark.worker import state_host as resident
 from everwhen.spark.worker.owner_rpc import StateServer, ask
+from spark.fault_driver import SOURCES, epochs, go_on
+from spark.spark_epochs import write_epochs
 
 ROWS = pa.table({"x": pa.array(range(300_000), pa.int64()), "s": pa.array(["a", None, "ccc"] * 100_000)})
 

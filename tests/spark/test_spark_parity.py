@@ -10,9 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from parity_plans import FINITE, PLANS
 from pyspark.sql import SparkSession
-from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
 from everwhen.algebra.nodes import Source, walk
@@ -24,6 +22,8 @@ from everwhen.spark.sources.source import Disorder, SparkSource
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid, reorder
+from parity.parity_plans import FINITE, PLANS
+from spark.spark_epochs import read_epochs, write_epochs
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
 GROUPS = [list(PLANS)[at : at + 11] for at in range(0, len(PLANS), 11)]

@@ -9,7 +9,6 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from operators.test_finalize import SCHEMA, A, B, as_elements
 
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.ingress.guard import Guard
@@ -22,6 +21,7 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, batches, reorder
 from everwhen.testing.strategies import histories
+from operators.ingress.test_finalize import SCHEMA, A, B, as_elements
 from state_files import through_file
 
 
