@@ -19,8 +19,9 @@ from everwhen.reference import evaluate
 from everwhen.stream.element import Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
-from operators.differential import EMITS, PLANS, Plan, assert_snapshots
+from operators.differential import EMITS, assert_snapshots
 from operators.punctuated import PunctuatedOutput
+from plans import PLANS, Plan
 
 A = ew.source("A", {"k": "int64", "v": "int64"})
 B = ew.source("B", {"k": "int64", "v": "int64"})

@@ -22,7 +22,8 @@ from everwhen.stream.element_batch import ElementBatch
 from everwhen.stream.history import History
 from everwhen.testing import reorder
 from everwhen.testing.strategies import histories
-from operators.differential import FIRST, LAST, SCHEMA, S, Said, T, assert_snapshots, col
+from operators.differential import FIRST, LAST, SCHEMA, Said, assert_snapshots
+from plans import S, T, col
 
 # --- names and states -------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from everwhen.core.schema import Schema
 from everwhen.reference.evaluation import evaluate
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid, batches, reorder
-from parity.parity_plans import FINITE, PLANS, S
 from parity.stage_runner import Buckets
+from plans import STAGED, S
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
 
@@ -33,12 +33,12 @@ def _rounded(snapshot: dict) -> list:
 
 
 @pytest.mark.parametrize("emit", ["final", "ended", "current", "all"])
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", STAGED)
 def test_stages_answer_as_the_oracle_does(name: str, emit: str) -> None:
     for seed in range(9):
         rng = random.Random(f"{name} {emit} {seed}")
-        finite = name in FINITE
-        query = PLANS[name]()
+        finite = not STAGED[name].infinite
+        query = STAGED[name].build()
         histories = {s: random_history(rng, not finite) for s in "ST"}
         elements = {
             s: reorder(h, rng, close=True, disorder=rng.choice([0, 3, 8, None]), infinite=not finite)

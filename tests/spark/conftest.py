@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from everwhen.spark.api.session import session
 
-
 # Warnings are errors here.  These come out of PySpark itself, whatever the caller does.
 PYSPARK_WARNINGS = (
     # PySpark speaks to Java and to its workers over sockets that it leaves to the garbage collector.

@@ -19,12 +19,13 @@ from everwhen.spark.api.run_bounded import run
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import reorder
-from parity.parity_plans import FINITE, PLANS
+from plans import STAGED
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
 CHOSEN = (
-    "filter", "slide", "union_of_groups", "strict_difference", "holistic", "scalar", "two_groups", "join_regrouped",
-    "theta", "anti_theta", "full", "rows_partitioned", "coalesce_grouped", "highest",
+    "filter", "range slide", "union of groups", "strict difference", "holistic aggregates", "scalar aggregate",
+    "aggregate of aggregate", "join, regrouped", "inequality join", "theta anti-join", "full join", "partitioned rows",
+    "coalesce, grouped", "highest bids",
 )  # fmt: skip
 FORMS = ("events", "elements")
 """Each plan reads one of the two; all plans read streams of elements in `test_spark_parity`."""
@@ -59,8 +60,8 @@ def rounded(snapshot: dict) -> list:
 )
 def test_a_bounded_run_answers_as_the_oracle_does(spark: SparkSession, tmp_path: Path, name: str, op: bool) -> None:
     rng = random.Random(f"{name} {op}")
-    finite = name in FINITE
-    query = PLANS[name]()
+    finite = not STAGED[name].infinite
+    query = STAGED[name].build()
     read = sorted({node.name for node in walk(query.node) if isinstance(node, Source)})
     histories = {s: random_history(rng, finite) for s in read}
     frames = {s: frame(spark, histories[s], rng, op, finite, tmp_path / f"{s}.parquet") for s in read}
@@ -82,7 +83,7 @@ def test_a_bounded_run_answers_as_the_oracle_does(spark: SparkSession, tmp_path:
 
 
 def test_wrong_use_is_said_at_once(spark: SparkSession) -> None:
-    query = PLANS["filter"]()
+    query = STAGED["filter"].build()
     rows = spark.createDataFrame([(1, 2, "a", 3)], "vs bigint, ve bigint, k string, x bigint")
     with pytest.raises(QueryError, match="form is changelog, history or snapshot"):
         run(query, {"S": rows}, form="table")  # type: ignore[arg-type]
@@ -100,4 +101,4 @@ def test_an_adjust_of_nothing_is_an_error(spark: SparkSession) -> None:
         "op string, vs bigint, ve bigint, vnew bigint, k string, x bigint",
     )
     with pytest.raises(Exception, match="source 'S': an adjust of an event that is not there"):
-        run(PLANS["filter"](), {"S": rows}, buckets=1).toArrow()
+        run(STAGED["filter"].build(), {"S": rows}, buckets=1).toArrow()
