@@ -40,6 +40,7 @@ def tally(way: str) -> Tally:
     return found
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("way", WORLDS)
 def test_generated_queries_are_answered_as_duckdb_does(way: str) -> None:
     found = tally(way)
@@ -51,6 +52,7 @@ def test_generated_queries_are_answered_as_duckdb_does(way: str) -> None:
     assert ran > 0.9 * (asked - late) and late < 0.3 * asked, (found.queries, found.reasons)
 
 
+@pytest.mark.property
 def test_every_construct_has_run() -> None:
     """Not refused, not beyond the judge: run and compared."""
     ran: Counter[str] = Counter()
@@ -130,6 +132,7 @@ def wrong_right_join(case: Case) -> str | None:
     return "at 0: a right join" if any(isinstance(each, Insert) for each in outcome.said) else None
 
 
+@pytest.mark.property
 def test_failures_are_made_small() -> None:
     seed = next(
         seed
