@@ -174,7 +174,7 @@ def without_op(spark: SparkSession, history: History) -> DataFrame:
     return spark.createDataFrame(pa.table([*times, *batch.columns], ["vs", "ve", *history.schema.names]))
 
 
-@pytest.mark.parametrize("name", ["q3", "q4", "q6", "q8"])  # plans of all kinds: `test_batch_parity`
+@pytest.mark.parametrize("name", ["q3", "q4", "q6", "q8"])  # plans of all kinds: `test_run_bounded`
 def test_a_bounded_run_gives_the_same_history(
     spark: SparkSession, tmp_path: Path, expected: dict[str, History], histories: dict[str, History], name: str
 ) -> None:
