@@ -205,6 +205,28 @@ def test_tests_never_import_the_benchmarks() -> None:
     assert not offenders(rf"^\s*(from|import) (bench\b|({modules})\b)", sorted((ROOT / "tests").rglob("*.py")))
 
 
+def test_every_module_of_operators_has_a_test_of_its_name() -> None:
+    """Compiled loops are tested through the operator beside them."""
+    operators = ROOT / "src" / "everwhen" / "operators"
+    tests = ROOT / "tests" / "operators"
+    missing = []
+    for path in sorted(operators.rglob("*.py")):
+        below_ = path.relative_to(operators)
+        if path.stem == "__init__" or path.stem.endswith("_loops") or "loops" in below_.parts:
+            continue
+        if not (tests / below_.parent / f"test_{path.stem}.py").exists():
+            missing.append(str(below_))
+    assert missing == []
+
+
+def test_helpers_of_tests_are_imported_by_their_path_below_tests() -> None:
+    """`from operators.differential import …` wherever it stands, so that a module is loaded once and found at once."""
+    tests = ROOT / "tests"
+    helpers = "|".join(sorted({path.stem for path in tests.glob("*/**/*.py")} - {"conftest", "__main__"}))
+    assert not offenders(rf"^\s*(from ({helpers}) import|import ({helpers})$)", sorted(tests.rglob("*.py")))
+    assert PROJECT["tool"]["pytest"]["ini_options"]["pythonpath"] == ["src", "examples", "tests"]
+
+
 def test_no_package_index_is_named() -> None:
     texts = [ROOT / name for name in ("Makefile", "pyproject.toml", "constraints.txt", ".ci/run")] + CODE
     here = Path(__file__).resolve()

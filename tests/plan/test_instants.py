@@ -30,7 +30,8 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import reorder
 from everwhen.testing.strategies import histories
-from operators.differential import COLUMNS, EMITS, SCHEMA, Trial, epochs
+from operators.differential import EMITS, SCHEMA, Trial, epochs
+from plans import COLUMNS
 
 C = ew.source("S", COLUMNS, chronons=True)
 D = ew.source("T", COLUMNS, chronons=True)

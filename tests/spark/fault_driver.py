@@ -1,9 +1,9 @@
 """The program that `test_exactly_once` kills: two queries over two stages with state, into Parquet and PostgreSQL.
 
-It is run as `python -c "from fault_driver import main; main()" <directory> <conninfo>` and ends when all epochs that
-lie in `<directory>/S` are done.  Faults are files `<directory>/faults/<epoch>.<point>` with the word `raise` or `kill`
-in them: whoever comes to the point in that epoch renames the file and then fails, so each fault strikes once.  `raise`
-is an error that nobody expects, `kill` is SIGKILL for the process that is there: a Python worker or the driver.
+It is run as `python -c "from spark.fault_driver import main; main()" <directory> <conninfo>` and ends when all epochs
+that lie in `<directory>/S` are done.  Faults are files `<directory>/faults/<epoch>.<point>` with the word `raise` or
+`kill` in them: whoever comes to the point in that epoch renames the file and then fails, so each fault strikes once.
+`raise` is an error that nobody expects, `kill` is SIGKILL for the process that is there: a Python worker or the driver.
 
 `Driver` is the other side: it starts the program again and again until it ends well, and kills it from outside.
 """
@@ -25,7 +25,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from spark_epochs import read_epochs
 
 import everwhen as ew
 from everwhen.algebra.builder import Stream
@@ -43,6 +42,7 @@ from everwhen.spark.worker.stage_program import StageOutput, StageProgram
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import reorder
+from spark.spark_epochs import read_epochs
 
 SCHEMA = Schema.of([("k", pa.string()), ("g", pa.int64()), ("x", pa.int64())])
 PARTITIONS = 2
@@ -181,8 +181,8 @@ def main() -> None:
 
 # -- who starts it, and ends it ----------------------------------------------------------------------------------------
 
-HERE = Path(__file__).parent
-SOURCES = HERE.parents[1] / "src"
+TESTS = Path(__file__).parents[1]
+SOURCES = TESTS.parent / "src"
 PATIENCE = 600.0
 """Seconds after which a life is given up; a driver takes 15 seconds to start, and a minute on a busy machine."""
 
@@ -232,8 +232,8 @@ class Driver:
         return (self.place / "driver.log").read_text()[-4000:]
 
     def _start(self) -> subprocess.Popen[bytes]:
-        paths = os.pathsep.join([str(SOURCES), str(HERE)])
-        program = "from fault_driver import main; main()"
+        paths = os.pathsep.join([str(SOURCES), str(TESTS)])
+        program = "from spark.fault_driver import main; main()"
         with (self.place / "driver.log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-c", program, str(self.place), self.database],

@@ -14,9 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fault_driver import IN_TASKS, SCHEMA, SNAPSHOT_EVERY, Driver, Faults, epochs, go_on, queries
 from pyspark.sql import SparkSession
-from spark_epochs import write_epochs
 
 import everwhen as ew
 from everwhen.core.emit import Emit
@@ -36,6 +34,8 @@ from everwhen.spark.worker.state_host import StateHost, StateSpec
 from everwhen.stream.element_batch import INSERT, ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
+from spark.fault_driver import IN_DRIVER, IN_TASKS, SCHEMA, SNAPSHOT_EVERY, Driver, Faults, epochs, go_on, queries
+from spark.spark_epochs import write_epochs
 
 
 def answers(batches: list[ElementBatch]) -> list[dict[str, ElementBatch]]:
@@ -63,19 +63,24 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def killed_and_restarted(place: Path, database: str, seed: int, count: int, rounds: int) -> Driver:
-    """A run of so many epochs with, in each round, six faults in tasks, four ends of the driver and two of workers."""
+    """A run of so many epochs with faults at random moments of it.
+
+    In each round every point in tasks raises and is killed, the driver ends at each of its points, and from outside
+    the driver is killed once and workers twice.
+    """
     rng = random.Random(seed)
     batches = epochs(count, seed)
     write_epochs(place / "S", batches)
     faults = Faults(place / "faults")
     moments = range(1, count - 1)
-    for turn in range(rounds):
+    for _ in range(rounds):
         for point in IN_TASKS:
             fitting = [e for e in moments if "snapshot" not in point or e % SNAPSHOT_EVERY != 1]
-            faults.plan(rng.choice(fitting), point, ("raise", "kill")[turn % 2])
-        for point in ("before_manifest", "between_sinks", "after_sinks", "after_job")[turn % 2 :: 2]:
+            for epoch, act in zip(rng.sample(fitting, 2), ("raise", "kill"), strict=True):
+                faults.plan(epoch, point, act)
+        for point in IN_DRIVER:
             faults.plan(rng.choice(moments), point, "raise" if point == "after_job" else "kill")
-        for whom in ("driver", "driver", "worker", "worker"):
+        for whom in ("driver", "worker", "worker"):
             faults.outside.append((rng.choice(moments), rng.uniform(0, 1), whom))
     faults.outside.sort()
     driver = Driver(place, database, faults, rng)
@@ -125,14 +130,14 @@ def check_table(database: str, batches: list[ElementBatch]) -> None:
 
 
 def test_killed_at_any_moment_and_restarted(tmp_path: Path, database: str) -> None:
-    driver = killed_and_restarted(tmp_path, database, seed=3, count=16, rounds=2)
-    assert len(driver.faults.struck) >= 20, driver.faults.struck
-    assert sum(end == -signal.SIGKILL for end in driver.lives) >= 6, driver.lives
+    driver = killed_and_restarted(tmp_path, database, seed=3, count=12, rounds=1)
+    assert len(driver.faults.struck) >= 15, driver.faults.struck
+    assert sum(end == -signal.SIGKILL for end in driver.lives) >= 3, driver.lives
 
 
 @pytest.mark.slow
 def test_killed_at_any_moment_and_restarted_often(tmp_path: Path, database: str) -> None:
-    driver = killed_and_restarted(tmp_path, database, seed=4, count=100, rounds=7)
+    driver = killed_and_restarted(tmp_path, database, seed=4, count=100, rounds=6)
     assert len(driver.faults.struck) >= 60, driver.faults.struck
     assert sum(end == -signal.SIGKILL for end in driver.lives) >= 20, driver.lives
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
-from test_bad_input import PLAIN, TOTALS, begin, finish, write
 
 from everwhen.core.consistency import consistency
 from everwhen.sinks import MemorySink
@@ -17,6 +16,7 @@ from everwhen.spark.api.handle import Handle
 from everwhen.spark.driver.epoch_log import EpochState
 from everwhen.spark.driver.late_rows import LateWarnings, counted, late_words
 from everwhen.spark.sources.source import Disorder, ResolvedSource, SparkSource, resolve
+from spark.test_bad_input import PLAIN, TOTALS, begin, finish, write
 
 DDL = "t bigint, k string, x bigint"
 

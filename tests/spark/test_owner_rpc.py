@@ -14,14 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fault_driver import SOURCES, epochs, go_on
 from pyspark.sql import SparkSession
-from spark_epochs import write_epochs
 
 from everwhen.spark.worker import owner_rpc
 from everwhen.spark.worker.epoch_context import EpochContext
 from everwhen.spark.worker.owner_rpc import StateServer, ask
 from everwhen.spark.worker.state_host import StateHost, StateSpec, _Owned
+from spark.fault_driver import SOURCES, epochs, go_on
+from spark.spark_epochs import write_epochs
 
 ROWS = pa.table({"x": pa.array(range(300_000), pa.int64()), "s": pa.array(["a", None, "ccc"] * 100_000)})
 

@@ -47,7 +47,7 @@ QUERIES: Final[dict[str, Callable[[ew.Stream], ew.Stream]]] = {
     "unbounded": lambda s: s.unbounded().group_by("k").agg(t=ew.sum("x")),
     "distinct": lambda s: s.range(4).distinct(),
 }
-EPOCHS: Final = 5
+EPOCHS: Final = 4
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
 from everwhen.core.consistency import Consistency
@@ -39,6 +38,7 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
+from spark.spark_epochs import read_epochs, write_epochs
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
 S, T = ew.source("S", SCHEMA), ew.source("T", SCHEMA)

@@ -21,8 +21,9 @@ from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import ElementBatch, batch_of
-from operators.differential import FIRST, LAST, SCHEMA, S, Said, epochs, in_turn
+from operators.differential import FIRST, LAST, SCHEMA, Said, epochs, in_turn
 from operators.test_emission_all import outputs
+from plans import S
 from state_files import through_file
 
 MANY = settings(max_examples=8 * settings().max_examples)

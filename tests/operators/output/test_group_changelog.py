@@ -19,8 +19,9 @@ from everwhen.stream.element import Adjust, Element, Insert, Punct
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import reorder
-from operators.differential import EMITS, FIRST, LAST, SCHEMA, S, Said, assert_snapshots, col, in_turn
+from operators.differential import EMITS, FIRST, LAST, SCHEMA, Said, assert_snapshots, in_turn
 from operators.punctuated import PunctuatedTrial, limit
+from plans import S, col
 
 KEYS = ("a", "b", "c", "d", None)
 GROUPS = {

@@ -16,7 +16,8 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid, reorder
 from everwhen.testing.strategies import histories
-from operators.differential import EMITS, SCHEMA, S, Said, run_all
+from operators.differential import EMITS, SCHEMA, Said, run_all
+from plans import S
 
 A = {"k": "a", "x": 1}
 

@@ -1,20 +1,25 @@
-"""A join by order looks at what is alive at the same time, also where no promise lets it forget the past."""
+"""Bands: which one a condition has, that it leaves no partner out, and that a join by order looks at little past."""
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import everwhen as ew
 from everwhen.core.schema import Schema
 from everwhen.engine.local import LocalRuntime
+from everwhen.operators.join.band_condition import Band
 from everwhen.reference import history as reference_history
 from everwhen.stream.element_batch import INSERT, ElementBatch
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history
+from operators.stepping import codec_of
 
+col = ew.col
 SCHEMA = Schema.of([("x", pa.int64())])
 S, T = ew.source("S", SCHEMA), ew.source("T", SCHEMA)
 QUERY = S.join(T, where=ew.col("x") < ew.col("x_right"))
@@ -60,3 +65,38 @@ def test_both_ways_give_the_same() -> None:
         }
         histories = {name: History.of(elements, SCHEMA) for name, elements in events.items()}
         assert_same_history(History.of(out, QUERY.schema), reference_history(QUERY.node, histories))
+
+
+@pytest.mark.parametrize(
+    ("condition", "band"),
+    [
+        (col("x") < col("y"), (0, 0, 0.0, math.inf)),
+        (col("y") <= col("x") + 3, (0, 0, -math.inf, 3.0)),
+        ((col("x") <= col("y") + 1) & (col("x") >= col("y") - 1), (0, 0, -1.0, 1.0)),
+        (col("x") == col("y") - 2, (0, 0, 2.0, 2.0)),
+        ((col("x") < col("y")) & (col("x") < col("z")) & (col("z") < col("x") + 9), (0, 1, 0.0, 9.0)),
+        ((col("x") < col("y")) | (col("x") < col("z")), None),
+        (col("x") < 3, None),
+        (col("x") * 2 < col("y"), None),
+        (col("x") != col("y"), None),
+    ],
+    ids=str,
+)
+def test_which_band_a_condition_has(condition: ew.Expr, band: tuple[int, int, float, float] | None) -> None:
+    """`low ≤ right - left ≤ high`: the narrowest of those that a conjunct states."""
+    left, right = Schema.of([("x", pa.int64())]), Schema.of([("y", pa.int64()), ("z", pa.float64())])
+    found = Band.of(condition, left, right, Schema((*left.fields, *right.fields)))
+    assert found == (None if band is None else Band(*band))
+
+
+def test_bounds_hold_all_partners_and_nulls_and_nan_have_any() -> None:
+    codec = codec_of({"x": pa.float64()})
+    values = [1e15 + 0.25, -3.5, math.nan, None]
+    rows = codec.encode([pa.array(values, pa.float64())], 4)
+    band = Band(0, 0, -1.0, 2.0)
+    low, high = band.bounds(0, codec, rows)
+    for value, least, most in zip(values[:2], low.tolist(), high.tolist(), strict=False):
+        assert value is not None and least <= value - 1.0 and value + 2.0 <= most
+        assert most - least < 3.1 + 1e-10 * abs(value), "and hardly more"
+    assert low[2:].tolist() == [-math.inf] * 2 and high[2:].tolist() == [math.inf] * 2
+    assert band.values(1, codec, rows)[2:].tolist() == [math.inf] * 2

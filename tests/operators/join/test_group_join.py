@@ -25,7 +25,8 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing.strategies import histories
 from example_counts import examples_per_case
-from operators.differential import COLUMNS, EMITS, SCHEMA, Plan, Trial, col, epochs, plan, sources, streams_of
+from operators.differential import EMITS, SCHEMA, Trial, epochs, sources, streams_of
+from plans import COLUMNS, Plan, col, plan
 from state_files import through_file
 
 S = ew.source("S", COLUMNS)

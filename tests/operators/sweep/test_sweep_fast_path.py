@@ -14,7 +14,8 @@ from everwhen.stream.element import Element
 from everwhen.stream.history import History
 from everwhen.testing.strategies import histories
 from example_counts import examples_per_case
-from operators.differential import FIRST, PLANS, SCHEMA, Plan, Said, assert_snapshots, epochs, sources, streams_of
+from operators.differential import FIRST, SCHEMA, Said, assert_snapshots, epochs, sources, streams_of
+from plans import PLANS, Plan
 
 FEW = settings(max_examples=examples_per_case(12))
 

@@ -13,9 +13,11 @@ import pyarrow as pa
 import pytest
 
 import everwhen as ew
+from everwhen.compiled.interpreted import interpreted
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
+from everwhen.operators.sweep.loops import cursor
 from everwhen.operators.sweep.order_statistics import Code, OrderStatistics
 from everwhen.reference import history as reference_history
 from everwhen.rows.interner import Interner
@@ -37,8 +39,11 @@ def alive(rows: list[tuple[int, int, int, int, int]], key: int, t: int) -> list[
     return sorted(value for value, times in found.items() for _ in range(times))
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_it_is_what_is_alive_at_any_instant(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "way"), [*((seed, "compiled") for seed in range(6)), (0, "interpreted")])
+def test_it_is_what_is_alive_at_any_instant(seed: int, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if way == "interpreted":
+        for name in ("take", "ask", "fold", "dump", "load", "rows", "caught_up"):
+            monkeypatch.setattr(cursor, name, interpreted(getattr(cursor, name)))
     random = np.random.default_rng(seed)
     statistics = OrderStatistics([Code(pa.int64())], Interner())
     statistics.grow(4)

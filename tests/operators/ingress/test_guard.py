@@ -18,7 +18,8 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history
-from operators.differential import EMITS, SCHEMA, S, T, run_all
+from operators.differential import EMITS, SCHEMA, run_all
+from plans import S, T
 
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
 GOOD: list[Element] = [Insert(0, 9, A), Insert(2, 5, B), Adjust(0, 9, 7, A), Cti(4)]

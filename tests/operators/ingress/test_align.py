@@ -21,7 +21,7 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, batches, reorder
 from everwhen.testing.strategies import histories
-from operators.test_finalize import SCHEMA, A, B, as_elements
+from operators.ingress.test_finalize import SCHEMA, A, B, as_elements
 from state_files import through_file
 
 

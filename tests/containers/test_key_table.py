@@ -16,7 +16,8 @@ from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
 from everwhen.stream.element import Cti, Insert
 from everwhen.stream.element_batch import batch_of
-from operators.differential import SCHEMA, S
+from operators.differential import SCHEMA
+from plans import S
 
 SOME = settings(max_examples=30)
 

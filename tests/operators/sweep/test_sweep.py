@@ -24,7 +24,8 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing.strategies import histories
 from example_counts import examples_per_case
-from operators.differential import EMITS, SCHEMA, Plan, S, Trial, epochs, plan, sources, streams_of
+from operators.differential import EMITS, SCHEMA, Trial, epochs, sources, streams_of
+from plans import Plan, S, plan
 from state_files import through_file
 
 SOME = settings(max_examples=60)
