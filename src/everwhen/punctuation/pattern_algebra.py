@@ -24,6 +24,7 @@ from everwhen.values.sets import Spans, holds, keys_of, overlap, range_of, spans
 def combine(p: Punctuation, q: Punctuation, schema: Schema) -> Punctuation | None:
     """What both promise; `None` if no payload matches both.
 
+    >>> from everwhen.core.punctuation import Range
     >>> schema = Schema.of([("item", pa.int64()), ("hour", pa.int64())])
     >>> p, q = Punctuation({"item": Range(ge=3)}, 9), Punctuation({"item": Range(lt=5), "hour": OneOf((1,))}, 7)
     >>> combine(p, q, schema)
@@ -64,6 +65,7 @@ def _among(values: tuple[Any, ...], spans: Spans, type_: pa.DataType) -> Iterabl
 def subsumes(p: Punctuation, q: Punctuation, schema: Schema) -> bool:
     """Whether `p` says everything that `q` says: each payload of `q`, at least as far.
 
+    >>> from everwhen.core.punctuation import Range
     >>> schema = Schema.of([("item", pa.int64())])
     >>> subsumes(Punctuation({"item": Range(ge=3)}), Punctuation({"item": OneOf((4, 7))}, 10), schema)
     True
@@ -82,6 +84,7 @@ def subsumes(p: Punctuation, q: Punctuation, schema: Schema) -> bool:
 def simplified(pattern: AttributePattern, type_: pa.DataType, name: str = "") -> AttributePattern:
     """The same values in the shortest form: one value as a constant, none as `Nothing`, lists in order and once each.
 
+    >>> from everwhen.core.punctuation import Range
     >>> simplified(Range(gt=3, lt=9), pa.int64()), simplified(Range(gt=3, le=4), pa.int64())
     (Range(ge=4, gt=None, le=8, lt=None), OneOf(values=(4,)))
     """

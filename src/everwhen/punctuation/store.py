@@ -41,6 +41,7 @@ _PRODUCTS: Final = Shape((), ("",))
 class PunctuationStore:
     """The punctuation of a port.
 
+    >>> from everwhen.core.punctuation import OneOf
     >>> promises = PunctuationStore(Schema.of([("item", pa.int64())]))
     >>> promises.add(Punctuation({"item": OneOf((i,))}) for i in range(1000))
     >>> len(promises), list(promises)[0].match["item"]
