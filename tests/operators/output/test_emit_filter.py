@@ -114,7 +114,7 @@ def test_events_without_end_that_are_taken_back_do_not_pile_up() -> None:
     assert kept.state_size().rows == 0
 
 
-# -- one statement at a time ---------------------------------------------------------------------------------------------
+# -- one statement at a time -------------------------------------------------------------------------------------------
 
 CODEC = codec_of({"k": pa.int64()})
 GIVEN = changes(CODEC, (0, 4, 1, 1), (2, 9, 1, 2), (6, 8, 1, 3))
