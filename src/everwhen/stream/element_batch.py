@@ -13,10 +13,12 @@ from typing import ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, is_time, show
 from everwhen.errors import InputError
-from everwhen.stream.batch_punctuation import part_of
+from everwhen.rows.codec import RowCodec
+from everwhen.stream.batch_punctuation import TrailingPunctuation, part_of
 from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
 
 INSERT: Final = 0
@@ -24,6 +26,7 @@ ADJUST: Final = 1
 CTI: Final = 2
 PUNCT: Final = 3
 EXTERNAL_CTI: Final = 4
+_FOR_EVER: Final = np.array([[0], [INF], [0]], np.int64)
 OPS: Final = ("insert", "adjust", "cti", "punct", "external_cti")
 
 
@@ -202,3 +205,31 @@ def lifetime_problem(op: int, vs: int, ve: int, vnew: int) -> tuple[str, str]:
     if op == ADJUST and vnew < vs:
         return f'"vnew" is {vnew}, before the start {vs}', '"vnew" equal to "vs" removes the event'
     return "", ""
+
+
+def coded_elements(
+    codec: RowCodec,
+    op: np.ndarray,
+    times: np.ndarray,
+    rows: np.ndarray,
+    promises: Sequence[Punctuation] = (),
+    cti: int | None = None,
+) -> ElementBatch:
+    """The elements of coded rows, their ops and times (vs, ve, vnew), then promises about data, then a CTI.
+
+    Where ops and times have room behind the rows, it is used.
+    """
+    n, size = len(rows), len(rows) + len(promises) + (cti is not None)
+    op = op.astype(np.uint8, copy=False)
+    if len(op) < size:
+        given, spans = op, times
+        op, times = np.empty(size, np.uint8), np.empty((3, size), np.int64)
+        op[:n], times[:, :n] = given[:n], spans[:, :n]
+    if size > n:
+        op[n:size], times[:, n:size] = PUNCT, _FOR_EVER
+    if cti is not None:
+        op[size - 1], times[:, size - 1] = CTI, (cti, cti, 0)
+    columns = codec.decode(rows, nulls=size - n)
+    places = TrailingPunctuation(promises, n) if promises else {}
+    vs, ve, vnew = times[:, :size]
+    return ElementBatch(codec.schema, op[:size], vs, ve, vnew, columns, places)

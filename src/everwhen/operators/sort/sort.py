@@ -21,13 +21,13 @@ from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import INF
 from everwhen.operators.contract import Operator, Output, StateSize
 from everwhen.operators.net import netted
-from everwhen.operators.output.changelog import EventChangelogEncoder, said
+from everwhen.operators.output.changelog import EventChangelogEncoder
 from everwhen.operators.sort.sort_prefix import SortPrefix
 from everwhen.punctuation.api import Projection, PunctuationStore
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
-from everwhen.stream.element_batch import INSERT, ElementBatch
+from everwhen.stream.element_batch import INSERT, ElementBatch, coded_elements
 from everwhen.values.columns import numbered
 
 
@@ -147,4 +147,4 @@ class SortedChangelogEncoder(EventChangelogEncoder):
         self.cti = max(self.cti, promise)
         head = np.zeros((4, count + len(promises) + 1), np.int64)
         head[0, :count], head[1, :count], head[2, :count] = INSERT, batch.lo, batch.hi
-        return said(self.codec, head[0], head[1:], batch.rows, promises, cti)
+        return coded_elements(self.codec, head[0], head[1:], batch.rows, promises, cti)
