@@ -22,6 +22,9 @@ A step may come without any change (only progress), and several steps may share 
 batch back to an operator before progress moves on, and a stage can fuse operators by calling them one after the other.
 Promises are `Frontier`s, not only times; an operator that knows no patterns reads `frontier.time`.
 
+How much leaves before it is final is a matter of the output, which has one filter for that (`output/emit_filter.py`).
+An operator that takes the policy in (`Policy`) computes nothing that would wait there; any other emits all it knows.
+
 `snapshot()` gives plain data (NumPy, Arrow and Python values, nothing coded); `restore()` on a new operator of the same
 plan makes it continue as if nothing had happened.
 """
