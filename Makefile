@@ -55,7 +55,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/everwhen demo $(ARGS)
 
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadscope --no-loadscope-reorder
 
 # The checks take seconds and the tests minutes: the first check that fails ends the run.
 test: $(STAMP)

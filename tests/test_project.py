@@ -193,9 +193,38 @@ def test_nothing_is_left_unfinished_or_swallowed() -> None:
     assert not offenders(r"^\s*except( Exception)?:\s*(pass)?\s*$", SOURCES)
 
 
+def test_punctuation_has_one_door() -> None:
+    """What is in the package beside the door, and the schemes that users declare, is private to it."""
+    package = ROOT / "src" / "everwhen" / "punctuation"
+    outside = [path for path in SOURCES if package not in path.parents]
+    assert not offenders(r"^\s*(from|import) everwhen\.punctuation(\.(?!(api|schemes) import)| import )", outside)
+
+
 def test_tests_never_import_the_benchmarks() -> None:
     modules = "|".join(sorted(path.stem for path in (ROOT / "bench").rglob("*.py")))
     assert not offenders(rf"^\s*(from|import) (bench\b|({modules})\b)", sorted((ROOT / "tests").rglob("*.py")))
+
+
+def test_every_module_of_operators_has_a_test_of_its_name() -> None:
+    """Compiled loops are tested through the operator beside them."""
+    operators = ROOT / "src" / "everwhen" / "operators"
+    tests = ROOT / "tests" / "operators"
+    missing = []
+    for path in sorted(operators.rglob("*.py")):
+        below_ = path.relative_to(operators)
+        if path.stem == "__init__" or path.stem.endswith("_loops") or "loops" in below_.parts:
+            continue
+        if not (tests / below_.parent / f"test_{path.stem}.py").exists():
+            missing.append(str(below_))
+    assert missing == []
+
+
+def test_helpers_of_tests_are_imported_by_their_path_below_tests() -> None:
+    """`from operators.differential import …` wherever it stands, so that a module is loaded once and found at once."""
+    tests = ROOT / "tests"
+    helpers = "|".join(sorted({path.stem for path in tests.glob("*/**/*.py")} - {"conftest", "__main__"}))
+    assert not offenders(rf"^\s*(from ({helpers}) import|import ({helpers})$)", sorted(tests.rglob("*.py")))
+    assert PROJECT["tool"]["pytest"]["ini_options"]["pythonpath"] == ["src", "examples", "tests"]
 
 
 def test_no_package_index_is_named() -> None:

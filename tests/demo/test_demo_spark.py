@@ -66,7 +66,7 @@ def test_an_epoch_counts_when_its_report_is_there() -> None:
     assert (view.queries[2].corrected, view.queries[2].alive, view.queries[2].final) == (1, 0, 20)
     bid = view.inputs[-1]
     assert (bid.name, bid.elements, bid.progress, bid.lag, bid.holds) == ("Bid", 200, 20, 40, True)
-    assert [one.name for one in view.parts] == ["1 in 2 buckets", "2 in 2 buckets"]
+    assert [one.name for one in view.parts] == ["1 in 2 partitions", "2 in 2 partitions"]
     assert view.parts[0].rows_in == 400 and view.parts[0].state_bytes == 4096
     assert "Bid holds progress back" in view.waiting and "Epoch 1: 0.5 s" in view.epochs
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from sql_page import TICK, Claim, Example, Page, as_table
 
 import everwhen as ew
 from doc_examples import DOCUMENTS, ROOT, blocks
+from docs.sql_page import TICK, Claim, Example, Page, as_table
 from everwhen import reference
 from everwhen.algebra.expressions.functions import FUNCTIONS, OPERATORS
 from everwhen.algebra.nodes import Sort

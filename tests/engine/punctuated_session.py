@@ -21,8 +21,9 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid
-from operators.differential import EMITS, FIRST, LAST, SCHEMA, S, T, assert_snapshots, col, epochs, sources, streams_of
+from operators.differential import EMITS, FIRST, LAST, SCHEMA, assert_snapshots, epochs, sources, streams_of
 from operators.punctuated import PunctuatedOutput, punctuated
+from plans import S, T, col
 from state_files import through_file
 
 KEYS, VALUES = ("a", "b", "c", None), (0, 1, 2, None)

@@ -6,7 +6,8 @@ import everwhen as ew
 from everwhen.engine.session.session import Session
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, batch_of
-from operators.differential import SCHEMA, S
+from operators.differential import SCHEMA
+from plans import S
 
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
 

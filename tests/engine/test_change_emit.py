@@ -19,7 +19,8 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
 from everwhen.testing.strategies import histories
-from operators.differential import PLANS, SCHEMA, Plan, Said, Trial, epochs, sources, streams_of
+from operators.differential import SCHEMA, Said, Trial, epochs, sources, streams_of
+from plans import PLANS, Plan
 from state_files import through_file
 
 S = ew.source("S", SCHEMA)

@@ -6,11 +6,11 @@ import random
 from itertools import pairwise
 
 import pytest
-from disordered_epochs import SCHEMA, S, T, epochs_of, lag, pushed, said_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
+from engine.disordered_epochs import SCHEMA, S, T, epochs_of, lag, pushed, said_of
 from everwhen.core.emit import Emit
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime

@@ -12,11 +12,11 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from disordered_epochs import SCHEMA, S, T, epochs_of, lag, pushed, said_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
+from engine.disordered_epochs import SCHEMA, S, T, epochs_of, lag, pushed, said_of
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
 from everwhen.operators.ingress.pipeline import SourcePipeline

@@ -15,7 +15,8 @@ from everwhen.errors import EverwhenError, StateError
 from everwhen.storage.state_format import restore
 from everwhen.stream.element import Insert
 from everwhen.stream.history import History
-from operators.differential import PLANS, SCHEMA, Plan, epochs, sources, streams_of
+from operators.differential import SCHEMA, epochs, sources, streams_of
+from plans import PLANS, Plan
 
 HISTORY = [Insert(i, i + 6, {"k": f"k{i % 4}", "x": i % 3}) for i in range(12)]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from punctuated_session import family, rehearse
 
 import everwhen as ew
+from engine.punctuated_session import family, rehearse
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.session.session import Session
 from everwhen.errors import QueryError
@@ -19,8 +19,9 @@ from everwhen.reference import evaluate
 from everwhen.stream.element import Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
-from operators.differential import EMITS, PLANS, Plan, assert_snapshots
+from operators.differential import EMITS, assert_snapshots
 from operators.punctuated import PunctuatedOutput
+from plans import PLANS, Plan
 
 A = ew.source("A", {"k": "int64", "v": "int64"})
 B = ew.source("B", {"k": "int64", "v": "int64"})

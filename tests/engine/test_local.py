@@ -20,7 +20,8 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
 from everwhen.testing.strategies import histories
-from operators.differential import COMPOSED, EMITS, SCHEMA, Plan, S, T, Trial, col, epochs, in_turn, sources, streams_of
+from operators.differential import EMITS, SCHEMA, Trial, epochs, in_turn, sources, streams_of
+from plans import COMPOSED, Plan, S, T, col
 from state_files import loaded, stored, through_file
 
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpointed_run import query as joined_query
-from element_files import some, write
 
 import everwhen as ew
+from engine.checkpointed_run import query as joined_query
+from engine.element_files import some, write
 from everwhen.engine.files.checkpoint import Checkpoint
 from everwhen.engine.files.run import Progress, run_files
 from everwhen.errors import EvaluationError, InputError, QueryError, StateError

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_session import A, B, kinds, one, sums, texts
 
 import everwhen as ew
+from engine.small_session import A, B, kinds, one, sums, texts
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.session.session import Session
@@ -22,7 +22,8 @@ from everwhen.stream.element_batch import ElementBatch
 from everwhen.stream.history import History
 from everwhen.testing import reorder
 from everwhen.testing.strategies import histories
-from operators.differential import FIRST, LAST, SCHEMA, S, Said, T, assert_snapshots, col
+from operators.differential import FIRST, LAST, SCHEMA, Said, assert_snapshots
+from plans import S, T, col
 
 # --- names and states -------------------------------------------------------------------------------------------------
 

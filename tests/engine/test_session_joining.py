@@ -7,9 +7,9 @@ import random
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from small_session import A, B, kinds, one, sums, texts
 
 import everwhen as ew
+from engine.small_session import A, B, kinds, one, sums, texts
 from everwhen.algebra.nodes import RowsWindow
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
@@ -21,7 +21,8 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import reorder
 from everwhen.testing.strategies import histories
-from operators.differential import EMITS, FIRST, LAST, SCHEMA, UNARY, Plan, S, Said, T, assert_snapshots, col
+from operators.differential import EMITS, FIRST, LAST, SCHEMA, Said, assert_snapshots
+from plans import UNARY, Plan, S, T, col
 
 # --- the answer -------------------------------------------------------------------------------------------------------
 

@@ -23,23 +23,9 @@ from everwhen.stream.element_batch import ElementBatch
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid
 from everwhen.testing.strategies import histories
-from operators.differential import (
-    EMITS,
-    FIRST,
-    LAST,
-    PLANS,
-    SCHEMA,
-    Plan,
-    S,
-    Said,
-    T,
-    assert_snapshots,
-    col,
-    epochs,
-    sources,
-    streams_of,
-)
+from operators.differential import EMITS, FIRST, LAST, SCHEMA, Said, assert_snapshots, epochs, sources, streams_of
 from operators.random_plans import Grown, plans
+from plans import PLANS, Plan, S, T, col
 
 
 @dataclass

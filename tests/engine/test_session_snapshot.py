@@ -16,7 +16,8 @@ from everwhen.stream.element import Cti, Insert
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing.strategies import histories
-from operators.differential import EMITS, SCHEMA, S, T, col, epochs, streams_of
+from operators.differential import EMITS, SCHEMA, epochs, streams_of
+from plans import S, T, col
 from state_files import loaded, stored, through_file
 
 

@@ -24,8 +24,9 @@ from everwhen.reference.admission import finalized
 from everwhen.stream.element import Adjust, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History, RowTuple
-from operators.differential import SCHEMA, S, T, col
+from operators.differential import SCHEMA
 from operators.test_state import chronons, edges, of_rows, rows_of
+from plans import S, T, col
 
 EPOCHS, EACH, STEP = 30, 12, 10
 T_ONCE = ew.source("T", {"k": "string", "x": "int64"}, keys="k")

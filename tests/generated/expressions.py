@@ -66,7 +66,7 @@ class Expressions:
             case "s":
                 return Expr(self.rng.choice(("'a'", "'b'", "''", "'ab'")), "s")
             case "f":
-                return Expr(self.rng.choice(("0.5", "1.25", "2.0")), "f")
+                return literal("f", self.rng.choice(("0.5", "1.25", "2.0")))
             case "b":
                 return Expr(self.rng.choice(("TRUE", "FALSE")), "b")
         if self.chance(0.3):

@@ -86,7 +86,7 @@ def closed(case: Case) -> Case:
 
 def explored(seed: str, count: int, until: float | None, per_job: int = 24) -> Tally:
     """So many queries, or until the time has come."""
-    from everwhen.spark.api.launch import session
+    from everwhen.spark.api.session import session
 
     tally = Tally()
     running = session("local[2]", "everwhen-explore", spark_sql_shuffle_partitions=2)

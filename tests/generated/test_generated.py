@@ -25,7 +25,7 @@ from generated.reference_windows import reference_snapshots
 from generated.reproduction import packed, shown, unpacked
 from generated.shrink import failure, smallest
 from generated.streams import CATALOG, SOURCES, World, world
-from generated.tree import OURS, Expr, Join, Lifetimes, Select, Stage
+from generated.tree import OURS, Expr, Join, Lifetimes, Select, SetOperation, Stage, literal
 from generated.ways import Asked, Case, Outcome, difference
 
 WORLDS = {"run": 16, "sessions": 10, "restore": 10}
@@ -40,6 +40,7 @@ def tally(way: str) -> Tally:
     return found
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("way", WORLDS)
 def test_generated_queries_are_answered_as_duckdb_does(way: str) -> None:
     found = tally(way)
@@ -51,6 +52,7 @@ def test_generated_queries_are_answered_as_duckdb_does(way: str) -> None:
     assert ran > 0.9 * (asked - late) and late < 0.3 * asked, (found.queries, found.reasons)
 
 
+@pytest.mark.property
 def test_every_construct_has_run() -> None:
     """Not refused, not beyond the judge: run and compared."""
     ran: Counter[str] = Counter()
@@ -130,6 +132,7 @@ def wrong_right_join(case: Case) -> str | None:
     return "at 0: a right join" if any(isinstance(each, Insert) for each in outcome.said) else None
 
 
+@pytest.mark.property
 def test_failures_are_made_small() -> None:
     seed = next(
         seed
@@ -165,6 +168,18 @@ def test_a_wrong_answer_is_seen() -> None:
     ):
         assert difference(Outcome("ran", said=tuple(said)), answers) is not None
     assert difference(replace(outcome, said=(Insert(3, 5, row), end), since=3), answers) is None
+
+
+def test_the_judge_does_not_round_constants() -> None:
+    """`1.25 UNION ALL SUM(0.5)`: as decimals of different scale DuckDB would make 1.3 of the first."""
+    a = Stage("A", "a", SOURCES["A"].names, SOURCES["A"].types)
+    total = Expr("SUM({0})", "f", (literal("f", "0.5"),))
+    query = SetOperation("UNION ALL", Select((literal("f", "1.25"),), a), Select((total,), a, grouping="all"))
+    given = World(((("A", (Insert(1, 5, {"k": 1, "v": 2, "s": "a"}),)),),))
+    answers = Judge(given).answers(query)
+    assert answers[1] == Counter({(1.25,): 1, (0.5,): 1})
+    (outcome,) = ways.run(Case("run", given, (Asked(query),)))
+    assert difference(outcome, answers) is None
 
 
 def test_an_error_is_a_failure_and_a_refusal_is_not() -> None:

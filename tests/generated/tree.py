@@ -75,8 +75,14 @@ class Expr(Node):
         yield from self.uses
 
 
-def literal(type_: str) -> Expr:
-    return Expr(LITERALS[type_], type_)
+def literal(type_: str, text: str | None = None) -> Expr:
+    """A constant.  `0.5` is a float to us and a decimal to DuckDB, so DuckDB is told that it is a float.
+
+    Otherwise it brings DECIMAL(3, 2) and DECIMAL(38, 1), the sum of such constants, together as DECIMAL(38, 1) in a
+    UNION, CASE or COALESCE, and rounds 1.25.  Type d has one scale everywhere.
+    """
+    text = text or LITERALS[type_]
+    return Expr(text, type_, theirs=f"CAST({text} AS DOUBLE)" if type_ == "f" else None)
 
 
 @dataclass(frozen=True)

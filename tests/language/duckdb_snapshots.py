@@ -11,7 +11,6 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from query_shapes import SHAPES, TABLES
 
 from everwhen.algebra import builder as ew
 from everwhen.core.time import INF
@@ -22,6 +21,7 @@ from everwhen.stream.element import Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import reorder
+from language.query_shapes import SHAPES, TABLES
 
 SOURCES = (
     ew.source("A", {"k": "int64", "v": "int64", "s": "string"}),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
-from duckdb_snapshots import CATALOG, ours
-from query_mutations import mutated
-from query_shapes import SHAPES
 
 from everwhen.demo.nexmark.texts import DECLARATIONS, TEXTS
 from everwhen.errors import SqlError
 from everwhen.language.program import program
 from everwhen.rewrite.driver import rewrite
+from language.duckdb_snapshots import CATALOG, ours
+from language.query_mutations import mutated
+from language.query_shapes import SHAPES
 
 SEEDS = [ours(name) for name in SHAPES] + [DECLARATIONS + text for text in TEXTS.values()]
 

@@ -7,11 +7,11 @@ import random
 
 import duckdb
 import pytest
-from shown import shown
 
 from everwhen.algebra.expressions.functions import FUNCTIONS, OPERATORS
 from everwhen.language import syntax as s
 from everwhen.language.parse import parse
+from language.shown import shown
 
 
 def expression(text: str) -> s.Expression:

@@ -6,14 +6,14 @@ import random
 import re
 
 import pytest
-from shown import shown, walk
-from test_parse_expressions import CASES
-from test_parse_queries import QUERIES, SOURCES, THESIS
-from test_parse_statements import LONG, STATEMENTS
 
 from everwhen.errors import SqlError
 from everwhen.language import syntax as s
 from everwhen.language.parse import parse
+from language.shown import shown, walk
+from language.test_parse_expressions import CASES
+from language.test_parse_queries import QUERIES, SOURCES, THESIS
+from language.test_parse_statements import LONG, STATEMENTS
 
 SEEDS = [
     LONG,

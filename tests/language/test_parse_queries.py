@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from shown import shown
 
 from everwhen.language.parse import parse
+from language.shown import shown
 
 SOURCES = [
     ("Bid", "Bid"),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from shown import shown, walk
 
 from everwhen.language import syntax as s
 from everwhen.language.parse import parse
+from language.shown import shown, walk
 
 STATEMENTS = [
     ("CREATE STREAM S (a INT)", "create stream S (a int)"),

@@ -8,13 +8,13 @@ from collections import Counter
 from functools import cache
 
 import pytest
-from duckdb_snapshots import CATALOG, Judge, histories, ours, physical, rounded, written
-from query_shapes import SHAPES
 
 import everwhen as ew
 from everwhen.algebra.nodes import Source, walk
 from everwhen.core.time import INF
 from everwhen.testing import assert_valid, history_of
+from language.duckdb_snapshots import CATALOG, Judge, histories, ours, physical, rounded, written
+from language.query_shapes import SHAPES
 
 LEVELS = {"strong": ew.STRONG, "middle": ew.MIDDLE}
 

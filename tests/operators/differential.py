@@ -1,4 +1,4 @@
-"""What every test of operators needs: plans by name, random streams and epochs, and the comparison with the oracle.
+"""What every test of operators needs: random streams and epochs, and the comparison with the oracle.
 
 `Trial` runs a plan epoch by epoch on the local runtime and checks on the way what the operator contract promises: the
 output is valid, its CTI is the one that the table of operators gives, and everything before it is out and right.
@@ -25,134 +25,14 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid, reorder
+from plans import S
 
-COLUMNS = {"k": "string", "x": "int64"}
-S, T = ew.source("S", COLUMNS), ew.source("T", COLUMNS)
 SCHEMA: Schema = S.schema
-col = ew.col
 EMITS = ("final", "ended", "current", "all")
 FIRST, LAST = -8, 48
 """All finite instants of the tests' inputs and outputs lie between these two."""
 
 Ctis = Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A plan with a name.  `infinite`: whether lifetimes without end are legal for it."""
-
-    name: str
-    build: Callable[[], ew.Stream]
-    infinite: bool = True
-    ordered: bool = False
-    """An ungrouped unary operator: ordered input gives ordered output."""
-
-    def __str__(self) -> str:
-        return self.name
-
-
-def plan(name: str, build: Callable[[], ew.Stream], infinite: bool = True, ordered: bool = False) -> Plan:
-    return Plan(name, build, infinite, ordered)
-
-
-UNARY: tuple[Plan, ...] = (
-    plan("source", lambda: S, ordered=True),
-    plan("filter", lambda: S.where(col("x") > 1), ordered=True),
-    plan("map", lambda: S.select("k", y=col("x") * 2), ordered=True),
-    plan("map that merges rows", lambda: S.select("k"), ordered=True),
-    plan("now", lambda: S.now(), ordered=True),
-    plan("range", lambda: S.range(3), ordered=True),
-    plan("range slide", lambda: S.range(5, slide=3), ordered=True),
-    plan("slide beyond range", lambda: S.range(2, slide=5), ordered=True),
-    plan("unbounded", lambda: S.unbounded(), infinite=False, ordered=True),
-    plan("granularity", lambda: S.granularity(4), ordered=True),
-    plan("distinct", lambda: S.distinct()),
-    plan("count and sum by group", lambda: S.group_by("k").agg(n=ew.count(), t=ew.sum("x"), nx=ew.count("x"))),
-    plan("scalar aggregate", lambda: S.aggregate(n=ew.count(), t=ew.sum("x"), a=ew.avg("x")), ordered=True),
-    plan("min and max by group", lambda: S.group_by("k").agg(lo=ew.min("x"), hi=ew.max("x"), n=ew.count())),
-    plan("scalar min and max", lambda: S.aggregate(lo=ew.min("x"), hi=ew.max("k")), ordered=True),
-    plan(
-        "holistic aggregates",
-        lambda: S.group_by("k").agg(
-            m=ew.median("x"), d=ew.count_distinct("x"), q=ew.quantile("x", 0.25), top=ew.top_k("x", 2)
-        ),
-    ),
-    plan("variance", lambda: S.group_by("k").agg(v=ew.variance("x"), s=ew.stddev_pop("x"))),
-    plan("first and last", lambda: S.aggregate(f=ew.first("k", by="x"), l=ew.last("k", by="x")), ordered=True),
-    plan("group by an expression", lambda: S.group_by(odd=col("x") % 2).agg(n=ew.count(), m=ew.min("k"))),
-    plan("rows", lambda: S.rows(2), infinite=False, ordered=True),
-    plan("rows 4", lambda: S.rows(4), infinite=False, ordered=True),
-    plan("rows slide", lambda: S.rows(3, slide=2), infinite=False, ordered=True),
-    plan("partitioned rows", lambda: S.rows(2, partition_by=["k"]), infinite=False),
-    plan("partitioned rows slide", lambda: S.rows(2, slide=3, partition_by=["k"]), infinite=False),
-    plan("istream", lambda: S.istream(), ordered=True),
-    plan("dstream", lambda: S.dstream(), ordered=True),
-    plan("rstream", lambda: S.rstream(), infinite=False, ordered=True),
-    plan("split", lambda: S.split(1), infinite=False, ordered=True),
-    plan("split 3", lambda: S.split(3), infinite=False, ordered=True),
-    plan("coalesce", lambda: S.coalesce()),
-    plan("coalesce longest", lambda: S.coalesce(4), infinite=False),
-    plan("lifetime", lambda: S.lifetime(length=4), ordered=True),
-    plan("hop", lambda: S.lifetime(hop=4, length=8), ordered=True),
-    plan("hop keeping ends", lambda: S.lifetime(hop=4), ordered=True),
-    plan("shift", lambda: S.lifetime(shift=3), ordered=True),
-    plan("shift back", lambda: S.lifetime(shift=-3, length=2), ordered=True),
-    plan("inserts", lambda: S.inserts(), ordered=True),
-    plan("deletes", lambda: S.deletes()),
-)
-
-BINARY: tuple[Plan, ...] = (
-    plan("union", lambda: S.union(T)),
-    plan("difference", lambda: S.difference(T)),
-    plan("strict difference", lambda: S.strict_difference(T)),
-    plan("except", lambda: S.except_(T)),
-    plan("intersect", lambda: S.intersect(T)),
-    plan("max union", lambda: S.max_union(T)),
-    plan("equi-join", lambda: S.join(T, on="k")),
-    plan("equi-join and condition", lambda: S.join(T, on="k", where=col("x") != col("x_right"))),
-    plan("theta-join", lambda: S.join(T, where=col("x") != col("x_right"))),
-    plan("inequality join", lambda: S.join(T, where=col("x") < col("x_right"))),
-    plan("band join", lambda: S.join(T, where=(col("x") <= col("x_right") + 1) & (col("x") >= col("x_right") - 1))),
-    plan("product", lambda: S.product(T)),
-    plan("semi-join", lambda: S.join(T, on="k", how="semi")),
-    plan("anti-join", lambda: S.join(T, on="k", how="anti")),
-    plan("theta semi-join", lambda: S.join(T, where=col("x") < col("x_right"), how="semi")),
-    plan("theta anti-join", lambda: S.join(T, on="k", where=col("x") < col("x_right"), how="anti")),
-    plan("left join", lambda: S.join(T, on={"k": "k"}, how="left")),
-    plan("right join", lambda: S.join(T, on={"k": "k"}, how="right")),
-    plan("full join", lambda: S.join(T, on={"k": "k"}, how="full")),
-    plan("theta full join", lambda: S.join(T, where=col("x") < col("x_right"), how="full")),
-    plan("join of all columns", lambda: S.join(T, on=["k", "x"])),
-)
-
-COMPOSED: tuple[Plan, ...] = (
-    plan("self-difference", lambda: S.difference(S.where(col("x") > 1))),
-    plan("self-join", lambda: S.join(S.where(col("x") > 0), on="k")),
-    plan("stream minus itself", lambda: S.difference(S)),
-    plan("aggregate of aggregate", lambda: S.group_by("k").agg(t=ew.sum("x")).aggregate(m=ew.max("t"), n=ew.count())),
-    plan("windowed sum", lambda: S.range(4).group_by("k").agg(t=ew.sum("x"))),
-    plan("sliding sum", lambda: S.range(6, slide=2).group_by("k").agg(t=ew.sum("x"), m=ew.max("x"))),
-    plan(
-        "highest bids",
-        lambda: S.range(4).join(S.range(4).aggregate(m=ew.max("x")), on={"x": "m"}, how="semi"),
-    ),
-    plan("rows of sums", lambda: S.group_by("k").agg(t=ew.sum("x")).rows(2, partition_by=["k"]), infinite=False),
-    plan("sum of rows", lambda: S.rows(3, partition_by=["k"]).group_by("k").agg(t=ew.sum("x")), infinite=False),
-    plan("window of sums", lambda: S.group_by("k").agg(t=ew.sum("x")).range(3)),
-    plan("lifetime of coalesced", lambda: S.coalesce().lifetime(length=3)),
-    plan("lifetime of coalesced pieces", lambda: S.coalesce(4).lifetime(length=3), infinite=False),
-    plan("deletes of coalesced sums", lambda: S.group_by("k").agg(t=ew.sum("x")).coalesce().deletes()),
-    plan("changes of a sum", lambda: S.aggregate(t=ew.sum("x")).istream()),
-    plan("granular sums", lambda: S.aggregate(t=ew.sum("x")).granularity(3)),
-    plan("distinct over a join", lambda: S.join(T, on="k").select("k").distinct()),
-    plan("join of windows", lambda: S.range(3).join(T.range(2), on="k").group_by("k").agg(n=ew.count())),
-    plan("anti-join, then sum", lambda: S.join(T, on="k", how="anti").aggregate(n=ew.count(), t=ew.sum("x"))),
-    plan("dstream of distinct", lambda: S.distinct().dstream()),
-    plan("filter on lifetime", lambda: S.lifetime(length=5).where(col("x") > 0).union(T.lifetime(shift=2))),
-    plan("sum over a union of windows", lambda: S.range(5, slide=2).union(T.granularity(3)).aggregate(t=ew.sum("x"))),
-)
-
-PLANS = (*UNARY, *BINARY, *COMPOSED)
 
 
 # --- the progress that the table gives --------------------------------------------------------------------------------

@@ -24,8 +24,7 @@ from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuat
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.local import LocalRuntime
-from everwhen.punctuation.pattern_json import show_promise
-from everwhen.punctuation.values.sets import spans_of
+from everwhen.punctuation.api import show_promise
 from everwhen.reference import LogicalStream, evaluate
 from everwhen.reference.promise_rules import Said as Known
 from everwhen.reference.promise_rules import by_position, promised, promises
@@ -33,6 +32,7 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid
+from everwhen.values.sets import spans_of
 from operators.differential import FIRST, LAST, assert_snapshots, comparable, holds_back
 from operators.differential import Said as Output
 from operators.differential import promised as promised_cti

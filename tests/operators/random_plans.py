@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.core.time import INF
-from operators.differential import S, T, col
+from plans import S, T, col
 
 
 @dataclass(frozen=True)

@@ -32,24 +32,9 @@ from everwhen.stream.history import History
 from everwhen.testing import assert_valid, batches, stream_from_table
 from everwhen.testing.strategies import histories
 from example_counts import examples_per_case
-from operators.differential import (
-    COMPOSED,
-    FIRST,
-    LAST,
-    PLANS,
-    SCHEMA,
-    Plan,
-    S,
-    Said,
-    T,
-    assert_snapshots,
-    col,
-    epochs,
-    in_turn,
-    sources,
-    streams_of,
-)
+from operators.differential import FIRST, LAST, SCHEMA, Said, assert_snapshots, epochs, in_turn, sources, streams_of
 from operators.random_plans import Grown, plans
+from plans import COMPOSED, PLANS, Plan, S, T, col
 
 FEW = settings(max_examples=examples_per_case(10, 3), suppress_health_check=list(HealthCheck))
 EXAMPLES = settings(max_examples=2 * settings().max_examples, suppress_health_check=list(HealthCheck))

@@ -21,8 +21,9 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.testing.step_invariants import Invariants
 from everwhen.testing.strategies import histories
 from example_counts import examples_per_case
-from operators.differential import EMITS, PLANS, SCHEMA, Plan, S, T, Trial, epochs, sources, streams_of
+from operators.differential import EMITS, SCHEMA, Trial, epochs, sources, streams_of
 from operators.random_plans import Grown, plans
+from plans import PLANS, Plan, S, T
 
 FEW = settings(max_examples=examples_per_case(12), suppress_health_check=list(HealthCheck))
 SOME = settings(max_examples=settings().max_examples, suppress_health_check=list(HealthCheck))

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from everwhen.stream.history import History
 from everwhen.testing.strategies import histories
 from example_counts import examples_per_case
-from operators.differential import EMITS, PLANS, SCHEMA, Plan, Trial, epochs, sources, streams_of
+from operators.differential import EMITS, SCHEMA, Trial, epochs, sources, streams_of
+from plans import PLANS, Plan
 from state_files import through_file
 
 FEW = settings(max_examples=examples_per_case(5))

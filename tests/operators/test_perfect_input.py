@@ -18,7 +18,8 @@ from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
 from everwhen.testing.strategies import histories
 from example_counts import examples_per_case
-from operators.differential import EMITS, PLANS, SCHEMA, UNARY, Plan, Trial, in_turn, run_all, sources
+from operators.differential import EMITS, SCHEMA, Trial, in_turn, run_all, sources
+from plans import PLANS, UNARY, Plan
 
 FEW = settings(max_examples=examples_per_case(4))
 

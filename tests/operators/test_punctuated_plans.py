@@ -24,9 +24,10 @@ from everwhen.stream.history import History
 from everwhen.stream.validity import check
 from everwhen.testing.strategies import histories
 from example_counts import examples_per_case
-from operators.differential import EMITS, FIRST, LAST, PLANS, SCHEMA, Plan, S, T, epochs, sources, streams_of
+from operators.differential import EMITS, FIRST, LAST, SCHEMA, epochs, sources, streams_of
 from operators.punctuated import HORIZON, Inputs, PunctuatedOutput, PunctuatedTrial, punctuated
 from operators.random_plans import Grown, plans
+from plans import PLANS, Plan, S, T
 from state_files import through_file
 
 FEW = settings(max_examples=examples_per_case(20, 2), suppress_health_check=list(HealthCheck))

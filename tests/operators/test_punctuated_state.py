@@ -32,8 +32,9 @@ from everwhen.stream.history import History
 from everwhen.testing import reorder
 from everwhen.testing.strategies import histories
 from example_counts import examples_per_case
-from operators.differential import EMITS, SCHEMA, S, T, col, epochs, sources, streams_of
+from operators.differential import EMITS, SCHEMA, epochs, sources, streams_of
 from operators.punctuated import Inputs, punctuated
+from plans import S, T, col
 
 
 def intakes(runtime: LocalRuntime) -> dict[str, SourcePipeline]:

@@ -18,8 +18,9 @@ from everwhen.stream.element import Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.testing.strategies import histories
 from example_counts import examples_per_case
-from operators.differential import PLANS, SCHEMA, Plan, S, T, epochs, sources, streams_of
+from operators.differential import SCHEMA, epochs, sources, streams_of
 from operators.random_plans import Grown, plans
+from plans import PLANS, Plan, S, T
 from state_files import through_file
 
 FEW = settings(max_examples=examples_per_case(6, 2), suppress_health_check=list(HealthCheck))

@@ -24,7 +24,8 @@ from everwhen.stream.history import History, RowTuple
 from everwhen.testing import reorder
 from everwhen.testing.strategies import histories
 from example_counts import examples_per_case
-from operators.differential import EMITS, PLANS, SCHEMA, Plan, S, T, col, epochs, sources, streams_of
+from operators.differential import EMITS, SCHEMA, epochs, sources, streams_of
+from plans import PLANS, Plan, S, T, col
 
 FEW = settings(max_examples=examples_per_case(3))
 FINITE = histories(SCHEMA, max_events=8, allow_infinite=False)

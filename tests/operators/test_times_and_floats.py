@@ -21,7 +21,8 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
-from operators.differential import EMITS, SCHEMA, UNARY, Plan, S, in_turn, run_all
+from operators.differential import EMITS, SCHEMA, in_turn, run_all
+from plans import UNARY, Plan, S
 from state_files import through_file
 
 # --- times ------------------------------------------------------------------------------------------------------------

@@ -19,13 +19,13 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from cedr_algorithms import Payload, Row, SnapshotOperator, Tuple
-from cedr_streams import COUNT_AND_SUM, Lifetime, S, lifetimes, shrinking
 from everwhen.core.time import INF, NEVER
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, is_perfect, is_valid, logical
+from papers.cedr_algorithms import Payload, Row, SnapshotOperator, Tuple
+from papers.cedr_streams import COUNT_AND_SUM, Lifetime, S, lifetimes, shrinking
 
 MANY = settings(max_examples=5 * settings().max_examples)
 POLICIES = ("ended", "current", "all")

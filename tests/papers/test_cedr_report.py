@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from cedr_streams import Lifetime, S, lifetimes, shrinking
 from everwhen.core.time import INF, NEVER
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid, stream_from_table
 from example_counts import examples_per_case
+from papers.cedr_streams import Lifetime, S, lifetimes, shrinking
 
 MANY = settings(max_examples=2 * settings().max_examples)
 Event = tuple[int, int, int]

@@ -14,7 +14,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
-from cedr_streams import COUNT_AND_SUM, Lifetime, S, lifetimes, ordered, shrinking
 from everwhen.algebra import nodes as n
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import InputError, QueryError
@@ -43,6 +42,7 @@ from everwhen.testing import (
     up_to,
 )
 from example_counts import examples_per_case
+from papers.cedr_streams import COUNT_AND_SUM, Lifetime, S, lifetimes, ordered, shrinking
 
 SOME = settings(max_examples=examples_per_case(2))
 QUERIES = {

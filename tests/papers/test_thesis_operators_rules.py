@@ -18,7 +18,7 @@ from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
 from everwhen.testing.strategies import histories, sequences
 from example_counts import examples_per_case
-from thesis_rules import RULES, SCHEMA, Rule
+from papers.thesis_rules import RULES, SCHEMA, Rule
 
 FINITE = ("17.2 rstream is a split", "11.7 coalesce undoes split")
 """A lifetime without end is not cut into pieces."""

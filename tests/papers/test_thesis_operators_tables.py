@@ -24,7 +24,7 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
-from thesis_tables import CASES, COLUMNS, Case, Event
+from papers.thesis_tables import CASES, COLUMNS, Case, Event
 
 SCHEMA: Schema = ew.source("S", COLUMNS).schema
 

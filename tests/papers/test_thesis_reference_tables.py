@@ -16,7 +16,7 @@ from everwhen.algebra.nodes import Node
 from everwhen.core.schema import Schema
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history
-from thesis_tables import CASES, CHAPTER_8, COLUMNS, LOGICAL, PHYSICAL, Case, Event, letters, logical
+from papers.thesis_tables import CASES, CHAPTER_8, COLUMNS, LOGICAL, PHYSICAL, Case, Event, letters, logical
 
 
 def history_of(events: tuple[Event, ...], schema: Schema) -> History:

@@ -13,7 +13,7 @@ from everwhen.stream.element import Insert
 from everwhen.stream.history import History, same_history
 from everwhen.testing import assert_same_history
 from everwhen.testing.strategies import histories, sequences
-from thesis_rules import RULES, SCHEMA, Rule, a, b, f
+from papers.thesis_rules import RULES, SCHEMA, Rule, a, b, f
 
 MANY = settings(max_examples=40, deadline=None)
 

@@ -17,15 +17,15 @@ from everwhen.core.time import NEVER
 from everwhen.plan.stages.model import StagePlan, StreamIn
 from everwhen.plan.stages.prune_columns import narrow
 from everwhen.plan.stages.stages import cut
-from everwhen.spark.exchange.stream_rows import Rows
+from everwhen.spark.exchange.codec import Rows
 from everwhen.spark.worker.partition import EpochInput, StagePartition
 from everwhen.stream.element import Cti, Element
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch
 from state_files import through_file
 
 
-class Buckets:
-    """A query in `n` buckets per stage; `push` is an epoch, with the order of its rows shuffled."""
+class Partitions:
+    """A query in `n` partitions per stage; `push` is an epoch, with the order of its rows shuffled."""
 
     def __init__(self, query: Node, n: int, emit: str, seed: int = 0) -> None:
         self.plan: StagePlan = cut({"out": narrow(query)}, {}, lambda expr, schema: False)
@@ -49,8 +49,8 @@ class Buckets:
             nxt: list[dict[str, list[Rows]]] = [{} for _ in range(self.n)]
             promises: dict[str, int] = {}
             answered = []
-            for bucket, kernel in enumerate(self.kernels[at]):
-                given = {name: _joined(parts, self.rng) for name, parts in rows[bucket].items()}
+            for partition, kernel in enumerate(self.kernels[at]):
+                given = {name: _joined(parts, self.rng) for name, parts in rows[partition].items()}
                 mine = {s.name for s in stage.inputs}
                 result = kernel.step(
                     EpochInput(given, progress, handed={k: v for k, v in handed.items() if k in mine}, tau=tau)
@@ -76,27 +76,27 @@ class Buckets:
         return out
 
     def restart(self) -> None:
-        """Every bucket goes on from its snapshot."""
+        """Every partition goes on from its snapshot."""
         for at, stage in enumerate(self.plan.stages):
-            for bucket, kernel in enumerate(self.kernels[at]):
+            for partition, kernel in enumerate(self.kernels[at]):
                 again = StagePartition(stage, self.emit)
                 again.restore(through_file(kernel.snapshot()))
-                self.kernels[at][bucket] = again
+                self.kernels[at][partition] = again
 
     def _spread(self, stream: StreamIn, rows: Rows, into: list[dict[str, list[Rows]]]) -> None:
-        if not len(rows.a):
+        if not len(rows.lo):
             return
         if stream.by is None:
-            for bucket in into:
-                bucket.setdefault(stream.name, []).append(rows)
+            for partition in into:
+                partition.setdefault(stream.name, []).append(rows)
             return
         columns = [rows.columns[stream.schema.index(name)].to_pylist() for name in stream.by]
-        keys = [hash(repr(key)) % self.n for key in zip(*columns, strict=True)] if columns else [0] * len(rows.a)
+        keys = [hash(repr(key)) % self.n for key in zip(*columns, strict=True)] if columns else [0] * len(rows.lo)
         where = np.array(keys)
-        for bucket in range(self.n):
-            picked = where == bucket
+        for partition in range(self.n):
+            picked = where == partition
             if picked.any():
-                into[bucket].setdefault(stream.name, []).append(_picked(rows, np.flatnonzero(picked)))
+                into[partition].setdefault(stream.name, []).append(_picked(rows, np.flatnonzero(picked)))
 
 
 def _progress(batch: ElementBatch) -> tuple[int, int]:
@@ -115,11 +115,11 @@ def _rows(batch: ElementBatch, stream: StreamIn) -> Rows:
 def _picked(rows: Rows, at: np.ndarray) -> Rows:
     picked = pa.array(at)
     columns = tuple(column.take(picked) for column in rows.columns)
-    return Rows(rows.a[at], rows.b[at], rows.c[at], rows.w[at], columns)
+    return Rows(rows.lo[at], rows.hi[at], rows.vnew[at], rows.weight[at], columns)
 
 
 def _joined(parts: list[Rows], rng: random.Random) -> Rows:
-    numbers = [np.concatenate([getattr(part, name) for part in parts]) for name in "abcw"]
+    numbers = [np.concatenate([getattr(part, name) for part in parts]) for name in ("lo", "hi", "vnew", "weight")]
     columns = tuple(pa.concat_arrays(list(column)) for column in zip(*(part.columns for part in parts), strict=True))
     order = list(range(len(numbers[0])))
     rng.shuffle(order)

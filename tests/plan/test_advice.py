@@ -15,7 +15,7 @@ from everwhen.plan.sanity.advice import Advice, advise
 from everwhen.plan.sanity.bounded import require_bounded, unbounded
 from everwhen.plan.sanity.needs import Way
 from everwhen.plan.sanity.wording import example
-from everwhen.punctuation.pattern_json import read_match
+from everwhen.punctuation.api import read_match
 from everwhen.punctuation.schemes import Scheme
 from everwhen.stream.element import Element, Insert, Punct
 from everwhen.stream.element_batch import batch_of

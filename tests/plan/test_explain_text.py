@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from parity_plans import PLANS
 
 import everwhen as ew
 from everwhen.algebra.explain import WIDTH, explain
@@ -11,6 +10,7 @@ from everwhen.core.emit import Emit
 from everwhen.demo.nexmark import queries as nexmark
 from everwhen.plan.explain import explain_text
 from everwhen.plan.stages.stages import cut
+from plans import STAGED
 
 BID = ew.source("Bid", {"item": "int64", "price": "int64"}, insert_only=True, chronons=True)
 ITEM = ew.source("Item", {"id": "int64", "seller": "string"}, keys="id", kind="constant")
@@ -116,7 +116,7 @@ def test_notes_and_long_steps_go_on_in_the_next_line() -> None:
 
 @pytest.mark.parametrize("emit", [Emit.FINAL, Emit.CURRENT])
 def test_every_plan_fits_the_width(emit: Emit) -> None:
-    plans = {**PLANS, **nexmark.QUERIES}
+    plans = {**{name: plan.build for name, plan in STAGED.items()}, **nexmark.QUERIES}
     for name, build in plans.items():
         node = build().node
         text = explain_text(name, node, node, emit=emit, stages=cut({"answer": node}, {}, lambda expr, schema: True))

@@ -16,7 +16,7 @@ from everwhen.algebra.properties.derive import properties
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF
-from everwhen.engine.fixed_dataflow import FixedDataflow
+from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError, QueryError
 from everwhen.operators.contract import Output
@@ -30,7 +30,8 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import reorder
 from everwhen.testing.strategies import histories
-from operators.differential import COLUMNS, EMITS, SCHEMA, Trial, epochs
+from operators.differential import EMITS, SCHEMA, Trial, epochs
+from plans import COLUMNS
 
 C = ew.source("S", COLUMNS, chronons=True)
 D = ew.source("T", COLUMNS, chronons=True)

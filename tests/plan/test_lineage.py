@@ -1,4 +1,4 @@
-"""Which columns of an answer tell the bucket that it comes from."""
+"""Which columns of an answer tell the partition that it comes from."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def own(query: Stream) -> tuple[str, ...] | None:
         (S.difference(T), ("k", "x")),
         (S.union(T).distinct(), ("k", "x")),
         (S.rows(2, partition_by=["k"]), ("k",)),
-        # all rows are in one bucket, which every bucket's word must tell
+        # all rows are in one partition, which every partition's word must tell
         (S.aggregate(m=ew.median("x")), None),
         (S.rows(2), None),
         # the left columns of a row without a partner are nulls, so it may lie elsewhere

@@ -10,7 +10,7 @@ from everwhen.core.emit import Emit
 from everwhen.errors import QueryError
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
 from everwhen.plan.lower import PhysicalPlan, lower
-from operators.differential import PLANS, Plan, S, T, col
+from plans import PLANS, Plan, S, T, col
 
 
 def lowered(query: ew.Stream, emit: Emit = Emit.CURRENT) -> PhysicalPlan:

@@ -103,13 +103,12 @@ def test_an_answer_that_is_ready_early_crosses_to_the_last_stage() -> None:
 
 def test_what_meets_only_a_sink_may_leave_its_end_open() -> None:
     """As in one process, the operator that faces the sink says the piece open now without an end."""
-    from stage_runner import Buckets
-
     from everwhen.testing import stream_from_table
+    from parity.stage_runner import Partitions
 
     totals = S.group_by("k").agg(t=ew.sum("x")).select("t")
     assert staged(totals).stages[0].facing == {"@1"}
     assert staged(totals.distinct()).stages[0].facing == frozenset()
-    run = Buckets(totals.node, 2, "current")
+    run = Partitions(totals.node, 2, "current")
     batch = stream_from_table("vs | ve | k | x\n1 | 5 | a | 2", S.schema).batch()
     assert [str(element) for element in run.push({"S": batch})] == ["insert [1, ∞) t=2"]

@@ -8,7 +8,7 @@ import pytest
 from everwhen.core.punctuation import OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.punctuation import store as promise_set
-from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.api import PunctuationStore
 
 SCHEMA = Schema.of([(name, pa.int64()) for name in "abcd"])
 
@@ -21,7 +21,7 @@ def test_pairs_are_combined_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> No
     asked = 0
     combine = promise_set.combine
 
-    def counted(p: Punctuation, q: Punctuation, schema: Schema | None = None) -> Punctuation | None:
+    def counted(p: Punctuation, q: Punctuation, schema: Schema) -> Punctuation | None:
         nonlocal asked
         asked += 1
         return combine(p, q, schema)

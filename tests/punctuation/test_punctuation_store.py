@@ -15,9 +15,9 @@ from everwhen.core.punctuation import Nothing, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import QueryError
-from everwhen.punctuation.pattern_algebra import combine, subsumes
+from everwhen.punctuation.api import PunctuationStore, combine
+from everwhen.punctuation.pattern_algebra import subsumes
 from everwhen.punctuation.read import WIDE
-from everwhen.punctuation.store import PunctuationStore
 from promise_strategies import COMMON, DOMAINS, columns, limit, payloads, promises, schemas
 from state_files import through_file
 
@@ -35,7 +35,7 @@ def cases(draw: st.DrawFn, most: int = 3) -> tuple[Schema, list[Punctuation]]:
 def said(promise_set: PunctuationStore, rows: list[dict[str, Any]]) -> list[int]:
     """What is promised for each row; only bound columns are handed in."""
     given_ = columns(rows, promise_set.schema)
-    return promise_set.promised({name: given_[name] for name in promise_set.bound}, len(rows)).tolist()
+    return promise_set.upto({name: given_[name] for name in promise_set.bound}, len(rows)).tolist()
 
 
 def sample(data: st.DataObject, schema: Schema) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ def test_meet_has_every_combination(
     kept = PunctuationStore(schema)
     kept.add(ours)
     found = kept.meet(theirs)
-    pairs = [both for p in ours for q in theirs if (both := combine(p, q)) is not None]
+    pairs = [both for p in ours for q in theirs if (both := combine(p, q, schema)) is not None]
     for row in sample(data, schema):
         assert limit(found, row) == limit(pairs, row)
 
@@ -154,7 +154,7 @@ def test_a_hundred_thousand_constants_are_a_few_bytes_each() -> None:
             kept.add([Punctuation({"item": OneOf(tuple(found[first : first + 10_000].tolist()))}, 5)])
         assert len(kept) == len(found) and kept.nbytes < 200 * len(found)
         column = pa.array([*found[:1000].tolist(), None], schema.types[0])
-        assert kept.promised({"item": column}, 1001).tolist() == [5] * 1000 + [NEVER]
+        assert kept.upto({"item": column}, 1001).tolist() == [5] * 1000 + [NEVER]
         kept.forget(5)
         assert len(kept) == 0 and kept.bound == frozenset() and kept.nbytes < 10_000
 
@@ -254,7 +254,7 @@ def test_dates_as_text_and_days_that_python_does_not_know() -> None:
     )
     assert max(p.t for p in kept.meet([mixed])) == 5
     far = pa.array([2_932_896, 2_932_897], pa.int32()).cast(pa.date32())  # the last day that Python knows, and the next
-    assert kept.promised({"day": far, "at": pa.nulls(2, pa.timestamp("s"))}, 2).tolist() == [7, NEVER]
+    assert kept.upto({"day": far, "at": pa.nulls(2, pa.timestamp("s"))}, 2).tolist() == [7, NEVER]
     kept.add([Punctuation({"day": Range(gt=last)}, 9)])
     assert Punctuation({"day": Range(gt=last)}, 9) in list(kept)
 
@@ -264,10 +264,10 @@ def test_dictionaries_chunks_and_slices_are_read_as_they_are() -> None:
     kept.add([Punctuation({"name": OneOf(("a", None))}, 4), Punctuation({"name": Range(gt="x")}, 2)])
     column = pa.array(["q", "a", None, "xy", "x", "a"])
     expected = [NEVER, 4, 4, 2, NEVER, 4]
-    assert kept.promised({"name": column}, 6).tolist() == expected
-    assert kept.promised({"name": column.dictionary_encode()}, 6).tolist() == expected
-    assert kept.promised({"name": pa.chunked_array([column[:2], column[2:]])}, 6).tolist() == expected
-    assert kept.promised({"name": column[2:5]}, 3).tolist() == expected[2:5]
+    assert kept.upto({"name": column}, 6).tolist() == expected
+    assert kept.upto({"name": column.dictionary_encode()}, 6).tolist() == expected
+    assert kept.upto({"name": pa.chunked_array([column[:2], column[2:]])}, 6).tolist() == expected
+    assert kept.upto({"name": column[2:5]}, 3).tolist() == expected[2:5]
 
 
 @pytest.mark.parametrize(

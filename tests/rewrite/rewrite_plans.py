@@ -15,8 +15,8 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.expressions.build import Expr, col, function, lit
-from operators.differential import S, T
 from operators.random_plans import ANYWHERE, FINITE, Grown
+from plans import S, T
 
 Step = Callable[[st.DrawFn, Grown], Grown]
 COLUMNS = {"k": "string", "x": "int64"}

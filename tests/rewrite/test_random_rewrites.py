@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from parity_plans import FINITE, PLANS
 
 from everwhen.rewrite.driver import rewrite
 from everwhen.rewrite.rule_order import SHARING_RULES
+from papers.thesis_rules import RULES as THESIS_RULES
+from plans import STAGED
 from rewrite.rewrite_plans import plans_to_rewrite
 from rewrite.rewriting import assert_same_answers, histories_for
-from thesis_rules import RULES as THESIS_RULES
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -37,12 +37,12 @@ def test_random_plans_keep_their_answers_under_the_rules_for_sharing(data: st.Da
     assert_same_answers(node, rewrite(node, SHARING_RULES, strict=True).node, given_histories)
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", STAGED)
 @settings(max_examples=3, deadline=None, suppress_health_check=SLOW)
 @given(data=st.data())
 def test_plans_of_the_parity_suite(name: str, data: st.DataObject) -> None:
-    node = PLANS[name]().node
-    given_histories = data.draw(histories_for(node, infinite=name not in FINITE))
+    node = STAGED[name].build().node
+    given_histories = data.draw(histories_for(node, infinite=STAGED[name].infinite))
     assert_same_answers(node, rewrite(node, strict=True).node, given_histories)
 
 

@@ -9,9 +9,9 @@ from itertools import product
 from typing import Any
 
 import pyarrow as pa
-from expression_rows import INFINITY, LEAST, MOMENTS, MOST, NAN, VALUES
 
 from everwhen.algebra.expressions.build import Call, Expr, col, function, lit, udf, when
+from spark.expression_rows import INFINITY, LEAST, MOMENTS, MOST, NAN, VALUES
 
 NUMBERS = ["i", "k", "h", "j", "f", "x", "g", "d", "e"]
 TEXTS = ["s", "t"]

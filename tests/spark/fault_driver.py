@@ -1,9 +1,9 @@
 """The program that `test_exactly_once` kills: two queries over two stages with state, into Parquet and PostgreSQL.
 
-It is run as `python -c "from fault_driver import main; main()" <directory> <conninfo>` and ends when all epochs that
-lie in `<directory>/S` are done.  Faults are files `<directory>/faults/<epoch>.<point>` with the word `raise` or `kill`
-in them: whoever comes to the point in that epoch renames the file and then fails, so each fault strikes once.  `raise`
-is an error that nobody expects, `kill` is SIGKILL for the process that is there: a Python worker or the driver.
+It is run as `python -c "from spark.fault_driver import main; main()" <directory> <conninfo>` and ends when all epochs
+that lie in `<directory>/S` are done.  Faults are files `<directory>/faults/<epoch>.<point>` with the word `raise` or
+`kill` in them: whoever comes to the point in that epoch renames the file and then fails, so each fault strikes once.
+`raise` is an error that nobody expects, `kill` is SIGKILL for the process that is there: a Python worker or the driver.
 
 `Driver` is the other side: it starts the program again and again until it ends well, and kills it from outside.
 """
@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -25,7 +25,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from spark_epochs import read_epochs
 
 import everwhen as ew
 from everwhen.algebra.builder import Stream
@@ -37,14 +36,16 @@ from everwhen.spark.api.start import start
 from everwhen.spark.driver import epoch_runner as epoch_module
 from everwhen.spark.driver.epoch_log import EpochLog
 from everwhen.spark.state.state_store import PartitionStore
+from everwhen.spark.worker.epoch_context import EpochContext
 from everwhen.spark.worker.partition import StagePartition
-from everwhen.spark.worker.stage_task import StageTask
+from everwhen.spark.worker.stage_program import StageOutput, StageProgram
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import reorder
+from spark.spark_epochs import read_epochs
 
 SCHEMA = Schema.of([("k", pa.string()), ("g", pa.int64()), ("x", pa.int64())])
-BUCKETS = 2
+PARTITIONS = 2
 SNAPSHOT_EVERY = 3
 IN_TASKS = ("before_step", "after_step", "after_log", "before_snapshot", "after_snapshot", "after_part")
 IN_DRIVER = ("after_job", "before_manifest", "between_sinks", "after_sinks")
@@ -81,7 +82,7 @@ def go_on(spark: SparkSession, place: Path) -> Handle:
         sink=ChangelogSink(place / "changelog"),
         checkpoint=place / "checkpoint",
         trigger="available",
-        buckets=BUCKETS,
+        buckets=PARTITIONS,
         snapshot_every=SNAPSHOT_EVERY,
     )
     handle.await_termination(PATIENCE)
@@ -131,35 +132,34 @@ def after(holder: type, name: str, act: Callable[..., None]) -> None:
     setattr(holder, name, wrapped)
 
 
-class FaultyTask(StageTask):
-    """A task that fails where it is planned to."""
+class FaultyProgram(StageProgram):
+    """A program that fails where it is planned to."""
 
-    now = -1
-    """The epoch under way in this worker."""
     ready = False
-    """Whether this worker comes to faults."""
+    """Whether this worker comes to faults of the store and the sink."""
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        faults = str(Path(self.root).parents[2] / "faults")
-        if not FaultyTask.ready:
-            FaultyTask.ready = True
-            before(StagePartition, "step", lambda *_: strike(faults, FaultyTask.now, "before_step"))
-            after(StagePartition, "step", lambda *_: strike(faults, FaultyTask.now, "after_step"))
-            after(PartitionStore, "publish_log", lambda *_: strike(faults, FaultyTask.now, "after_log"))
-            before(PartitionStore, "publish_snapshot", lambda *_: strike(faults, FaultyTask.now, "before_snapshot"))
-            after(PartitionStore, "publish_snapshot", lambda *_: strike(faults, FaultyTask.now, "after_snapshot"))
-            after(ChangelogSink, "write_part", lambda *_: strike(faults, FaultyTask.now, "after_part"))
-        yield from super().__call__(batches)
+    @property
+    def faults(self) -> str:
+        return str(Path(self.state.root).parents[2] / "faults")
 
-    def answer(self, bucket: int, received: pa.Table, started: float) -> Iterator[pa.RecordBatch]:
-        FaultyTask.now = self.epoch
-        yield from super().answer(bucket, received, started)
+    def step(self, partition: StagePartition, rows: pa.Table, context: EpochContext) -> StageOutput:
+        faults = self.faults
+        if not FaultyProgram.ready:
+            FaultyProgram.ready = True
+            after(PartitionStore, "publish_log", lambda _, epoch, *__: strike(faults, epoch, "after_log"))
+            before(PartitionStore, "publish_snapshot", lambda _, epoch, *__: strike(faults, epoch, "before_snapshot"))
+            after(PartitionStore, "publish_snapshot", lambda _, epoch, *__: strike(faults, epoch, "after_snapshot"))
+            after(ChangelogSink, "write_part", lambda _, epoch, *__: strike(faults, epoch, "after_part"))
+        strike(faults, context.epoch, "before_step")
+        found = super().step(partition, rows, context)
+        strike(faults, context.epoch, "after_step")
+        return found
 
 
 def main() -> None:
     place, conninfo = Path(sys.argv[1]), sys.argv[2]
     faults = str(place / "faults")
-    epoch_module.StageTask = FaultyTask  # type: ignore[misc]
+    epoch_module.StageProgram = FaultyProgram  # type: ignore[misc]
     before(EpochLog, "done", lambda _, epoch, *__: strike(faults, epoch, "after_job"))
     before(ChangelogSink, "commit_parts", lambda _, epoch, *__: strike(faults, epoch, "before_manifest"))
     before(PostgresSink, "commit", lambda _, epoch, *__: strike(faults, epoch, "between_sinks"))
@@ -172,7 +172,7 @@ def main() -> None:
         sink={"highest": ChangelogSink(place / "changelog"), "alike": PostgresSink(conninfo, "alike")},
         checkpoint=place / "checkpoint",
         trigger="available",
-        buckets=BUCKETS,
+        buckets=PARTITIONS,
         snapshot_every=SNAPSHOT_EVERY,
     )
     handle.await_termination()
@@ -181,8 +181,8 @@ def main() -> None:
 
 # -- who starts it, and ends it ----------------------------------------------------------------------------------------
 
-HERE = Path(__file__).parent
-SOURCES = HERE.parents[1] / "src"
+TESTS = Path(__file__).parents[1]
+SOURCES = TESTS.parent / "src"
 PATIENCE = 600.0
 """Seconds after which a life is given up; a driver takes 15 seconds to start, and a minute on a busy machine."""
 
@@ -232,8 +232,8 @@ class Driver:
         return (self.place / "driver.log").read_text()[-4000:]
 
     def _start(self) -> subprocess.Popen[bytes]:
-        paths = os.pathsep.join([str(SOURCES), str(HERE)])
-        program = "from fault_driver import main; main()"
+        paths = os.pathsep.join([str(SOURCES), str(TESTS)])
+        program = "from spark.fault_driver import main; main()"
         with (self.place / "driver.log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-c", program, str(self.place), self.database],

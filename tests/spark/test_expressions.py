@@ -15,8 +15,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from expression_cases import CASES, COMPARISONS, FAILING, NOT_TRANSLATED, UNITS
-from expression_rows import (
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from everwhen.algebra.expressions.build import Call, Expr, col, function, lit, when
+from everwhen.errors import QueryError
+from everwhen.spark.translate.expressions import arrow_type, literal, spark_type, translate
+from spark.expression_cases import CASES, COMPARISONS, FAILING, NOT_TRANSLATED, UNITS
+from spark.expression_rows import (
     ARRAYS,
     BATCH,
     FAILED,
@@ -31,15 +40,6 @@ from expression_rows import (
     must_fail,
     same,
 )
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
-
-from everwhen.algebra.expressions.build import Call, Expr, col, function, lit, when
-from everwhen.errors import QueryError
-from everwhen.spark.translate.expressions import arrow_type, literal, spark_type, translate
 
 
 @pytest.fixture(scope="module")

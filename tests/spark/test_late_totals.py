@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
-from test_bad_input import PLAIN, TOTALS, begin, finish, write
 
 from everwhen.core.consistency import consistency
 from everwhen.sinks import MemorySink
 from everwhen.spark.api.handle import Handle
 from everwhen.spark.driver.epoch_log import EpochState
-from everwhen.spark.driver.late_totals import LateWarnings, counted, late_words
+from everwhen.spark.driver.late_rows import LateWarnings, counted, late_words
 from everwhen.spark.sources.source import Disorder, ResolvedSource, SparkSource, resolve
+from spark.test_bad_input import PLAIN, TOTALS, begin, finish, write
 
 DDL = "t bigint, k string, x bigint"
 

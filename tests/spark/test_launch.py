@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from everwhen.spark.api.launch import apart, children, ended_on_failure, heard_by, kept_signals
+from everwhen.engine.interruption import apart
+from everwhen.spark.api.launch import children, ended_on_failure, heard_by, kept_signals
 
 
 def test_signals_wait_until_they_are_asked_for() -> None:

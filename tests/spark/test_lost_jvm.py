@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fault_driver import HERE, SOURCES
+from spark.fault_driver import SOURCES, TESTS
 
 PROGRAM = """
 import json, os, signal, sys, time
@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from everwhen.sinks import MemorySink
 from everwhen.errors import EverwhenError, SparkLostError
 from everwhen.spark.api.session import session
-from test_bad_input import begin, write
+from spark.test_bad_input import begin, write
 
 place = Path(sys.argv[1])
 write(place / "S", 0, [("insert", 1, 5, None, "a", 2)])
@@ -51,7 +51,7 @@ os._exit(0)  # PySpark would speak with the dead JVM once more
 
 
 def test_a_handle_whose_jvm_has_died(tmp_path: Path) -> None:
-    paths = os.pathsep.join([str(SOURCES), str(HERE)])
+    paths = os.pathsep.join([str(SOURCES), str(TESTS)])
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)],
         env=os.environ | {"PYTHONPATH": paths},

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
 from everwhen.algebra.builder import Stream
@@ -28,6 +27,7 @@ from everwhen.spark.api.start import start
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
+from spark.spark_epochs import read_epochs, write_epochs
 
 EVENTS = 400
 CONFIG = NexmarkConfig(
@@ -131,7 +131,7 @@ def answers(
     return sinks
 
 
-@pytest.mark.parametrize(("buckets", "many", "emit"), [(1, 1, "ended"), (2, 4, "current"), (5, 2, "final")])
+@pytest.mark.parametrize(("buckets", "many", "emit"), [(1, 1, "ended"), (2, 3, "current"), (5, 1, "final")])
 def test_spark_answers_as_the_local_runtime_does(
     spark: SparkSession, tmp_path: Path, expected: dict[str, History], buckets: int, many: int, emit: str
 ) -> None:
@@ -174,7 +174,7 @@ def without_op(spark: SparkSession, history: History) -> DataFrame:
     return spark.createDataFrame(pa.table([*times, *batch.columns], ["vs", "ve", *history.schema.names]))
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", ["q3", "q4", "q6", "q8"])  # plans of all kinds: `test_run_bounded`
 def test_a_bounded_run_gives_the_same_history(
     spark: SparkSession, tmp_path: Path, expected: dict[str, History], histories: dict[str, History], name: str
 ) -> None:

@@ -167,7 +167,7 @@ def test_a_stream_that_is_stopped_and_started_again(spark: SparkSession, tmp_pat
         writer = spark.readStream.format("nexmark").options(**texts).load().writeStream.foreachBatch(keep)
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
         try:
-            query.awaitTermination(120)
+            assert query.awaitTermination(600)
             assert attempt == 1
         except Exception as stopped:
             assert attempt == 0, stopped

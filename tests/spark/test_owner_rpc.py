@@ -1,4 +1,4 @@
-"""Buckets stay where their state is, and nothing is lost where they cannot."""
+"""Partitions stay where their state is, and nothing is lost where they cannot."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fault_driver import SOURCES, epochs, go_on
 from pyspark.sql import SparkSession
-from spark_epochs import write_epochs
 
-from everwhen.spark.worker import owner_rpc as homes
-from everwhen.spark.worker import state_host as resident
+from everwhen.spark.worker import owner_rpc
+from everwhen.spark.worker.epoch_context import EpochContext
 from everwhen.spark.worker.owner_rpc import StateServer, ask
+from everwhen.spark.worker.state_host import StateHost, StateSpec, _Owned
+from spark.fault_driver import SOURCES, epochs, go_on
+from spark.spark_epochs import write_epochs
 
 ROWS = pa.table({"x": pa.array(range(300_000), pa.int64()), "s": pa.array(["a", None, "ccc"] * 100_000)})
 
@@ -47,7 +48,7 @@ def agrees(words):
     return None if words["do"] == "refuse" else answer
 
 home = StateServer(agrees, Path(sys.argv[1]))
-home.keep("bucket")
+home.keep("partition")
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -55,13 +56,13 @@ sys.stdin.read()
 
 @dataclass
 class Neighbour:
-    """Another process, which is the home of a bucket."""
+    """Another process, which is the owner of a partition."""
 
     folder: Path
     process: subprocess.Popen[str]
 
     def asked(self, do: str) -> list[pa.RecordBatch] | None:
-        return ask("bucket", {"do": do, "of": "me"}, ROWS, self.folder)
+        return ask("partition", {"do": do, "of": "me"}, ROWS, self.folder)
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def neighbour(tmp_path: Path) -> Iterator[Neighbour]:
         process.stdin.close()
 
 
-def test_the_home_of_a_bucket_answers(neighbour: Neighbour) -> None:
+def test_the_owner_of_a_partition_answers(neighbour: Neighbour) -> None:
     for _ in range(2):
         answer = neighbour.asked("answer")
         assert answer is not None
@@ -85,33 +86,33 @@ def test_the_home_of_a_bucket_answers(neighbour: Neighbour) -> None:
 
 
 @pytest.mark.parametrize("what", ["refuse", "fail"])
-def test_a_home_that_hangs_up_is_asked_again(neighbour: Neighbour, what: str) -> None:
+def test_an_owner_that_hangs_up_is_asked_again(neighbour: Neighbour, what: str) -> None:
     assert neighbour.asked(what) is None
     assert neighbour.asked("answer") is not None
 
 
-def test_a_home_that_dies_does_not_answer(neighbour: Neighbour) -> None:
+def test_an_owner_that_dies_does_not_answer(neighbour: Neighbour) -> None:
     assert neighbour.asked("die") is None
     neighbour.process.wait()
     assert neighbour.asked("answer") is None
-    assert {path.name for path in neighbour.folder.iterdir()} == {"bucket", str(neighbour.process.pid)}
+    assert {path.name for path in neighbour.folder.iterdir()} == {"partition", str(neighbour.process.pid)}
     home = StateServer(lambda words: None, neighbour.folder)
     try:
         assert [path.name for path in neighbour.folder.iterdir()] == [str(os.getpid())]
-        home.keep("bucket")
-        home.keep("bucket")
-        assert os.readlink(neighbour.folder / "bucket") == str(os.getpid())
+        home.keep("partition")
+        home.keep("partition")
+        assert os.readlink(neighbour.folder / "partition") == str(os.getpid())
     finally:
         home.close()
 
 
 @pytest.mark.parametrize("shown", [True, False], ids=["the system shows it", "the system does not tell"])
-def test_a_home_that_is_stopped_is_not_waited_for(
+def test_an_owner_that_is_stopped_is_not_waited_for(
     neighbour: Neighbour, monkeypatch: pytest.MonkeyPatch, shown: bool
 ) -> None:
     if not shown:
-        monkeypatch.setattr(homes, "_seen", lambda process: ("?", -1))
-        monkeypatch.setattr(homes, "_SILENCE", 1.0)
+        monkeypatch.setattr(owner_rpc, "_seen", lambda process: ("?", -1))
+        monkeypatch.setattr(owner_rpc, "_SILENCE", 1.0)
     os.kill(neighbour.process.pid, signal.SIGSTOP)
     try:
         began = time.monotonic()
@@ -122,82 +123,84 @@ def test_a_home_that_is_stopped_is_not_waited_for(
     assert neighbour.asked("answer") is not None, "it is well again"
 
 
-def test_a_home_that_works_is_waited_for_and_one_that_does_not_is_not(
+def test_an_owner_that_works_is_waited_for_and_one_that_does_not_is_not(
     neighbour: Neighbour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(homes, "_SILENCE", 1.0)
+    monkeypatch.setattr(owner_rpc, "_SILENCE", 1.0)
     assert neighbour.asked("work") is not None
     assert neighbour.asked("sleep") is None
 
 
-def test_a_bucket_without_a_home_or_at_home_is_not_sent_away(tmp_path: Path) -> None:
-    assert ask("bucket", {}, ROWS, tmp_path) is None
+def test_a_partition_without_an_owner_or_at_home_is_not_sent_away(tmp_path: Path) -> None:
+    assert ask("partition", {}, ROWS, tmp_path) is None
     home = StateServer(lambda words: pytest.fail("asked itself"), tmp_path)
     try:
-        home.keep("bucket")
-        assert ask("bucket", {}, ROWS, tmp_path) is None
+        home.keep("partition")
+        assert ask("partition", {}, ROWS, tmp_path) is None
     finally:
         home.close()
 
 
 def test_a_folder_that_others_can_look_into_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(homes.tempfile, "gettempdir", lambda: str(tmp_path))
-    own = homes._folder()
-    assert homes._folder() == own and own.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(owner_rpc.tempfile, "gettempdir", lambda: str(tmp_path))
+    own = owner_rpc._folder()
+    assert owner_rpc._folder() == own and own.stat().st_mode & 0o777 == 0o700
     own.chmod(0o755)
     with pytest.raises(PermissionError, match="not a folder of this user alone"):
         StateServer(lambda words: None)
-    assert ask("bucket", {}, ROWS) is None
+    assert ask("partition", {}, ROWS) is None
     own.rmdir()
     own.symlink_to(tmp_path)
     with pytest.raises(PermissionError, match="not a folder of this user alone"):
         StateServer(lambda words: None)
 
 
-# -- which home answers ----------------------------------------------------------------------------------------------
+# -- which owner answers ----------------------------------------------------------------------------------------------
 
 
 @dataclass
-class Task:
-    run: str
+class Idle:
+    """A program that does nothing."""
 
-    def told(self, words: dict[str, Any]) -> Task:
-        return self
-
-
-def holding(monkeypatch: pytest.MonkeyPatch, buckets: int) -> dict[Any, Any]:
-    """A worker that holds so many buckets after epoch 6."""
-    live: dict[Any, Any] = {("q", 1, b): resident.LiveState(Task("run"), 6, None) for b in range(buckets)}  # type: ignore[arg-type]
-    live["other", 1, 0] = resident.LiveState(Task("other run"), 6, None)  # type: ignore[arg-type]
-    monkeypatch.setattr(resident, "_LIVE", live)
-    return live
+    state: StateSpec
 
 
-def words(**other: Any) -> dict[str, Any]:
-    return {"key": ["q", 1, 0], "run": "run", "epoch": 7, "held": 0, "started": 0.0, "task": {}} | other
+def holding(partitions: int) -> StateHost:
+    """A worker that owns so many partitions after epoch 6, and one of another run."""
+    host = StateHost()
+    for at in range(partitions):
+        host._owned["q", 1, at] = _Owned(Idle(StateSpec("q", "run", "", 1)), 6, None)  # type: ignore[arg-type]
+    host._owned["other", 1, 0] = _Owned(Idle(StateSpec("other", "other run", "", 1)), 6, None)  # type: ignore[arg-type]
+    return host
 
 
-def test_only_the_state_before_the_epoch_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    holding(monkeypatch, 2)
-    assert resident._agrees(words()) is not None
-    for other in ({"epoch": 6}, {"epoch": 8}, {"run": "next"}, {"key": ["q", 2, 0]}, {"key": ["q", 1, 2]}):
-        assert resident._agrees(words(**other)) is None, other
+def request(epoch: int = 7, **other: Any) -> dict[str, Any]:
+    context = EpochContext(epoch).to_plain()
+    return {"key": ["q", 1, 0], "run": "run", "held": 0, "started": 0.0, "context": context} | other
 
 
-def test_a_busy_home_lets_a_worker_with_less_have_the_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
-    live = holding(monkeypatch, 3)
-    with resident._STEPPING:
-        assert resident._agrees(words(held=2)) is not None
-        assert resident._agrees(words(held=1)) is None
-        assert ("q", 1, 0) not in live and len(live) == 3
-        assert resident._agrees(words(key=["q", 1, 1], held=1)) is not None
+def test_only_the_state_before_the_epoch_answers() -> None:
+    host = holding(2)
+    assert host.offer(request()) is not None
+    others: list[dict[str, Any]] = [{"epoch": 6}, {"epoch": 8}, {"run": "next"}, {"key": ["q", 2, 0]}]
+    for other in [*others, {"key": ["q", 1, 2]}]:
+        assert host.offer(request(**other)) is None, other
 
 
-def test_buckets_stay_although_spark_moves_their_tasks(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_busy_owner_lets_a_worker_with_less_have_the_partition() -> None:
+    host = holding(3)
+    with host._stepping:
+        assert host.offer(request(held=2)) is not None
+        assert host.offer(request(held=1)) is None
+        assert ("q", 1, 0) not in host._owned and len(host._owned) == 3
+        assert host.offer(request(key=["q", 1, 1], held=1)) is not None
+
+
+def test_partitions_stay_although_spark_moves_their_tasks(spark: SparkSession, tmp_path: Path) -> None:
     count = 24
     write_epochs(tmp_path / "S", epochs(count, 9))
     handle = go_on(spark, tmp_path)
     notes = [note for report in handle.recent for note in report.buckets]
-    assert len(notes) == 4 * count  # two stages of two buckets
-    # A worker that has just come may take a bucket over once, since the one it lives in is busy with others.
+    assert len(notes) == 4 * count  # two stages of two partitions
+    # A worker that has just come may take a partition over once, since the one it lives in is busy with others.
     assert sum(note["caught_up"] > 0 for note in notes) <= 4

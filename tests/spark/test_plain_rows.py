@@ -1,7 +1,7 @@
 """Frames of plain rows, as most are: a time, values and nulls, no op column, progress by a bound of the disorder.
 
 Random epochs, empty ones too, in any order, some of their rows late: with every policy for late rows, in every
-emission, at levels that wait or forget, in one to three buckets, the answer is that of the local runtime.
+emission, at levels that wait or forget, in one to three partitions, the answer is that of the local runtime.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ QUERIES: Final[dict[str, Callable[[ew.Stream], ew.Stream]]] = {
     "unbounded": lambda s: s.unbounded().group_by("k").agg(t=ew.sum("x")),
     "distinct": lambda s: s.range(4).distinct(),
 }
-EPOCHS: Final = 5
+EPOCHS: Final = 4
 
 
 @dataclass(frozen=True)

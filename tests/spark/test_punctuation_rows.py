@@ -13,7 +13,8 @@ import pytest
 from everwhen.core.punctuation import Frontier, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.api import PunctuationStore
+from everwhen.spark.exchange.messages import PUNCTUATION, Failure, decode, kind_of
 from everwhen.spark.exchange.punctuation_rows import (
     BY_HASH,
     OWNED,
@@ -25,16 +26,16 @@ from everwhen.spark.exchange.punctuation_rows import (
     heard,
     promise_rows,
 )
-from everwhen.spark.exchange.schema import ERROR, PROMISE, ExchangeSchema
+from everwhen.spark.exchange.schema import ExchangeSchema
 
 SCHEMA = Schema.of([("item", pa.int64()), ("seller", pa.string()), ("day", pa.date32())])
 LAYOUT = ExchangeSchema.of([SCHEMA])
 D = date(2024, 2, 28)
 
 
-def rows(promise: Punctuation, sender: int | None = 1, buckets: int = 3, **about: Any) -> pa.Table:
+def rows(promise: Punctuation, sender: int | None = 1, partitions: int = 3, **about: Any) -> pa.Table:
     address = Address(5, SCHEMA, about.pop("by", ("item",)), about.pop("own", None), **about)
-    return pa.Table.from_batches(promise_rows(LAYOUT, address, [promise], buckets, sender), LAYOUT.arrow)
+    return pa.Table.from_batches(promise_rows(LAYOUT, address, [promise], partitions, sender), LAYOUT.arrow)
 
 
 def all_of(promise: Punctuation) -> list[tuple[Any, ...]]:
@@ -43,12 +44,16 @@ def all_of(promise: Punctuation) -> list[tuple[Any, ...]]:
     return list(product(*bound))
 
 
-def buckets_of(table: pa.Table) -> list[int]:
-    return table.column("bucket").to_pylist()
+def partitions_of(table: pa.Table) -> list[int]:
+    return table.column("partition").to_pylist()
+
+
+def scopes(table: pa.Table) -> list[int]:
+    return [json.loads(text)["scope"] for text in table.column("message").to_pylist()]
 
 
 @pytest.mark.parametrize(
-    ("promise", "by", "buckets"),
+    ("promise", "by", "targets"),
     [
         (Punctuation.constants({"item": 7}), ("item",), [BY_HASH]),
         (Punctuation({"item": OneOf((7, None, 9)), "seller": OneOf(("a",))}), ("item",), [BY_HASH] * 3),
@@ -69,12 +74,12 @@ def buckets_of(table: pa.Table) -> list[int]:
         (Punctuation.constants({"item": 7}), None, [0, 1, 2]),
     ],
 )
-def test_a_promise_goes_to_the_buckets_of_its_constants_or_to_all(
-    promise: Punctuation, by: tuple[str, ...] | None, buckets: list[int]
+def test_a_promise_goes_to_the_partitions_of_its_constants_or_to_all(
+    promise: Punctuation, by: tuple[str, ...] | None, targets: list[int]
 ) -> None:
     table = rows(promise, by=by)
-    assert buckets_of(table) == buckets and set(table.column("tag").to_pylist()) == {PROMISE}
-    found = heard(table.filter(pa.array([bucket in (BY_HASH, 0) for bucket in buckets])), {5: SCHEMA})[5]
+    assert partitions_of(table) == targets and set(table.column("kind").to_pylist()) == {PUNCTUATION}
+    found = heard(table.filter(pa.array([at in (BY_HASH, 0) for at in targets])), {5: SCHEMA})[5]
     assert found.whole == []
     back, there = PunctuationStore(SCHEMA), PunctuationStore(SCHEMA)
     back.add(found.parts[1])
@@ -85,31 +90,34 @@ def test_a_promise_goes_to_the_buckets_of_its_constants_or_to_all(
 
 def test_who_may_say_it_decides_whether_it_holds() -> None:
     promise = Punctuation({"item": OneOf((7, 8))}, 12)
-    assert set(rows(promise, sender=None).column("c").to_pylist()) == {WHOLE}
-    assert set(rows(promise, buckets=1).column("c").to_pylist()) == {WHOLE}
-    assert set(rows(promise).column("c").to_pylist()) == {PART}
+    assert set(scopes(rows(promise, sender=None))) == {WHOLE}
+    assert set(scopes(rows(promise, partitions=1))) == {WHOLE}
+    assert set(scopes(rows(promise))) == {PART}
     owned = rows(promise, own=("item",), by=("seller",))
-    assert owned.column("c").to_pylist() == [OWNED] * 6 and sorted(buckets_of(owned)) == [0, 0, 1, 1, 2, 2]
+    assert scopes(owned) == [OWNED] * 6 and sorted(partitions_of(owned)) == [0, 0, 1, 1, 2, 2]
     assert sorted(owned.column("int64_1").to_pylist()) == [7, 7, 7, 8, 8, 8]
-    assert buckets_of(rows(promise, own=("item",), by=None, everywhere=False)) == [0, 0]
+    assert partitions_of(rows(promise, own=("item",), by=None, everywhere=False)) == [0, 0]
     assert heard(rows(promise, own=("item",)), {5: SCHEMA})[5].whole == [promise]
 
 
-def test_what_buckets_say_stands_with_their_times() -> None:
+def test_what_partitions_say_stands_with_their_times() -> None:
     said = Heard(parts={1: [Punctuation.constants({"item": 7})]})
     assert said.frontiers({0: 4}) == {0: Frontier(4), 1: Frontier(NEVER, (Punctuation.constants({"item": 7}),))}
 
 
 def words(*texts: str) -> list[dict[str, Any]]:
     task = SourceWords({5: Address(5, SCHEMA, ("item",))}, {5: "Bid"}, LAYOUT, 2)
-    given = pa.RecordBatch.from_pydict({"tag": [5] * len(texts), "vs": [INF] * len(texts), "match": list(texts)})
+    given = pa.RecordBatch.from_pydict({"kind": [5] * len(texts), "vs": [INF] * len(texts), "match": list(texts)})
     return pa.Table.from_batches(task(iter([given])), LAYOUT.arrow).to_pylist()
 
 
 def test_the_rows_of_a_source_are_read() -> None:
     found = words('{"item": 3}', '{"item": 4}', '{"seller": {"ge": "m"}}')
-    assert sorted((row["bucket"], row["int64_1"]) for row in found if row["bucket"] == BY_HASH) == [(-1, 3), (-1, 4)]
-    assert sorted(row["bucket"] for row in found if row["bucket"] != BY_HASH) == [0, 1]
+    assert sorted((row["partition"], row["int64_1"]) for row in found if row["partition"] == BY_HASH) == [
+        (-1, 3),
+        (-1, 4),
+    ]
+    assert sorted(row["partition"] for row in found if row["partition"] != BY_HASH) == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -122,8 +130,9 @@ def test_the_rows_of_a_source_are_read() -> None:
         ("3", '"match" must be an object'),
     ],
 )
-def test_a_wrong_pattern_is_told_to_every_bucket(text: str, problem: str) -> None:
+def test_a_wrong_pattern_is_told_to_every_partition(text: str, problem: str) -> None:
     found = words('{"item": 3}', text)
-    assert [(row["tag"], row["bucket"]) for row in found] == [(ERROR, 0), (ERROR, 1)]
-    told = json.loads(found[0]["note"])
-    assert told["kind"] == "InputError" and problem in told["message"] and text in told["message"]
+    assert [(row["kind"], row["partition"]) for row in found] == [(kind_of(Failure), 0), (kind_of(Failure), 1)]
+    told = decode(found[0]["kind"], found[0]["message"])
+    assert isinstance(told, Failure) and told.error == "InputError"
+    assert problem in told.message and text in told.message

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fault_driver import BUCKETS, SCHEMA, SNAPSHOT_EVERY, epochs, go_on, queries
 from pyspark.sql import SparkSession
-from spark_epochs import read_epochs, write_epochs
 
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import SinkLostError, StateError
@@ -19,6 +17,8 @@ from everwhen.spark.api.start import start
 from everwhen.spark.driver.epoch_log import EpochDecision, EpochLog, EpochState
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history
+from spark.fault_driver import PARTITIONS, SCHEMA, SNAPSHOT_EVERY, epochs, go_on, queries
+from spark.spark_epochs import read_epochs, write_epochs
 
 FIRST, ALL = 3, 5
 
@@ -90,7 +90,7 @@ def test_a_changelog_that_vanishes_while_the_query_runs_stops_it(spark: SparkSes
         {"S": read_epochs(spark, tmp_path / "S", SCHEMA)},
         sink=ChangelogSink(tmp_path / "changelog"),
         checkpoint=tmp_path / "checkpoint",
-        buckets=BUCKETS,
+        buckets=PARTITIONS,
         snapshot_every=SNAPSHOT_EVERY,
     )
     try:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from test_bad_input import DDL, Row, begin, failure, finish, write
 
 import everwhen as ew
 from everwhen.sinks import MemorySink
 from everwhen.spark.api.run_bounded import run
+from spark.test_bad_input import DDL, Row, begin, failure, finish, write
 
 COLUMNS = {"k": "string", "x": "int64"}
 TICKS = ew.source("S", COLUMNS, chronons=True)

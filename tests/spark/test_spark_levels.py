@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
 from everwhen.core.consistency import Consistency
@@ -31,13 +30,15 @@ from everwhen.sinks.memory import MemorySink
 from everwhen.spark.api.handle import Handle
 from everwhen.spark.api.run_files import run_files_on_spark
 from everwhen.spark.api.start import start
-from everwhen.spark.driver import epoch_runner as epoch_module
+from everwhen.spark.driver import ingress_stage as stage_module
 from everwhen.spark.sources.source import SparkSource
-from everwhen.spark.worker.ingress_task import IngressPartition, IngressTask
+from everwhen.spark.worker.epoch_context import EpochContext
+from everwhen.spark.worker.ingress_program import IngressPartition, IngressProgram
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
+from spark.spark_epochs import read_epochs, write_epochs
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
 S, T = ew.source("S", SCHEMA), ew.source("T", SCHEMA)
@@ -250,26 +251,27 @@ def test_an_intake_that_fails_in_the_middle_is_begun_anew(
     for plan in plans:
         (faults / plan).touch()
 
-    class Faulty(IngressTask):  # in here, so that workers get it by value
-        def strike(self, point: str) -> None:
-            plan = faults / f"{self.epoch}.{point}"
+    class Faulty(IngressProgram):  # in here, so that workers get it by value
+        def strike(self, epoch: int, point: str) -> None:
+            plan = faults / f"{epoch}.{point}"
             if plan.exists():
                 plan.unlink()
                 if act == "kill":
                     os.kill(os.getpid(), signal.SIGKILL)
                 raise RuntimeError(f"planned: {plan.name}")
 
-        def step(self, kernel: IngressPartition, table: pa.Table, meta: Mapping[str, Any]) -> dict[str, ElementBatch]:
-            self.strike("before step")
-            found = IngressTask.step(self, kernel, table, meta)
-            self.strike("after step")
+        def step(self, partition: IngressPartition, rows: pa.Table, context: EpochContext) -> dict[str, ElementBatch]:
+            self.strike(context.epoch, "before step")
+            found = IngressProgram.step(self, partition, rows, context)
+            self.strike(context.epoch, "after step")
             return found
 
-        def _rows(self, tag: int, batch: ElementBatch, note: pa.Array | None) -> Iterator[pa.RecordBatch]:
-            yield from IngressTask._rows(self, tag, batch, note)
-            self.strike("handing on")
+        def output(self, at: int, context: EpochContext, done: Any) -> Iterator[pa.RecordBatch]:
+            for batch in IngressProgram.output(self, at, context, done):
+                yield batch
+                self.strike(context.epoch, "handing on")
 
-    monkeypatch.setattr(epoch_module, "IngressTask", Faulty)
+    monkeypatch.setattr(stage_module, "IngressProgram", Faulty)
     job = EpochJob(spark, tmp_path, PAIRS, ew.consistency(2, 3), 2)
     streams = {name: epochs_of(ord(name)) for name in job.names}
     for name, epochs in streams.items():

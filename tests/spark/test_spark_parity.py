@@ -10,9 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from parity_plans import FINITE, PLANS
 from pyspark.sql import SparkSession
-from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
 from everwhen.algebra.nodes import Source, walk
@@ -24,9 +22,11 @@ from everwhen.spark.sources.source import Disorder, SparkSource
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid, reorder
+from plans import STAGED
+from spark.spark_epochs import read_epochs, write_epochs
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
-GROUPS = [list(PLANS)[at : at + 11] for at in range(0, len(PLANS), 11)]
+GROUPS = [list(STAGED)[at : at + 11] for at in range(0, len(STAGED), 11)]
 
 
 def random_elements(rng: random.Random, events: int, finite: bool) -> tuple[History, list[ew.Insert]]:
@@ -52,13 +52,13 @@ def rounded(snapshot: dict) -> list:
 def test_spark_answers_as_the_oracle_does(spark: SparkSession, tmp_path: Path, at: int) -> None:
     rng = random.Random(at)
     names = GROUPS[at]
-    finite = any(name in FINITE for name in names)
+    finite = not all(STAGED[name].infinite for name in names)
     histories, frames = {}, {}
     for s in "ST":
         histories[s], elements = random_elements(rng, 40, finite)
         write_epochs(tmp_path / s, cut_into(elements, (3, 1)[at % 2]))
         frames[s] = read_epochs(spark, tmp_path / s, SCHEMA)
-    queries = {name: PLANS[name]() for name in names}
+    queries = {name: STAGED[name].build() for name in names}
     read = {node.name for q in queries.values() for node in walk(q.node) if isinstance(node, Source)}
     sinks = {name: MemorySink() for name in names}
     handle = start(

@@ -1,4 +1,4 @@
-"""Promises about data on Spark: closed auctions by punctuation alone, in buckets, over restarts, and bad input."""
+"""Promises about data on Spark: closed auctions by punctuation alone, in partitions, over restarts, and bad input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructType
-from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
 from everwhen.core.consistency import Consistency
@@ -22,13 +21,13 @@ from everwhen.engine.files.run import run_files
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError
 from everwhen.formats.parquet import read_elements
-from everwhen.punctuation.pattern_json import show_promise
-from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.api import PunctuationStore, show_promise
 from everwhen.spark.api.run_files import run_files_on_spark
 from everwhen.stream.element import Element, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History, first_difference
 from everwhen.stream.validity import check
+from spark.spark_epochs import read_epochs, write_epochs
 
 ITEM = ew.source("Item", {"item": "int64", "seller": "string"})
 BID = ew.source("Bid", {"item": "int64", "price": "int64"})
@@ -222,8 +221,8 @@ def test_over_files_the_answer_and_its_promises_are_those_of_one_process(spark: 
     assert check(read_elements(outs["spark"], query.schema)).valid
 
 
-def test_schemes_are_watched_by_each_bucket(spark: SparkSession, tmp_path: Path) -> None:
-    """A bucket that sees a larger item knows that smaller ones are over; who is not in order is named."""
+def test_schemes_are_watched_by_each_partition(spark: SparkSession, tmp_path: Path) -> None:
+    """A partition that sees a larger item knows that smaller ones are over; who is not in order is named."""
     items = ITEM.punctuate(ew.punctuation.sorted_by("item"))
     query = items.group_by("item").agg(n=ew.count())
     give = [[(i, i // 2) for i in range(8)], [(i, i // 2) for i in range(8, 20)], [(30, 1)]]
@@ -253,14 +252,13 @@ def test_schemes_are_watched_by_each_bucket(spark: SparkSession, tmp_path: Path)
 
 LEVELS = {
     "waits": ew.consistency(4),
-    "forgets": ew.consistency(0, 6),
-    "both, final": ew.consistency(3, 9, emit="final"),
+    "waits and forgets, final": ew.consistency(3, 9, emit="final"),
 }
 
 
 @pytest.mark.parametrize("level", LEVELS.values(), ids=LEVELS)
 def test_levels_that_wait_or_forget_use_promises(spark: SparkSession, tmp_path: Path, level: Consistency) -> None:
-    """A promise waits while rows that it matches do, and then frees state in every bucket."""
+    """A promise waits while rows that it matches do, and then frees state in every partition."""
     rng = random.Random(2)
     epochs = [
         {name: sorted(elements, key=lambda e: isinstance(e, Punct)) for name, elements in epoch.items()}

@@ -7,9 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from duckdb_snapshots import CATALOG, SOURCES, Judge, histories, ours, physical, rounded
 from pyspark.sql import SparkSession
-from spark_epochs import read_epochs, write_epochs
 
 import everwhen as ew
 from everwhen.sinks.memory import MemorySink
@@ -17,6 +15,8 @@ from everwhen.spark.api.start import start
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid
+from language.duckdb_snapshots import CATALOG, SOURCES, Judge, histories, ours, physical, rounded
+from spark.spark_epochs import read_epochs, write_epochs
 
 SAMPLES = {
     "middle": (

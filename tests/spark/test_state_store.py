@@ -25,7 +25,7 @@ from pyarrow import fs
 
 from everwhen.errors import StateError
 from everwhen.spark.state import state_store as module
-from everwhen.spark.state.state_store import BucketState, PartitionStore, inspect
+from everwhen.spark.state.state_store import PartitionState, PartitionStore, inspect
 from everwhen.storage.folder import LocalFolder, RemoteFolder, open_folder
 from everwhen.storage.framed_file import LOG, PICKLED, SNAPSHOT, read_frames, write_frames
 
@@ -184,7 +184,7 @@ def unreadable(store: PartitionStore, kind: str) -> bool:
     try:
         store.log(0)
     except StateError as bad:
-        assert "stage 0, bucket 0" in str(bad) and "epoch 0" in str(bad) and "log-000000000000" in str(bad)
+        assert "stage 0, partition 0" in str(bad) and "epoch 0" in str(bad) and "log-000000000000" in str(bad)
         return True
     return False
 
@@ -257,7 +257,9 @@ def test_a_log_that_somebody_has_written_is_damaged_and_nothing_else(store: Part
 
 def test_missing_logs_are_named(store: PartitionStore) -> None:
     store.publish_log(3, table(1), {})
-    with pytest.raises(StateError, match=r"log-000000000002: the log of epoch 2 of stage 1, bucket 2 is missing.*anew"):
+    with pytest.raises(
+        StateError, match=r"log-000000000002: the log of epoch 2 of stage 1, partition 2 is missing.*anew"
+    ):
         list(store.logs_between(1, 3))
 
 
@@ -366,8 +368,8 @@ def test_inspect(tmp_path: Path) -> None:
     assert [(one.stage, one.bucket) for one in found] == [(0, 0), (0, 11), (1, 2), (3, 0)]
     assert found[0].rows is None and found[0].epoch == 1 and found[0].disk_bytes > 0
     disk = sum(file.stat().st_size for file in (tmp_path / "stage=1" / "bucket=2").iterdir())
-    assert found[2] == BucketState(1, 2, 1, 0, rows=1, bytes=2, log_files=2, disk_bytes=disk)
-    assert found[3] == BucketState(3, 0, -1, -1, None, None, 0, 0)
+    assert found[2] == PartitionState(1, 2, 1, 0, rows=1, bytes=2, log_files=2, disk_bytes=disk)
+    assert found[3] == PartitionState(3, 0, -1, -1, None, None, 0, 0)
     path_of(store, "log-000000000001").write_bytes(b"EVER")
     assert inspect(tmp_path)[2].rows is None
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from test_bad_input import END, PATIENCE, begin, finish, five_epochs, same, write
 
 import everwhen as ew
 from everwhen.errors import InUseError, QueryError
 from everwhen.sinks import MemorySink
+from spark.test_bad_input import END, PATIENCE, begin, finish, five_epochs, same, write
 
 
 def test_the_second_job_is_refused_and_the_first_goes_on(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from everwhen.core.punctuation import Nothing, OneOf, Punctuation, Range
 from everwhen.core.scalars import python_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME
-from everwhen.punctuation.values.sets import spans_of
 from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch
+from everwhen.values.sets import spans_of
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 

@@ -23,9 +23,9 @@ from everwhen.core.kinds import kind
 from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation, Range
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
-from everwhen.punctuation.pattern_algebra import patterns_of
-from everwhen.punctuation.values.order import Kind, constants, order_of
-from everwhen.punctuation.values.sets import Run, Spans, keys_of, overlap, spans_of, union
+from everwhen.punctuation.api import patterns_of
+from everwhen.values.order import Kind, constants, order_of
+from everwhen.values.sets import Run, Spans, keys_of, overlap, spans_of, union
 
 MOST: Final = 64
 """More promises than so many are not made of one condition."""

@@ -12,6 +12,7 @@ is met here, and what is left is a rule for those who write loops:
   (`np.uint64(x)`).
 * Items of arrays narrower than 64 bits are computed with as they are, while Numba widens them: a loop converts
   them first (`np.int64(x)`).
+* Two comparisons that are added are a truth value to NumPy, and a number to Numba: a loop converts them first.
 * `np.argsort` takes equal items in the order in which Numba's own quicksort leaves them.
 * Numbers are given back as Python's, as Numba does it.
 """

@@ -52,6 +52,7 @@ from numba.types import Omitted
 
 from everwhen.compiled.accounts import Account
 from everwhen.compiled.claims import Claim
+from everwhen.compiled.flat_call import flat_call
 from everwhen.compiled.interpreted import interpreted
 from everwhen.compiled.loop_code import LoopCache, code_digest, code_size
 from everwhen.errors import EverwhenError
@@ -211,3 +212,16 @@ def njit(*, cache: bool = True, **options: Any) -> Callable[[Any], Any]:
 def loop(function: Any) -> Any:
     """Compile a function that makes no arrays."""
     return njit(nogil=True, **_UNCOUNTED)(function)
+
+
+def loop_of(**tuples: type) -> Callable[[Any], Any]:
+    """Compile a function that makes no arrays and takes named tuples, by the names of its parameters."""
+
+    def compiled(function: Any) -> Any:
+        made = loop(function)
+        if isinstance(made, Loop):
+            call = staticmethod(flat_call(made, tuples, loop))
+            made.__class__ = type("Loop", (Loop,), {"__call__": call})
+        return made
+
+    return compiled

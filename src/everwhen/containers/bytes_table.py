@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.compiled.hashing import LITTLE, mixed, store, word_at
-from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.njit import loop, loop_of, njit
 from everwhen.compiled.prefetch import prefetch
 from everwhen.containers.arrays import grown
 
@@ -51,7 +51,7 @@ def _hash(data, a, b, w0, w1):
     return h ^ (h >> np.uint64(32))
 
 
-@loop
+@loop_of(strings=Strings)
 def _encode(offsets, first, done, n, data, strings, count, codes, column, hashes):
     """Codes of `n` rows, the first of which is the row `first`, where so many are `done`, into a column of a matrix.
 

@@ -121,20 +121,6 @@ def _put(cells, arena, used, offsets, first, data, times):
 
 
 @njit(cache=True)
-def _number(cells, arena, used, offsets, first, data, count, out):
-    """The number of each string, which stands for its time; new ones get the next.  How many there are now."""
-    for i in range(len(out)):
-        a, b = np.int64(offsets[first + i]), np.int64(offsets[first + i + 1])
-        h = _hash(data, a, b)
-        at = _seek(cells, arena, h, data, a, b)
-        if cells[at] == _EMPTY:
-            used = _append(cells, arena, at, h, used, data, a, b, count)
-            count += 1
-        out[i] = arena[np.int64(cells[at] & _LOWER)]
-    return count, used
-
-
-@njit(cache=True)
 def _spread(cells, arena, used):
     """Fills an empty table with the records."""
     mask = np.uint64(len(cells) - 1)
@@ -199,14 +185,6 @@ class BytesTimes:
         self._reserve(self.count + n, self._used + (_HEAD + 1) * n + size // 8)
         new, self._used = _put(self._cells, self._arena, self._used, offsets, first, data, times)
         self.count += new
-
-    def number(self, offsets: np.ndarray, first: int, n: int, data: np.ndarray) -> np.ndarray:
-        """Numbers strings from 0 in the order in which they first came: the number stands for the time."""
-        size = int(offsets[first + n]) - int(offsets[first]) if n else 0
-        self._reserve(self.count + n, self._used + (_HEAD + 1) * n + size // 8)
-        out = np.empty(n, np.int64)
-        self.count, self._used = _number(self._cells, self._arena, self._used, offsets, first, data, self.count, out)
-        return out
 
     def find(self, offsets: np.ndarray, first: int, n: int, data: np.ndarray) -> np.ndarray:
         """The time of each string, `NEVER` for one that is not there."""

@@ -108,19 +108,17 @@ class Calendar:
     """Per id the times at which it wants to be visited, one for each reason (INF: never)."""
 
     def __init__(self, reasons: int = 1) -> None:
-        self.due = np.full((BLOCK, reasons), INF, np.int64)
-        self.block = np.full((1, reasons), INF, np.int64)
+        self._hold(np.full((BLOCK, reasons), INF, np.int64), np.full((1, reasons), INF, np.int64))
 
-    @property
-    def times(self) -> DueTimes:
-        return DueTimes(self.due, self.block)
+    def _hold(self, due: np.ndarray, block: np.ndarray) -> None:
+        self.due, self.block = due, block
+        self.times = DueTimes(due, block)
 
     def grow(self, capacity: int) -> None:
         blocks = -(-capacity // BLOCK)
         if blocks > len(self.block):
             blocks = max(blocks, 2 * len(self.block))
-            self.due = grown(self.due, blocks * BLOCK, INF)
-            self.block = grown(self.block, blocks, INF)
+            self._hold(grown(self.due, blocks * BLOCK, INF), grown(self.block, blocks, INF))
 
     def schedule(self, ids: np.ndarray, times: np.ndarray) -> None:
         """Set the times of ids: one column per reason."""
@@ -128,7 +126,7 @@ class Calendar:
 
     def before(self, *bounds: int) -> np.ndarray:
         """The ids with a time before the bound of its reason; they stay scheduled."""
-        return _due(self.due, self.block, np.array(bounds, np.int64), len(self.block))
+        return _due(self.due, self.block, bounds, len(self.block))
 
     @property
     def nbytes(self) -> int:

@@ -260,7 +260,7 @@ class SparkDemo:
         for stage in sorted({note["stage"] for note in notes}):
             mine = [note for note in notes if note["stage"] == stage]
             kept = [sum(note[what] for note in mine) for what in ("rows_out", "state_rows", "state_bytes")]
-            found.append(PartView(f"{stage} in {len(mine)} buckets", self._rows_in.get(stage, 0), *kept))
+            found.append(PartView(f"{stage} in {len(mine)} partitions", self._rows_in.get(stage, 0), *kept))
         return found
 
 

@@ -10,7 +10,8 @@ detached while it runs: a fixed plan once (`attach`), a session's plans whenever
 
 **τ.**  "The present" of an operator is the largest τ of the inputs below it.
 
-**Errors.**  With `isolate`, an operator that fails is broken with all that needs it, and the others go on.
+**Shared.**  Where plans come and go, an operator that fails is broken with all that needs it, and the others go on; and
+the largest end that each has emitted is noted, for those who join.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from everwhen.core.emit import Emit
+from everwhen.core.punctuation import Frontier
+from everwhen.core.time import NEVER
 from everwhen.engine.change_emit import Standing, flush_suppressed, standing_at
-from everwhen.engine.node import OperatorNode, StepCheck
+from everwhen.engine.node import OperatorNode, Step, StepCheck, cut
 from everwhen.engine.output_port import OutputPort
-from everwhen.operators.contract import Output, StateSize
-from everwhen.plan.physical import PlacedOperator, Port
-from everwhen.rows.changes import Changes
+from everwhen.operators.contract import Output, StateSize, advance
+from everwhen.plan.physical import PhysicalPlan, PlacedOperator, Port
+from everwhen.rows.changes import Changes, no_changes
+from everwhen.stream.element_batch import ElementBatch, empty_elements
 
 Key = TypeVar("Key", bound=Hashable)
 Flow = TypeVar("Flow", bound=OutputPort)
@@ -38,19 +42,16 @@ class EpochInputs:
     outputs: Mapping[Port, Output]
     tau: int | Mapping[str, int]
 
-    def tau_of(self, source: str) -> int:
-        return self.tau if isinstance(self.tau, int) else self.tau[source]
-
 
 class Dataflow(Generic[Key, Flow]):
     """Operators by number and output ports by key."""
 
-    def __init__(self, check: StepCheck | None = None, isolate: bool = False) -> None:
+    def __init__(self, check: StepCheck | None = None, shared: bool = False) -> None:
         self.nodes: dict[int, OperatorNode] = {}
         """Inputs before their users."""
         self.outputs: dict[Key, Flow] = {}
         self._check = check
-        self._isolate = isolate
+        self._shared = shared
 
     # -- attaching ----------------------------------------------------------------------------------------------
 
@@ -68,32 +69,55 @@ class Dataflow(Generic[Key, Flow]):
 
     def step(self, inputs: EpochInputs) -> dict[int, Exception]:
         """Step every operator; those that failed, with their errors, if errors are isolated."""
-        if not self._isolate:
-            for node in self.nodes.values():
-                ports = node.placed.inputs
-                tau = max([self.tau(port, inputs) for port in ports])
-                node.step([self.given(port, inputs) for port in ports], tau, self._check)
-            return {}
         broken: dict[int, Exception] = {}
         for number, node in self.nodes.items():
             ports = node.placed.inputs
-            culprit = next((broken[port.operator] for port in ports if port.operator in broken), None)
-            if culprit is not None:
-                broken[number] = culprit
-                continue
+            culprit = next((broken[p.operator] for p in ports if p.operator in broken), None) if broken else None
             try:
-                tau = max([self.tau(port, inputs) for port in ports])
-                node.step([self.given(port, inputs) for port in ports], tau, self._check)
+                if culprit is None:
+                    self.step_one(node, [self.given(port, inputs) for port in ports])
+                else:
+                    broken[number] = culprit
             except Exception as error:  # whatever it is, also in a function of the user's: the others must go on
+                if not self._shared:
+                    raise
                 broken[number] = error
         return broken
 
-    def given(self, port: Port, inputs: EpochInputs) -> Output:
-        """What a port brings in this epoch."""
-        return self.nodes[port.operator].output if port.source is None else inputs.outputs[port]
+    def step_one(self, node: OperatorNode, inputs: Iterable[tuple[Output, int]]) -> None:
+        """One operator's epoch: what each port brings, and its τ.
 
-    def tau(self, port: Port, inputs: EpochInputs) -> int:
-        return self.nodes[port.operator].tau if port.source is None else inputs.tau_of(port.source)
+        An operator that gets nothing new, neither changes nor progress, is left alone.
+        """
+        changes: list[Changes] = []
+        frontiers: list[Frontier] = []
+        rows, tau, promised = 0, node.tau, False
+        for given, reached in inputs:
+            changes.append(given.changes if node.since == NEVER else cut(given.changes, node.since))
+            frontiers.append(given.frontier)
+            promised = promised or bool(given.frontier.promises)
+            rows += len(changes[-1].lo)
+            tau = max(tau, reached)
+        if not rows and tau == node.tau and frontiers == node.frontiers:
+            node.rest()
+            return
+        node.tau = tau
+        node.output = output = advance(node.placed.operator, changes, frontiers, tau, node.output.frontier.time)
+        # promises about data are news in this step only
+        node.frontiers = [Frontier(each.time) for each in frontiers] if promised else frontiers
+        node.rows_in += rows
+        node.rows_out += len(output.changes.lo)
+        if self._shared and len(output.changes.lo):
+            node.max_end = max(node.max_end, int(output.changes.hi.max()))
+        if self._check is not None:
+            self._check.after(Step(node.number, node.placed.operator, changes, frontiers, tau, output))
+
+    def given(self, port: Port, inputs: EpochInputs) -> tuple[Output, int]:
+        """What a port brings in this epoch, and its τ."""
+        if port.source is None:
+            node = self.nodes[port.operator]
+            return node.output, node.tau
+        return inputs.outputs[port], inputs.tau if isinstance(inputs.tau, int) else inputs.tau[port.source]
 
     # -- emission -----------------------------------------------------------------------------------------------
 
@@ -174,3 +198,80 @@ def ports_below(port: Port, placed: Callable[[int], PlacedOperator]) -> Iterator
             if each not in seen:
                 seen[each] = None
                 waiting.append(each)
+
+
+class FixedDataflow:
+    """A dataflow with one plan from its beginning: what the local runtime and a Spark partition run."""
+
+    def __init__(self, plan: PhysicalPlan, check: StepCheck | None = None) -> None:
+        self.plan = plan
+        self.flow: Dataflow[str, OutputPort] = Dataflow(check)
+        for number, placed in enumerate(plan.operators):
+            self.flow.add(OperatorNode.of(number, placed))
+        self.flow.outputs = {sink.name: OutputPort(sink.port, sink.encoder, sink.filter) for sink in plan.sinks}
+        self.tau = NEVER
+        self._moved: tuple[Emit, ...] = ()
+        self._roots = {f"sink {sink.name}": sink.port for sink in plan.sinks}
+        self._roots |= {f"stream {handed.name}": handed.port for handed in plan.handed}
+        ports = [port for placed in plan.operators for port in placed.inputs]
+        self.source_ports: tuple[Port, ...] = tuple(
+            dict.fromkeys(port for port in [*ports, *self._roots.values()] if port.source is not None)
+        )
+        """The ports at which sources come in, each in the form that it is read in."""
+
+    def step(self, inputs: Mapping[Port, Output], tau: int) -> dict[str, ElementBatch]:
+        """One epoch: the elements of each sink; `handed` gives the rest."""
+        self.tau = tau
+        given = EpochInputs(inputs, tau)
+        self.flow.step(given)
+        results = {}
+        for name, output in self.flow.outputs.items():
+            found, _ = self.flow.given(output.port, given)
+            results[name] = output.encode(found.changes, tau, found.frontier)
+        return results
+
+    def handed(self, inputs: Mapping[Port, Output]) -> dict[str, Output]:
+        """What the last step has for other stages."""
+        given = EpochInputs(inputs, self.tau)
+        return {handed.name: self.flow.given(handed.port, given)[0] for handed in self.plan.handed}
+
+    def change_emit(self, emit: Emit, standing: Standing) -> tuple[dict[str, ElementBatch], dict[str, Changes]]:
+        """Follow another policy from now on: what sinks emit at once because of it, and what is handed on.
+
+        `standing` tells what the ports of sources have brought that stands.
+        """
+        news = self.flow.change_emit(self.flow.nodes, self.flow.outputs.values(), emit, standing, self._nothing)
+        self._moved = (*(each for each in self._moved if each is not emit), emit)
+        results = {}
+        for name, output in self.flow.outputs.items():
+            changes = news.get(output.port.operator) or self._nothing(output.port)
+            results[name] = output.encode(changes, self.tau, Frontier(output.encoder.cti))
+        handed = {each.name: news[each.port.operator] for each in self.plan.handed if each.port.operator in news}
+        return results, handed
+
+    def nothing_new(self) -> dict[str, ElementBatch]:
+        """No elements for any sink."""
+        return {name: empty_elements(output.encoder.codec.schema) for name, output in self.flow.outputs.items()}
+
+    def _nothing(self, port: Port) -> Changes:
+        codec = self.plan.operators[port.operator].operator.codec if port.source is None else None
+        return no_changes(codec or self.plan.codecs[port.source or ""])
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything, as plain data."""
+        return {
+            "tau": self.tau,
+            "operators": self.flow.snapshot(self._roots),
+            "outputs": {name: output.snapshot() for name, output in self.flow.outputs.items()},
+            "moved": [emit.value for emit in self._moved],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot of the same plan."""
+        for emit in state["moved"]:  # nothing has been emitted yet, so nothing is emitted because of it
+            self.change_emit(Emit(emit), self._nothing)
+        self.tau = state["tau"]
+        complete = self.flow.restore(state["operators"], self._roots)
+        assert complete, "the snapshot is of another plan"
+        for name, output in self.flow.outputs.items():
+            output.restore(state["outputs"][name])

@@ -7,7 +7,7 @@ Sources that have ended are ignored.  If all sources are idle, none is forced.  
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
@@ -46,10 +46,10 @@ class IdleSources:
         return {name: reached for name in sorted(resting) if promised[name] < reached}
 
 
-def linked(groups: Iterable[set[str]]) -> list[set[str]]:
+def linked(groups: Iterable[Set[str]]) -> list[set[str]]:
     """Groups that have a member in common, directly or by way of others, as one."""
     found: list[set[str]] = []
     for group in groups:
         apart = [each for each in found if each.isdisjoint(group)]
-        found = [*apart, group.union(*(each for each in found if not each.isdisjoint(group)))]
+        found = [*apart, set(group).union(*(each for each in found if not each.isdisjoint(group)))]
     return found

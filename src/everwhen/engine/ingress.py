@@ -11,7 +11,7 @@ may be late for the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,10 +57,18 @@ class Ingress:
     """Sources by the names that they have at their levels.
 
     `idle`: after so many seconds without an element a source no longer holds the others back (`idle_sources.py`).
+    `shared`: queries may join later, so the largest end that has passed is noted.
     """
 
-    def __init__(self, clock: Callable[[], float], idle: float | None = None, dropped: OnDropped | None = None) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        idle: float | None = None,
+        dropped: OnDropped | None = None,
+        shared: bool = False,
+    ) -> None:
         self.inputs: dict[str, SourceInput] = {}
+        self._shared = shared
         self._clock = clock
         self._idleness = IdleSources(clock, idle)
         self._horizons: dict[Bounds, ReleaseHorizon] = {}
@@ -132,7 +140,8 @@ class Ingress:
             for intake in checked:
                 intake.undo()
             raise
-        self._idleness.heard({source for source, batch in batches.items() if len(batch)})
+        if self._idleness.seconds is not None:
+            self._idleness.heard({source for source, batch in batches.items() if len(batch)})
 
     def end(self, sources: Collection[str]) -> None:
         """These sources have ended: everything is promised."""
@@ -142,29 +151,32 @@ class Ingress:
         for intake in intakes:
             intake.close()
 
-    def advance(self, read_together: Iterable[set[str]] = (), closes: Collection[str] = ()) -> dict[str, CheckedBatch]:
+    def advance(self, read_together: Iterable[Set[str]] = (), closes: Collection[str] = ()) -> dict[str, CheckedBatch]:
         """Take what was checked: what goes on, by input.  `read_together`: sources that queries read together, which
         are a measure of progress for each other.  `closes`: sources that end with this epoch."""
         arrived: dict[str, CheckedBatch] = {}
+        waits = bool(self._horizons)
         for name, entry in self.inputs.items():
             taken, dropped = entry.intake.take()
             if taken is not None:
                 arrived[name] = taken
             if dropped:
                 self._note(name, dropped)
+            waits = waits or entry.intake.align is not None
         if closes:
             self.end(closes)
-        self._force_idle(read_together)
-        self._release(arrived)
-        for name, taken in arrived.items():
-            entry = self.inputs[name]
-            entry.max_end = max(entry.max_end, _end(taken))
+        if self._idleness.seconds is not None:
+            self._force_idle(read_together)
+        if waits:
+            self._release(arrived)
+        if self._shared:
+            for name, taken in arrived.items():
+                entry = self.inputs[name]
+                entry.max_end = max(entry.max_end, _end(taken))
         return arrived
 
-    def _force_idle(self, read_together: Iterable[set[str]]) -> None:
+    def _force_idle(self, read_together: Iterable[Set[str]]) -> None:
         """Let sources that are idle hold nobody back who is read together with them."""
-        if self._idleness.seconds is None:
-            return
         for group in linked(read_together):
             among = {name: each for name, each in self.inputs.items() if each.source in group and each.bounds.finalizes}
             reached: dict[str, int] = {}
@@ -181,8 +193,6 @@ class Ingress:
         for name, entry in self.inputs.items():
             if entry.intake.align is not None:
                 waiting.setdefault(entry.bounds, []).append(name)
-        if not waiting and not self._horizons:
-            return
         self._horizons = {bounds: self._horizons.get(bounds) or ReleaseHorizon(self._clock) for bounds in waiting}
         for bounds, names in waiting.items():
             intakes = [self.inputs[name].intake for name in names]

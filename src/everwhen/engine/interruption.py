@@ -76,7 +76,7 @@ def interruptible(work: Callable[[Callable[[], None]], T]) -> T:
 
 def apart(work: Callable[[], T], gives_up: Callable[[], int | None]) -> T:
     """What `work` returns or raises, done in a thread of its own.  `gives_up` is asked meanwhile: if it gives a status,
-    the work is `Abandoned`."""
+    the work is `Abandoned`; it may also raise an error of its own."""
     found: list[T] = []
     failed: list[BaseException] = []
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from everwhen.algebra.builder import Stream
@@ -32,7 +32,8 @@ from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
-from everwhen.engine.fixed_dataflow import FixedDataflow
+from everwhen.engine.dataflow import FixedDataflow
+from everwhen.engine.epochs import Epoch
 from everwhen.engine.ingress import Ingress, OnDropped
 from everwhen.engine.metadata import OperatorMetadata, filter_metadata, node_metadata
 from everwhen.engine.node import StepCheck
@@ -128,12 +129,22 @@ class LocalRuntime:
         self._ingress.end([name])
         return self._epoch()
 
+    def answers(self, epochs: Iterable[Epoch]) -> Iterator[ElementBatch]:
+        """What a runtime with one query says to epochs."""
+        for epoch in epochs:
+            if epoch.last:
+                yield self.close()["out"]
+                continue
+            for name in epoch.closes:
+                yield self.close_input(name)["out"]
+            if epoch.batches:
+                yield self.push(epoch.batches)["out"]
+
     def _epoch(self) -> dict[str, ElementBatch]:
         ingress = self._ingress
-        arrived = ingress.advance([set(self._waiting)])
+        arrived = ingress.advance((self._waiting,))
         inputs = {port: ingress.output(port, arrived) for port in self._dataflow.source_ports}
-        tau = max([each.intake.tau for each in ingress.inputs.values()])
-        results = self._dataflow.step(inputs, tau)
+        results = self._dataflow.step(inputs, max([each.intake.tau for each in ingress.inputs.values()]))
         self._plan.pool.collect()
         return results
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from everwhen.core.punctuation import NO_PROGRESS, Frontier
 from everwhen.core.time import NEVER
-from everwhen.operators.contract import Operator, Output, advance
+from everwhen.operators.contract import Operator, Output
 from everwhen.plan.physical import PlacedOperator
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
@@ -50,7 +50,7 @@ class OperatorNode:
     since: int = NEVER
     exact: int = NEVER
     max_end: int = NEVER
-    """The largest end that it ever emitted."""
+    """The largest end that it ever emitted, where plans may join."""
     tau: int = NEVER
     rows_in: int = 0
     rows_out: int = 0
@@ -64,24 +64,6 @@ class OperatorNode:
     @property
     def codec(self) -> RowCodec:
         return self.placed.operator.codec
-
-    def step(self, inputs: Sequence[Output], tau: int, check: StepCheck | None = None) -> None:
-        """One epoch.  A node that gets nothing new, neither changes nor progress, is left alone."""
-        changes = [cut(output.changes, self.since) for output in inputs]
-        frontiers = [output.frontier for output in inputs]
-        rows = sum(map(len, changes))
-        if not rows and tau <= self.tau and frontiers == self.frontiers:
-            self.rest()
-            return
-        self.tau = max(self.tau, tau)
-        self.output = output = advance(self.placed.operator, changes, frontiers, self.tau, self.output.frontier.time)
-        self.frontiers = [Frontier(each.time) if each.promises else each for each in frontiers]
-        self.rows_in += rows
-        if len(output.changes):
-            self.rows_out += len(output.changes)
-            self.max_end = max(self.max_end, int(output.changes.hi.max()))
-        if check is not None:
-            check.after(Step(self.number, self.placed.operator, changes, frontiers, self.tau, output))
 
     def rest(self) -> None:
         """Emit nothing new."""

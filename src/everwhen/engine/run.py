@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ from everwhen.algebra.nodes import Source, walk
 from everwhen.core.consistency import LEVELS, MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
-from everwhen.engine.epochs import Epoch, EpochReader
+from everwhen.engine.epochs import EpochReader
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError
 from everwhen.formats.parquet import elements_of_table, read_elements
@@ -22,7 +22,7 @@ from everwhen.operators.ingress.finalize import DroppedElements
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, batch_of
 
-__all__ = ["MIDDLE", "STRONG", "WEAK", "Consistency", "answers", "chosen", "consistency", "run", "run_batches"]
+__all__ = ["MIDDLE", "STRONG", "WEAK", "Consistency", "chosen", "consistency", "run", "run_batches"]
 
 SMALL_PIECE: Final = 1_000
 """At least so many elements of a file are decoded at once, however small the epochs are."""
@@ -113,34 +113,26 @@ def run_batches(
     given = {name: _batches(inputs[name], runtime.schema_of(name), batch, name) for name in inputs}
     node = query.node if isinstance(query, Stream) else query
     whole = [one.name for one in walk(node) if isinstance(one, Source) and one.is_finite]
-    for epoch in EpochReader(given, batch, open, whole, fill_up=False):
-        yield from answers(runtime, epoch)
+    return runtime.answers(EpochReader(given, batch, open, whole, fill_up=False))
 
 
-def answers(runtime: LocalRuntime, epoch: Epoch) -> Iterator[ElementBatch]:
-    """What a runtime with one query says to an epoch."""
-    if epoch.last:
-        yield runtime.close()["out"]
-        return
-    for name in epoch.closes:
-        yield runtime.close_input(name)["out"]
-    if epoch.batches:
-        yield runtime.push(epoch.batches)["out"]
-
-
-def _batches(given: Any, schema: Schema, size: int, name: str) -> Iterator[ElementBatch]:
+def _batches(given: Any, schema: Schema, size: int, name: str) -> Iterable[ElementBatch]:
     if isinstance(given, str | Path):
-        yield from read_elements(given, schema=schema, batch=max(size, SMALL_PIECE))
-    elif isinstance(given, ElementBatch):
-        yield given
-    elif isinstance(given, pa.Table | pa.RecordBatch):
-        yield from elements_of_table(given, schema, name)
-    else:
-        rest = iter(given)
-        first = next(rest, None)
-        if isinstance(first, ElementBatch):
-            yield from chain([first], rest)
-        elif first is not None:
-            elements = chain([first], rest)
-            while chunk := list(islice(elements, size)):
-                yield batch_of(chunk, schema, name)
+        return read_elements(given, schema=schema, batch=max(size, SMALL_PIECE))
+    if isinstance(given, ElementBatch):
+        return [given]
+    if isinstance(given, pa.Table | pa.RecordBatch):
+        return elements_of_table(given, schema, name)
+    return _cut(given, schema, size, name)
+
+
+def _cut(given: Iterable[Element | ElementBatch], schema: Schema, size: int, name: str) -> Iterator[ElementBatch]:
+    """Elements in batches; what comes in batches is left as it is."""
+    rest: Iterator[Any] = iter(given)
+    first = next(rest, None)
+    if isinstance(first, ElementBatch):
+        yield from chain([first], rest)
+    elif first is not None:
+        elements = chain([first], rest)
+        while chunk := list(islice(elements, size)):
+            yield batch_of(chunk, schema, name)

@@ -30,12 +30,22 @@ from everwhen.core.time import INF, MAX_TIME, MIN_TIME
 from everwhen.errors import InputError, QueryError
 from everwhen.formats.column_checks import first_odd_value
 from everwhen.formats.json.lines import DEFAULT_BATCH, Readable, infer_schema, read_jsonlines, write_jsonlines
-from everwhen.punctuation.pattern_json import read_match, write_match
+from everwhen.punctuation.api import read_match, write_match
 from everwhen.storage.atomic_file import whole_file
 from everwhen.stream.batch_punctuation import Places, punctuations
 from everwhen.stream.element import ExternalCti, Punct
-from everwhen.stream.element_batch import ADJUST, CTI, EXTERNAL_CTI, INSERT, OPS, PUNCT, ElementBatch
-from everwhen.stream.wellformed import IN_RANGE, ill_formed, lifetime_problem
+from everwhen.stream.element_batch import (
+    ADJUST,
+    CTI,
+    EXTERNAL_CTI,
+    IN_RANGE,
+    INSERT,
+    OPS,
+    PUNCT,
+    ElementBatch,
+    ill_formed,
+    lifetime_problem,
+)
 
 MATCH, COUNT, AT = "_match", "_count", "_at"
 _SPECIAL: Final = (*RESERVED, MATCH, COUNT, AT)

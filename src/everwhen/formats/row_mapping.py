@@ -25,8 +25,7 @@ from everwhen.core.schema import RESERVED, Schema
 from everwhen.core.time import MAX_TIME, MIN_TIME
 from everwhen.errors import InputError
 from everwhen.formats.parquet import AT, COUNT, MATCH, elements_of_table
-from everwhen.stream.element_batch import CTI, OPS, ElementBatch
-from everwhen.stream.wellformed import IN_RANGE
+from everwhen.stream.element_batch import CTI, IN_RANGE, OPS, ElementBatch
 
 _SPECIAL: Final = (*RESERVED, MATCH, COUNT, AT)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

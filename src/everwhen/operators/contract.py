@@ -22,6 +22,9 @@ A step may come without any change (only progress), and several steps may share 
 batch back to an operator before progress moves on, and a stage can fuse operators by calling them one after the other.
 Promises are `Frontier`s, not only times; an operator that knows no patterns reads `frontier.time`.
 
+How much leaves before it is final is a matter of the output, which has one filter for that (`output/emit_filter.py`).
+An operator that takes the policy in (`Policy`) computes nothing that would wait there; any other emits all it knows.
+
 `snapshot()` gives plain data (NumPy, Arrow and Python values, nothing coded); `restore()` on a new operator of the same
 plan makes it continue as if nothing had happened.
 """
@@ -37,7 +40,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.clip import CUT, ENDED, ENDING, INFINITE, KNOWN
-from everwhen.punctuation.rules import settled
+from everwhen.punctuation.api import make_frontier
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 
@@ -178,7 +181,7 @@ def advance(
     output = operator.step(inputs, frontiers, tau)
     if output.frontier.time >= reached:
         return output
-    return Output(output.changes, settled(reached, output.frontier.promises))
+    return Output(output.changes, make_frontier(reached, output.frontier.promises))
 
 
 def lowest(frontiers: Sequence[Frontier]) -> int:

@@ -1,8 +1,8 @@
 """EXPLAIN: what a query means, what it was turned into and why, what runs, what that keeps, and what may grow.
 
 `explain_text` is the whole of it, for people who see a plan for the first time: plain text of at most 120 columns.
-`explain_stages` is its last part, how a plan is spread over machines: what comes in, how it is spread over the buckets,
-what is computed, what goes on.
+`explain_stages` is its last part, how a plan is spread over machines: what comes in, how it is spread over the
+partitions, what is computed, what goes on.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def explain_stages(plan: StagePlan) -> str:
           └─ Aggregate by k: total = sum(x)
              └─ Source @0 (k string, x int64)
     Stage 2
-      in  @1 to one bucket: segments
+      in  @1 to one partition: segments
       answer out
           Select most = max_total
           └─ Aggregate: max_total = max(max_total)
@@ -195,8 +195,8 @@ def _indented(text: str) -> list[str]:
 
 def _spread(stream: StreamIn) -> str:
     if stream.by is None:
-        return "to every bucket"
-    return f"by {', '.join(stream.by)}" if stream.by else "to one bucket"
+        return "to every partition"
+    return f"by {', '.join(stream.by)}" if stream.by else "to one partition"
 
 
 def _form(stream: StreamIn) -> str:

@@ -1,12 +1,10 @@
-"""Patterns as an algebra: match, combine, subsume, simplify (Tucker, sections 3.1 and 3.2).
+"""What patterns say together: combine, subsume, simplify (Tucker, sections 3.1 and 3.2).
 
 The law that `combine` keeps, for every payload x:  match(x, combine(p, q)) = match(x, p) and match(x, q).  Its time is
-the smaller one: before it both promises hold.  No combination (the paper's Ψ) is `None`, and then no payload matches
-both.
+the smaller one: before it both hold.  No combination (the paper's Ψ) is `None`, and then no payload matches both.
 
-A pattern alone does not know the type of its column; whether a value lies between 3 and 4 depends on it.  So what needs
-the type takes it: `simplified`, and `subsumes` with a schema, are exact; without one `subsumes` may miss what only the
-type shows, but never says too much.  Sets of promises are `everwhen.punctuation.store`.
+A pattern alone does not know the type of its column, and whether a value lies between 3 and 4 depends on it.  So all of
+this takes the schema, and is exact.
 """
 
 from __future__ import annotations
@@ -16,91 +14,77 @@ from typing import Any
 
 import pyarrow as pa
 
-from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation, Range, less, same
+from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation
 from everwhen.core.schema import Schema
-from everwhen.punctuation.values.order import Kind, constants, order_of
-from everwhen.punctuation.values.sets import Spans, overlap, range_of, spans_of, values_of
 from everwhen.rows.interner import freeze, sort_key
+from everwhen.values.order import Kind, constants, order_of
+from everwhen.values.sets import Spans, holds, keys_of, overlap, range_of, spans_of
 
-_FEW = 8
-"""Up to so many constants are compared one by one; more are hashed."""
 
-
-def combine(p: Punctuation, q: Punctuation, schema: Schema | None = None) -> Punctuation | None:
+def combine(p: Punctuation, q: Punctuation, schema: Schema) -> Punctuation | None:
     """What both promise; `None` if no payload matches both.
 
-    A schema is needed only where one names a time by text and the other by Python's own type.
-
-    >>> combine(Punctuation({"item": Range(ge=3)}, 9), Punctuation({"item": Range(lt=5), "hour": OneOf((1,))}, 7))
-    Punctuation(match={'item': Range(ge=3, gt=None, le=None, lt=5), 'hour': OneOf(values=(1,))}, t=7)
+    >>> from everwhen.core.punctuation import Range
+    >>> schema = Schema.of([("item", pa.int64()), ("hour", pa.int64())])
+    >>> p, q = Punctuation({"item": Range(ge=3)}, 9), Punctuation({"item": Range(lt=5), "hour": OneOf((1,))}, 7)
+    >>> combine(p, q, schema)
+    Punctuation(match={'item': Range(ge=3, gt=None, le=4, lt=None), 'hour': OneOf(values=(1,))}, t=7)
     """
-    match = dict(p.match)
-    for name, pattern in q.match.items():
-        if name not in match:
-            match[name] = pattern
-            continue
-        try:
-            match[name] = both(match[name], pattern)
-        except TypeError:
-            if schema is None:
-                raise
-            match[name] = _by_keys(match[name], pattern, schema.field(name, "a pattern").type)
-    if any(_is_empty(pattern) for pattern in match.values()):
-        return None
+    match = {**p.match, **q.match}
+    for name, pattern in match.items():
+        type_ = schema.field(name, "a pattern").type
+        match[name] = _both(p.match.get(name, pattern), pattern, type_)
+        if isinstance(match[name], Nothing):
+            return None
     return Punctuation(match, min(p.t, q.t))
 
 
-def _by_keys(p: AttributePattern, q: AttributePattern, type_: pa.DataType) -> AttributePattern:
-    """The values that match both, where Python cannot compare bounds: one of them is a range."""
-    found = overlap(spans_of(p, type_).runs, spans_of(q, type_).runs)
-    if isinstance(p, Range) and isinstance(q, Range):
-        return range_of(*found[0], type_) if found else Nothing()
-    return _one_of(value for value in values_of([lo for lo, _ in found], order_of(type_)))
-
-
-def both(p: AttributePattern, q: AttributePattern) -> AttributePattern:
+def _both(p: AttributePattern, q: AttributePattern, type_: pa.DataType) -> AttributePattern:
     """The values that match both patterns of an attribute."""
-    match p, q:
-        case (Nothing(), _) | (_, Nothing()):
-            return Nothing()
-        case OneOf(), OneOf():
-            known = _lookup(q.values)
-            return _one_of(v for v in p.values if freeze(v) in known)
-        case (OneOf(), Range()):
-            return _one_of(v for v in p.values if q.matches(v))
-        case (Range(), OneOf()):
-            return _one_of(v for v in q.values if p.matches(v))
-        case (Range(), Range()):
-            return _overlap(p, q)
-    raise AssertionError((p, q))
+    if isinstance(q, OneOf):
+        p, q = q, p
+    inside = spans_of(q, type_)
+    if isinstance(p, OneOf):
+        kept = tuple(value for value, there in zip(p.values, _among(p.values, inside, type_), strict=True) if there)
+        return OneOf(kept) if kept else Nothing()
+    found = overlap(spans_of(p, type_).runs, inside.runs)
+    if not found or p is q:
+        return p if found else Nothing()
+    return range_of(*found[0], type_)
 
 
-def subsumes(p: Punctuation, q: Punctuation, schema: Schema | None = None) -> bool:
+def _among(values: tuple[Any, ...], spans: Spans, type_: pa.DataType) -> Iterable[bool]:
+    """Which constants are among some values."""
+    order, column = order_of(type_), constants(values, type_)
+    if order.kind is Kind.OPAQUE:
+        return [spans.null if value is None else freeze(value) in spans.values for value in column.to_pylist()]
+    known = iter(keys_of(column.drop_null(), order))
+    return [holds(spans, next(known) if there else None) for there in column.is_valid().to_pylist()]
+
+
+def subsumes(p: Punctuation, q: Punctuation, schema: Schema) -> bool:
     """Whether `p` says everything that `q` says: each payload of `q`, at least as far.
 
-    >>> subsumes(Punctuation({"item": Range(ge=3)}), Punctuation({"item": OneOf((4, 7))}, 10))
+    >>> from everwhen.core.punctuation import Range
+    >>> schema = Schema.of([("item", pa.int64())])
+    >>> subsumes(Punctuation({"item": Range(ge=3)}), Punctuation({"item": OneOf((4, 7))}, 10), schema)
     True
     """
-    if any(_is_empty(pattern) for pattern in q.match.values()):
+    ours, theirs = (
+        {name: spans_of(pattern, schema.field(name, "a pattern").type, name) for name, pattern in each.match.items()}
+        for each in (p, q)
+    )
+    if any(spans.empty for spans in theirs.values()):
         return True
-    if schema is not None:
-        ours = {
-            name: spans_of(pattern, schema.field(name, "a pattern").type, name) for name, pattern in p.match.items()
-        }
-        theirs = {
-            name: spans_of(pattern, schema.field(name, "a pattern").type, name) for name, pattern in q.match.items()
-        }
-        if any(spans.empty for spans in theirs.values()):
-            return True
-        return p.t >= q.t and all(
-            theirs[name].within(spans) if name in theirs else spans.complete for name, spans in ours.items()
-        )
-    return p.t >= q.t and all(name in q.match and _covers(ours, q.match[name]) for name, ours in p.match.items())
+    return p.t >= q.t and all(
+        theirs[name].within(spans) if name in theirs else spans.complete for name, spans in ours.items()
+    )
 
 
 def simplified(pattern: AttributePattern, type_: pa.DataType, name: str = "") -> AttributePattern:
     """The same values in the shortest form: one value as a constant, none as `Nothing`, lists in order and once each.
 
+    >>> from everwhen.core.punctuation import Range
     >>> simplified(Range(gt=3, lt=9), pa.int64()), simplified(Range(gt=3, le=4), pa.int64())
     (Range(ge=4, gt=None, le=8, lt=None), OneOf(values=(4,)))
     """
@@ -117,16 +101,6 @@ def simplified(pattern: AttributePattern, type_: pa.DataType, name: str = "") ->
     if lo == spans.lowest and hi is None and order_of(type_).kind is Kind.RANK:
         return pattern  # all but null: the ends of a type are no nicer than what was written
     return range_of(lo, hi, type_)
-
-
-def simplified_promise(promise: Punctuation, schema: Schema) -> Punctuation | None:
-    """A promise with simplified patterns in the order of the schema; `None` if it matches nothing."""
-    match: dict[str, AttributePattern] = {}
-    for name, pattern in sorted(promise.match.items(), key=lambda bound: schema.index(bound[0], "a pattern")):
-        match[name] = simplified(pattern, schema.field(name).type, name)
-        if isinstance(match[name], Nothing):
-            return None
-    return Punctuation(match, promise.t)
 
 
 def in_order(values: Iterable[Any]) -> AttributePattern:
@@ -149,85 +123,3 @@ def patterns_of(spans: Spans, type_: pa.DataType) -> list[AttributePattern]:
     if order.kind is Kind.OPAQUE:
         single.extend(spans.values.values())
     return [OneOf(tuple(single)), *ranges] if single else ranges
-
-
-def _one_of(values: Iterable[Any]) -> AttributePattern:
-    kept = tuple(values)
-    return OneOf(kept) if kept else Nothing()
-
-
-def _lookup(values: tuple[Any, ...]) -> set[Any]:
-    return {freeze(value) for value in values}
-
-
-def _is_empty(pattern: AttributePattern) -> bool:
-    match pattern:
-        case Nothing() | OneOf(()):
-            return True
-        case Range():
-            return isinstance(_overlap(pattern, Range()), Nothing)
-    return False
-
-
-Bound = tuple[Any, bool]
-"""A value, and whether it is itself outside."""
-
-
-def _lower(range_: Range) -> Bound | None:
-    """The tighter of the lower bounds."""
-    if range_.gt is None or (range_.ge is not None and less(range_.gt, range_.ge)):
-        return None if range_.ge is None else (range_.ge, False)
-    return range_.gt, True
-
-
-def _upper(range_: Range) -> Bound | None:
-    if range_.lt is None or (range_.le is not None and less(range_.le, range_.lt)):
-        return None if range_.le is None else (range_.le, False)
-    return range_.lt, True
-
-
-def _overlap(p: Range, q: Range) -> AttributePattern:
-    lower = _higher(_lower(p), _lower(q))
-    upper = _lowest(_upper(p), _upper(q))
-    if lower is not None and upper is not None:
-        if less(upper[0], lower[0]):
-            return Nothing()
-        if same(lower[0], upper[0]):
-            return Nothing() if lower[1] or upper[1] else OneOf((lower[0],))
-    bounds = {}
-    if lower is not None:
-        bounds["gt" if lower[1] else "ge"] = lower[0]
-    if upper is not None:
-        bounds["lt" if upper[1] else "le"] = upper[0]
-    return Range(**bounds)
-
-
-def _higher(a: Bound | None, b: Bound | None) -> Bound | None:
-    if a is None or b is None:
-        return b if a is None else a
-    if same(a[0], b[0]):
-        return a[0], a[1] or b[1]
-    return b if less(a[0], b[0]) else a
-
-
-def _lowest(a: Bound | None, b: Bound | None) -> Bound | None:
-    if a is None or b is None:
-        return b if a is None else a
-    if same(a[0], b[0]):
-        return a[0], a[1] or b[1]
-    return a if less(a[0], b[0]) else b
-
-
-def _covers(p: AttributePattern, q: AttributePattern) -> bool:
-    """Whether `p` matches whatever `q` matches, as far as that shows without the type."""
-    match p, q:
-        case _, OneOf(values) if isinstance(p, OneOf) and len(p.values) > _FEW:
-            return _lookup(values) <= _lookup(p.values)
-        case _, OneOf(values):
-            return all(p.matches(v) for v in values)
-        case Range(), Range():
-            return both(q, p) == _overlap(q, Range())
-        case OneOf(), Range():
-            only = _overlap(q, Range())
-            return isinstance(only, OneOf) and all(p.matches(v) for v in only.values)
-    return False

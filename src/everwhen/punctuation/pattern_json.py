@@ -17,7 +17,7 @@ from everwhen.core.scalars import Unfit, describe, from_python, json_values, pyt
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, show
 from everwhen.errors import QueryError
-from everwhen.punctuation.values.sets import spans_of
+from everwhen.values.sets import spans_of
 
 _BOUNDS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 _FORMS: Final = 'write a constant, {"in": [...]}, any of "ge", "gt", "le", "lt", or {"none": true}'

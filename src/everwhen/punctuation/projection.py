@@ -26,14 +26,16 @@ from typing import Any, Final
 from everwhen.core.punctuation import AttributePattern, Nothing, OneOf, Punctuation
 from everwhen.core.schema import Field, Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.punctuation.domain_cover import Box, Steps, covered_by
-from everwhen.punctuation.pattern_algebra import simplified, subsumes
+from everwhen.punctuation.columns.steps import Steps
+from everwhen.punctuation.domain_cover import Point, uncovered
+from everwhen.punctuation.pattern_algebra import simplified
+from everwhen.punctuation.pattern_index import Box, PatternIndex, within
 from everwhen.punctuation.plain import pattern_of, pattern_state
 from everwhen.punctuation.read import read_promises
 from everwhen.punctuation.store import PunctuationStore
 from everwhen.punctuation.table import PunctuationTable, joined
-from everwhen.punctuation.values.order import Kind, order_of
-from everwhen.punctuation.values.sets import Spans, lowest_key, spans_of
+from everwhen.values.order import Kind, order_of
+from everwhen.values.sets import Spans, holds, lowest_key, spans_of
 
 _BOXES: Final = 64
 _PATTERNS: Final = 4096
@@ -45,11 +47,27 @@ Match = tuple[tuple[str, AttributePattern], ...]
 
 @dataclass
 class _Open:
-    """What is promised for one pattern on the kept columns: by one dropped column alone, or by several together."""
+    """What is promised for one pattern on the kept columns: by one dropped column alone, or by several together.
 
+    `gap` was in none of it beyond `said` when that was looked for last.
+    """
+
+    number: int
+    values: Box
+    broad: bool
     steps: dict[str, Steps] = field(default_factory=dict)
     boxes: list[tuple[Box, int]] = field(default_factory=list)
     said: int = NEVER
+    gap: Point | None = None
+
+    def at(self, point: Point) -> int:
+        """The largest time that is promised at a point of the dropped columns, or may be."""
+        times = [steps.at(point[name]) for name, steps in self.steps.items() if name in point]
+        times += [t for name, steps in self.steps.items() if name not in point for t in steps.all_times()]
+        times += [
+            t for box, t in self.boxes if all(n not in point or holds(spans, point[n]) for n, spans in box.items())
+        ]
+        return max(times, default=NEVER)
 
     def __len__(self) -> int:
         return sum(map(len, self.steps.values())) + len(self.boxes)
@@ -61,9 +79,9 @@ class Projection:
     >>> import pyarrow as pa
     >>> from everwhen.core.punctuation import Range
     >>> drop_hour = Projection(Schema.of([("item", pa.int64()), ("hour", pa.int64())]), {"item": ["item"]}, ["hour"])
-    >>> list(drop_hour.take([Punctuation({"item": OneOf((7,)), "hour": Range(lt=12)})]))
+    >>> list(drop_hour.project([Punctuation({"item": OneOf((7,)), "hour": Range(lt=12)})]))
     []
-    >>> list(drop_hour.take([Punctuation({"item": OneOf((7,)), "hour": Range(ge=12)}, 50)]))
+    >>> list(drop_hour.project([Punctuation({"item": OneOf((7,)), "hour": Range(ge=12)}, 50)]))
     [Punctuation(match={'item': OneOf(values=(7,))}, t=50)]
     """
 
@@ -79,7 +97,9 @@ class Projection:
         )
         self._never_null = frozenset(never_null)
         self._open: dict[Match, _Open] = {}
-        self._broad: dict[Match, Punctuation] = {}
+        self._by_number: dict[int, Match] = {}
+        self._index = PatternIndex()
+        self._count = 0
         self._done = PunctuationStore(schema)
 
     def __len__(self) -> int:
@@ -90,7 +110,7 @@ class Projection:
     def nbytes(self) -> int:
         return 400 * len(self._open) + 120 * len(self) + self._done.nbytes
 
-    def take(self, fresh: Iterable[Punctuation]) -> PunctuationTable:
+    def project(self, fresh: Iterable[Punctuation]) -> PunctuationTable:
         """What follows for the kept columns.  What binds none but those goes on as it is, by columns."""
         said = read_promises(fresh, self.schema)
         bound = said.bound
@@ -121,8 +141,9 @@ class Projection:
                 out.append(self._renamed(kept, t))
                 if t == INF:
                     self._done.add([Punctuation(dict(kept), INF)])
-                    del self._open[kept]
-                    self._broad.pop(kept, None)
+                    held = self._open.pop(kept)
+                    del self._by_number[held.number]
+                    self._index.remove(held.number, held.broad)
         return out
 
     def snapshot(self) -> dict[str, Any]:
@@ -142,7 +163,7 @@ class Projection:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Holds what a snapshot held, and nothing else."""
-        self._open, self._broad = {}, {}
+        self._open, self._by_number, self._index = {}, {}, PatternIndex()
         for patterns, steps, boxes, said in state["open"]:
             kept = tuple((name, pattern_of(pattern)) for name, pattern in patterns)
             self._remember(kept)
@@ -175,11 +196,12 @@ class Projection:
 
     def _remember(self, kept: Match) -> None:
         if kept not in self._open:
-            self._open[kept] = _Open()
-            if not all(isinstance(pattern, OneOf) and len(pattern.values) == 1 for _, pattern in kept):
-                self._broad[kept] = Punctuation(dict(kept))
-            elif not kept:
-                self._broad[kept] = Punctuation({})
+            self._count += 1
+            values = {name: spans_of(pattern, self.schema.field(name).type) for name, pattern in kept}
+            constant = all(isinstance(pattern, OneOf) and len(pattern.values) == 1 for _, pattern in kept)
+            held = self._open[kept] = _Open(self._count, values, broad=not (kept and constant))
+            self._by_number[held.number] = kept
+            self._index.add(held.number, values, held.broad)
 
     def _keep(self, held: _Open, dropped: Box, t: int) -> None:
         if len(dropped) == 1:
@@ -189,46 +211,49 @@ class Projection:
             if order_of(self.schema.field(name).type).kind is not Kind.OPAQUE:  # nested values never cover their type
                 held.steps[name].add(spans, t)
             return
-        if any(s >= t and _within(dropped, box) for box, s in held.boxes):
+        if any(s >= t and within(dropped, box) for box, s in held.boxes):
             return
-        held.boxes = [(box, s) for box, s in held.boxes if s > t or not _within(box, dropped)]
+        held.boxes = [(box, s) for box, s in held.boxes if s > t or not within(box, dropped)]
         held.boxes.append((dropped, t))
 
     def _reached(self, touched: Mapping[Match, None]) -> list[Match]:
         """The open patterns for which something new was promised."""
-        wider = [self._broad[kept] for kept in touched if kept in self._broad]
-        if not wider or len(self._open) > _PATTERNS:
-            return [kept for kept in touched if kept in self._open]
-        reached = dict.fromkeys(touched)
-        for kept in self._open:
-            if kept not in reached and any(subsumes(p, Punctuation(dict(kept)), self.schema) for p in wider):
-                reached[kept] = None
+        reached = {kept: None for kept in touched if kept in self._open}
+        if len(self._open) <= _PATTERNS:
+            wider = [self._open[kept] for kept in reached if self._open[kept].broad]
+            reached |= {self._by_number[n]: None for held in wider for n in self._index.inside(held.values)}
         return list(reached)
 
     def _covered(self, kept: Match) -> int:
         """The time up to which all dropped values are promised for a pattern on the kept columns."""
         held = self._open[kept]
         best = max((steps.covered(name in self._never_null) for name, steps in held.steps.items()), default=NEVER)
-        asked = Punctuation(dict(kept))
-        around = [
-            self._open[other]
-            for other, promise in self._broad.items()
-            if other != kept and subsumes(promise, asked, self.schema)
-        ]
-        if not around and not held.boxes and len(held.steps) < 2:
+        numbers = (number for number in self._index.around(held.values) if number != held.number)
+        together = [held, *(self._open[self._by_number[number]] for number in numbers)]
+        if len(together) == 1 and not held.boxes and len(held.steps) < 2:
             return best
-        together = [held, *around]
+        if held.gap is not None and max(one.at(held.gap) for one in together) <= best:
+            return best
         times = {s for one in together for steps in one.steps.values() for s in steps.all_times()}
         times |= {s for one in together for _, s in one.boxes}
-        count = sum(len(one.boxes) for one in together)
-        for t in sorted((t for t in times if t > best), reverse=True):
-            boxes: list[Box] = [{name: st.spans(t)} for one in together for name, st in one.steps.items()]
-            if count <= _BOXES:
-                boxes += [box for one in together for box, s in one.boxes if s >= t]
-            lowest = {n: lowest_key(order_of(self.schema.field(n).type)) for box in boxes for n in box}
-            if covered_by(boxes, lowest, self._never_null):
-                return t
-        return best
+        later = sorted(t for t in times if t > best)
+        low, high, held.gap = -1, len(later), None  # all is promised up to the time at `low`, not up to that at `high`
+        while high - low > 1:
+            middle = (low + high) // 2
+            gap = self._gap(together, later[middle])
+            if gap is None:
+                low = middle
+            else:
+                high, held.gap = middle, gap
+        return best if low < 0 else later[low]
+
+    def _gap(self, together: Sequence[_Open], t: int) -> Point | None:
+        """A point of the dropped columns that nothing promises up to `t`."""
+        boxes: list[Box] = [{name: steps.spans(t)} for one in together for name, steps in one.steps.items()]
+        if sum(len(one.boxes) for one in together) <= _BOXES:
+            boxes += [box for one in together for box, s in one.boxes if s >= t]
+        lowest = {n: lowest_key(order_of(self.schema.field(n).type)) for box in boxes for n in box}
+        return uncovered(boxes, lowest, self._never_null)
 
     def _renamed(self, match: Iterable[tuple[str, AttributePattern]], t: int) -> Punctuation:
         return Punctuation({name: pattern for given, pattern in match for name in self._kept[given]}, t)
@@ -243,10 +268,6 @@ def _each(patterns: Mapping[str, AttributePattern]) -> Iterator[Match]:
     for combination in product(*lists.values()):
         constants = dict(zip(lists, combination, strict=True))
         yield tuple((name, OneOf((constants[name],)) if name in constants else p) for name, p in patterns.items())
-
-
-def _within(inner: Box, outer: Box) -> bool:
-    return all(name in inner and inner[name].within(spans) for name, spans in outer.items())
 
 
 def _state(spans: Spans) -> tuple[Any, ...]:

@@ -37,7 +37,7 @@ from everwhen.core.scalars import Unfit, expected, from_python, python_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import ticks
 from everwhen.errors import QueryError
-from everwhen.punctuation.values.order import Kind, order_of
+from everwhen.values.order import Kind, order_of
 
 _UNITS: Final = {"s": "1s", "ms": "1ms", "us": "1us", "ns": "1ns"}
 _TEMPORAL: Final = ("timestamp", "date", "time", "duration")

@@ -1,9 +1,8 @@
-"""Promises as they travel: a table per form, with arrays of values and of times, instead of objects one by one.
+"""Punctuation as it travels: arrays of values and of times, instead of objects one by one.
 
-What binds one column stands by that column: its constants, its ranges, its null.  What binds several stands by the
-columns that it binds to constants and to ranges.  Values that have ranks (`value_order`) stand as ranks, so operators
-act on whole arrays of them.  `PunctuationTable` is also a sequence of `Punctuation`s that say the same in few words;
-these are made when somebody reads them.
+What binds one column stands by that column: its constants and its ranges (`Part`).  What binds several columns is a
+plain list.  `PunctuationTable` is also a sequence of `Punctuation`s that say the same in few words; these are made when
+somebody reads them.
 """
 
 from __future__ import annotations
@@ -12,78 +11,85 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Final, overload
 
 import numpy as np
+import pyarrow as pa
 
 from everwhen.core.punctuation import OneOf, Punctuation
+from everwhen.core.scalars import python_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.punctuation.columns.boxes import BoxTable, Entries, Shape, promises_of
-from everwhen.punctuation.columns.column import ColumnPunctuation, shown
-from everwhen.punctuation.table_parts import (
-    Listed,
-    Ranged,
-    WidePromise,
-    by_value,
-    joined_entries,
-    joined_lists,
-    joined_ranges,
-    renamed_table,
+from everwhen.punctuation.columns.column import ColumnStore
+from everwhen.punctuation.columns.intervals import normal
+from everwhen.punctuation.columns.wide import shape_of
+from everwhen.punctuation.parts import (
+    NO_INTS,
+    Part,
+    constant_patterns,
+    constants_part,
+    joined_parts,
+    range_patterns,
 )
-from everwhen.punctuation.values.order import Kind
+from everwhen.values.order import Kind, constants, order_of
+from everwhen.values.sets import union
 
 FEW: Final = 64
-"""So few constants and ranges are put together one by one."""
+"""So few constants and ranges are put into words as they are; more are put together first."""
 
 
 class PunctuationTable(Sequence[Punctuation]):
-    """What some promises say.  Nothing of it is changed once it is made."""
+    """What some punctuations say.  Nothing of it is changed once it is made."""
 
-    __slots__ = ("_count", "_span", "_words", "constants", "everything", "ranges", "schema", "tables", "wide")
+    __slots__ = ("_span", "_words", "constants", "everything", "ranges", "schema", "wide")
 
     def __init__(
         self,
         schema: Schema,
-        constants: Mapping[str, Listed] | None = None,
-        ranges: Mapping[str, Ranged] | None = None,
-        tables: Mapping[Shape, Entries] | None = None,
-        wide: Sequence[WidePromise] = (),
+        constants: Mapping[str, Part] | None = None,
+        ranges: Mapping[str, Part] | None = None,
+        wide: Sequence[Punctuation] = (),
         everything: int = NEVER,
-        span: tuple[int, int] | None = None,
     ) -> None:
         self.schema = schema
-        self.constants: Mapping[str, Listed] = constants or {}
-        self.ranges: Mapping[str, Ranged] = ranges or {}
-        self.tables: Mapping[Shape, Entries] = tables or {}
+        self.constants = {name: part for name, part in constants.items() if part} if constants else {}
+        self.ranges = {name: part for name, part in ranges.items() if part} if ranges else {}
         self.wide = wide
         self.everything = everything
-        self._span = span
+        self._span: tuple[int, int] | None = None
         self._words: tuple[Punctuation, ...] | None = None
-        self._count = -1  # of the words, where it is known
+
+    @staticmethod
+    def of_keys(
+        schema: Schema, names: Sequence[str], columns: Sequence[pa.Array], times: np.ndarray
+    ) -> PunctuationTable:
+        """Rows of constants of some columns, each with a time."""
+        if len(names) == 1:
+            return PunctuationTable(schema, {names[0]: constants_part(order_of(columns[0].type), columns[0], times)})
+        rows = zip(*map(python_values, columns), strict=True)
+        found = [
+            Punctuation({name: OneOf((value,)) for name, value in zip(names, row, strict=True)}, t)
+            for row, t in zip(rows, times.tolist(), strict=True)
+        ]
+        return PunctuationTable(schema, wide=[_in_order(promise, schema) for promise in found])
 
     def __bool__(self) -> bool:
-        return bool(self.constants or self.ranges or self.tables or self.wide or self.everything != NEVER)
+        return bool(self.constants or self.ranges or self.wide or self.everything != NEVER)
 
     @property
     def single(self) -> bool:
-        """Whether every promise binds one column."""
-        return not (self.tables or self.wide or self.everything != NEVER)
+        """Whether every punctuation binds one column."""
+        return not self.wide and self.everything == NEVER
 
     @property
     def only_constants(self) -> str | None:
         """The column of which it says some constants, no null among them, if it says nothing else."""
         if len(self.constants) != 1 or self.ranges or not self.single:
             return None
-        ((name, listed),) = self.constants.items()
-        return name if listed.null == NEVER else None
+        ((name, part),) = self.constants.items()
+        return name if part.null == NEVER else None
 
     @property
     def bound(self) -> set[str]:
         """The columns that are bound."""
-        found = {*self.constants, *self.ranges}
-        for shape in self.tables:
-            found.update(shape.constants, shape.ranges)
-        for wide in self.wide:
-            found.update(wide.promise.match)
-        return found
+        return {*self.constants, *self.ranges, *(name for promise in self.wide for name in promise.match)}
 
     # -- times ----------------------------------------------------------------------------------------------------
 
@@ -91,60 +97,38 @@ class PunctuationTable(Sequence[Punctuation]):
     def span(self) -> tuple[int, int]:
         """The smallest and the largest time."""
         if self._span is None:
-            arrays = [times for times in self._times() if len(times)]
-            alone = [listed.null for listed in self.constants.values() if listed.null != NEVER]
-            alone += [wide.promise.t for wide in self.wide]
-            if self.everything != NEVER:
-                alone.append(self.everything)
+            parts = [*self.constants.values(), *self.ranges.values()]
+            arrays = [part.times for part in parts if len(part.times)]
+            alone = [t for t in (self.everything, *(part.null for part in parts)) if t != NEVER]
+            alone += [promise.t for promise in self.wide]
             self._span = (
                 min([*alone, *(int(times.min()) for times in arrays)], default=INF),
                 max([*alone, *(int(times.max()) for times in arrays)], default=NEVER),
             )
         return self._span
 
-    def _times(self) -> list[np.ndarray]:
-        found = [listed.times for listed in self.constants.values()]
-        found += [ranged.times for ranged in self.ranges.values()]
-        return found + [entries.times for entries in self.tables.values()]
-
     def after(self, t: int) -> PunctuationTable:
         """What it says of later times."""
-        if t == NEVER:
+        if t == NEVER or t < self.span[0]:
             return self
-        first, last = self.span
-        if t < first:
-            return self
-        if t >= last:
+        if t >= self.span[1]:
             return PunctuationTable(self.schema)
-        constants = {name: listed.after(t) for name, listed in self.constants.items()}
-        ranges = {name: ranged.after(t) for name, ranged in self.ranges.items()}
-        tables = {shape: entries.filter(entries.times > t) for shape, entries in self.tables.items()}
         return PunctuationTable(
             self.schema,
-            {name: listed for name, listed in constants.items() if listed},
-            {name: ranged for name, ranged in ranges.items() if len(ranged.times)},
-            {shape: entries for shape, entries in tables.items() if len(entries)},
-            [wide for wide in self.wide if wide.promise.t > t],
+            {name: part.after(t) for name, part in self.constants.items()},
+            {name: part.after(t) for name, part in self.ranges.items()},
+            [promise for promise in self.wide if promise.t > t],
             self.everything if self.everything > t else NEVER,
         )
 
     def moved(self, to: Callable[[int], int]) -> PunctuationTable:
         """The same with other times."""
-
-        def times(old: np.ndarray) -> np.ndarray:
-            known = {t: to(t) for t in set(old.tolist())}
-            return np.array([known[t] for t in old.tolist()], np.int64)
-
-        def alone(t: int) -> int:
-            return t if t == NEVER else to(t)
-
         return PunctuationTable(
             self.schema,
-            {n: each._replace(times=times(each.times), null=alone(each.null)) for n, each in self.constants.items()},
-            {n: each._replace(times=times(each.times)) for n, each in self.ranges.items()},
-            {shape: Entries(each.columns, each.runs, times(each.times)) for shape, each in self.tables.items()},
-            [WidePromise(Punctuation(w.promise.match, to(w.promise.t)), w.columns) for w in self.wide],
-            alone(self.everything),
+            {name: part.moved(to) for name, part in self.constants.items()},
+            {name: part.moved(to) for name, part in self.ranges.items()},
+            [Punctuation(promise.match, to(promise.t)) for promise in self.wide],
+            self.everything if self.everything == NEVER else to(self.everything),
         )
 
     def until(self, t: int) -> PunctuationTable:
@@ -155,171 +139,122 @@ class PunctuationTable(Sequence[Punctuation]):
 
     def renamed(self, names: Mapping[str, str], schema: Schema) -> PunctuationTable:
         """The same over columns that have other names; all that it binds are among them."""
-        constants = {names[name]: listed for name, listed in self.constants.items()}
-        ranges = {names[name]: ranged for name, ranged in self.ranges.items()}
-        if self.single:
-            return PunctuationTable(schema, constants, ranges, span=self._span)
-        place = {name: i for i, name in enumerate(schema.names)}
+        wide = (
+            Punctuation({names[name]: pattern for name, pattern in promise.match.items()}, promise.t)
+            for promise in self.wide
+        )
         return PunctuationTable(
             schema,
-            constants,
-            ranges,
-            dict(renamed_table(shape, entries, names, place) for shape, entries in self.tables.items()),
-            [
-                WidePromise(
-                    Punctuation({names[name]: pattern for name, pattern in wide.promise.match.items()}, wide.promise.t),
-                    {names[name]: column for name, column in wide.columns.items()},
-                )
-                for wide in self.wide
-            ],
+            {names[name]: part for name, part in self.constants.items()},
+            {names[name]: part for name, part in self.ranges.items()},
+            [_in_order(promise, schema) for promise in wide],
             self.everything,
-            self._span,
         )
 
     def split(self, columns: Collection[str]) -> tuple[PunctuationTable, PunctuationTable]:
         """What binds only these columns, and the rest."""
-
-        def inside(shape: Shape) -> bool:
-            return all(name in columns for name in (*shape.constants, *shape.ranges))
-
-        parts = []
-        for which in (True, False):
-            parts.append(
-                PunctuationTable(
-                    self.schema,
-                    {name: listed for name, listed in self.constants.items() if (name in columns) is which},
-                    {name: ranged for name, ranged in self.ranges.items() if (name in columns) is which},
-                    {shape: entries for shape, entries in self.tables.items() if inside(shape) is which},
-                    [wide for wide in self.wide if all(name in columns for name in wide.promise.match) is which],
-                    self.everything if which else NEVER,
-                )
+        inside, outside = (
+            PunctuationTable(
+                self.schema,
+                {name: part for name, part in self.constants.items() if (name in columns) is which},
+                {name: part for name, part in self.ranges.items() if (name in columns) is which},
+                [promise for promise in self.wide if all(name in columns for name in promise.match) is which],
+                self.everything if which else NEVER,
             )
-        return parts[0], parts[1]
+            for which in (True, False)
+        )
+        return inside, outside
 
-    def without_list(self, name: str) -> PunctuationTable:
-        """All but the constants of a column that is bound alone."""
-        constants = {other: listed for other, listed in self.constants.items() if other != name}
-        return PunctuationTable(self.schema, constants, self.ranges, self.tables, self.wide, self.everything)
-
-    def without_table(self, shape: Shape) -> PunctuationTable:
-        """All but what has a form."""
-        tables = {other: entries for other, entries in self.tables.items() if other != shape}
-        return PunctuationTable(self.schema, self.constants, self.ranges, tables, self.wide, self.everything)
+    def split_keys(self, names: Sequence[str]) -> tuple[list[pa.Array], np.ndarray, PunctuationTable]:
+        """What binds all of these columns to constants, and no others: the constants by columns and their times; and
+        the rest."""
+        if len(names) == 1:
+            part = self.constants.get(names[0])
+            if part is None:
+                return [], NO_INTS, self
+            rest = {name: other for name, other in self.constants.items() if name != names[0]}
+            column, times = part.column()
+            return [column], times, PunctuationTable(self.schema, rest, self.ranges, self.wide, self.everything)
+        found: list[Punctuation] = []
+        others: list[Punctuation] = []
+        for promise in self.wide:
+            shape = shape_of(promise.match)
+            whole = shape is not None and not shape.ranges and {*shape.constants} == {*names}
+            (found if whole else others).append(promise)
+        if not found:
+            return [], NO_INTS, self
+        columns = [
+            constants([promise.match[name].values[0] for promise in found], self.schema.field(name).type)  # type: ignore[union-attr]
+            for name in names
+        ]
+        rest_of = PunctuationTable(self.schema, self.constants, self.ranges, others, self.everything)
+        return columns, np.array([promise.t for promise in found], np.int64), rest_of
 
     def spelled_out(self, name: str, most: int) -> PunctuationTable:
         """The same with ranges of up to `most` ranks of a column as lists of their constants."""
-        ranged = self.ranges.get(name)
-        if ranged is None or ranged.order.kind is not Kind.RANK:
+        part = self.ranges.get(name)
+        if part is None or part.order.kind is not Kind.RANK:
             return self
-        lows, highs = ranged.runs.T
-        short = (highs < lows + most) & (lows < ranged.order.hi - most)
+        lows, highs = part.keys.T
+        short = (highs < lows + most) & (lows < part.order.hi - most)
         if not short.any():
             return self
         sizes = (highs - lows + 1)[short]
         keys = np.repeat(lows[short] - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
-        spelled = PunctuationTable(
-            self.schema, {name: Listed(ranged.order, keys, np.repeat(ranged.times[short], sizes))}
-        )
-        long = Ranged(ranged.order, ranged.runs[~short], ranged.times[~short])
-        ranges = {other: each for other, each in self.ranges.items() if other != name}
-        if len(long.times):
-            ranges[name] = long
-        return joined(
-            [spelled, PunctuationTable(self.schema, self.constants, ranges, self.tables, self.wide, self.everything)]
-        )
-
-    def numbered(self, first: int, last: int) -> PunctuationTable | None:
-        """What the promises from the `first` up to the `last` of those that were read say; None: that is not known."""
-        if not self.single or any(listed.null != NEVER for listed in self.constants.values()):
-            return None
-        constants = {name: listed.numbered(first, last) for name, listed in self.constants.items()}
-        ranges = {name: ranged.numbered(first, last) for name, ranged in self.ranges.items()}
-        return PunctuationTable(
-            self.schema,
-            {name: listed for name, listed in constants.items() if listed},
-            {name: ranged for name, ranged in ranges.items() if len(ranged.times)},
-        )
+        spelled = {name: Part(part.order, keys, np.repeat(part.times[short], sizes))}
+        ranges = {**self.ranges, name: part.taken(np.flatnonzero(~short))}
+        rest = PunctuationTable(self.schema, self.constants, ranges, self.wide, self.everything)
+        return joined([PunctuationTable(self.schema, spelled), rest])
 
     def united(self) -> PunctuationTable:
-        """The same with ranges that touch as one."""
-        if not any(len(ranged.times) > 1 for ranged in self.ranges.values()):
+        """The same with ranges that meet or touch as one."""
+        if not any(len(part.times) > 1 for part in self.ranges.values()):
             return self
-        ranges = {name: ranged.united() for name, ranged in self.ranges.items()}
-        return PunctuationTable(
-            self.schema, self.constants, ranges, self.tables, self.wide, self.everything, self._span
-        )
-
-    def columns(self) -> dict[str, ColumnPunctuation]:
-        """The promises of single columns as sets of their own."""
-        found = {name: ColumnPunctuation(self.schema.field(name).type) for name in (*self.constants, *self.ranges)}
-        for name, listed in self.constants.items():
-            found[name].add_keys(listed.keys, listed.times)
-            found[name].null = listed.null
-        for name, ranged in self.ranges.items():
-            found[name].add_ranges(ranged.runs, ranged.times)
-        return found
+        ranges = {name: _united(part) for name, part in self.ranges.items()}
+        return PunctuationTable(self.schema, self.constants, ranges, self.wide, self.everything)
 
     def pieces(self, name: str, places: np.ndarray) -> np.ndarray | None:
-        """What is said of one column, as rows of a first and a last rank, a time, and the place of the promise that
+        """What is said of one column, as rows of a first and a last rank, a time, and the place of the punctuation that
         says it, in the order of places; None: its values have no ranks, or a null is promised."""
-        listed, ranged = self.constants.get(name), self.ranges.get(name)
-        some = listed or ranged
-        if some is None:
-            return np.empty((0, 4), np.int64)
-        if some.order.kind is not Kind.RANK or (listed is not None and listed.null != NEVER):
-            return None
-        n = 0 if listed is None else len(listed.times)
-        out = np.empty((n + (0 if ranged is None else len(ranged.times)), 4), np.int64)
-        if listed is not None:
-            out[:n, 0] = out[:n, 1] = listed.keys
-            out[:n, 2], out[:n, 3] = listed.times, places[listed.of]
-        if ranged is not None:
-            out[n:, :2], out[n:, 2], out[n:, 3] = ranged.runs, ranged.times, places[ranged.of]
-        return out if listed is None or ranged is None else out[out[:, 3].argsort(kind="stable")]
+        found = []
+        for part in (self.constants.get(name), self.ranges.get(name)):
+            if part is not None:
+                if part.order.kind is not Kind.RANK or part.null != NEVER:
+                    return None
+                bounds = part.keys if part.keys.ndim == 2 else np.column_stack((part.keys, part.keys))
+                found.append(np.column_stack((bounds, part.times, places[part.of])))
+        if len(found) < 2:
+            return found[0] if found else np.empty((0, 4), np.int64)
+        out = np.concatenate(found)
+        return out[out[:, 3].argsort(kind="stable")]
 
     # -- for people ---------------------------------------------------------------------------------------------------
 
     @property
     def words(self) -> tuple[Punctuation, ...]:
-        """Promises that say the same, as few as there are entries or fewer."""
+        """Punctuations that say the same, as few as there are entries or fewer."""
         if self._words is None:
-            count = sum(len(times) for times in self._times())
-            nested = any(listed.order.kind is Kind.OPAQUE for listed in self.constants.values())
-            self._words = tuple(self._said(nested or count >= FEW))
+            self._words = tuple(self._said())
         return self._words
 
-    def _said(self, many: bool) -> Iterator[Punctuation]:
+    def _said(self) -> Iterator[Punctuation]:
         if self.everything != NEVER:
             yield Punctuation({}, self.everything)
-        if many:
-            for name, column in self.columns().items():
-                for pattern, t in column.patterns():
-                    yield Punctuation({name: pattern}, t)
-        else:
-            for name, listed in self.constants.items():
-                for values, t in by_value(listed):
-                    yield Punctuation({name: OneOf(values)}, t)
-            for name, ranged in self.ranges.items():
-                for run, t in zip(ranged.listed_runs(), ranged.times.tolist(), strict=True):
-                    for pattern in shown(run, ranged.order):
-                        yield Punctuation({name: pattern}, t)
-        for shape, entries in self.tables.items():
-            if many:
-                table = BoxTable(self.schema, shape)
-                table.add(entries)
-                yield from table.promises()
-            else:
-                yield from promises_of(entries, shape, self.schema)
-        for wide in self.wide:
-            yield wide.promise
+        constants, ranges = self.constants, self.ranges
+        if sum(len(part.times) for part in (*constants.values(), *ranges.values())) >= FEW:
+            stores = {name: ColumnStore(self.schema.field(name).type) for name in (*constants, *ranges)}
+            for name, store in stores.items():
+                store.add(constants.get(name), ranges.get(name))
+            constants = {name: store.constants() for name, store in stores.items()}
+            ranges = {name: store.ranges() for name, store in stores.items()}
+        for name, part in constants.items():
+            yield from (Punctuation({name: pattern}, t) for pattern, t in constant_patterns(part))
+        for name, part in ranges.items():
+            yield from (Punctuation({name: pattern}, t) for pattern, t in range_patterns(part))
+        yield from self.wide
 
     def __len__(self) -> int:
-        if self._count < 0:
-            counts = [listed.at_once for listed in self.constants.values()]
-            counts += [ranged.one_by_one for ranged in self.ranges.values()]
-            told = self.single and all(counts) and sum(map(len, self._times())) < FEW
-            self._count = sum(counts) if told else len(self.words)
-        return self._count
+        return len(self.words)
 
     def __iter__(self) -> Iterator[Punctuation]:
         return iter(self.words)
@@ -350,21 +285,35 @@ def joined(parts: Iterable[PunctuationTable]) -> PunctuationTable:
     some = [part for part in listed if part]
     if len(some) < 2:
         return some[0] if some else listed[0]
-    constants: dict[str, list[Listed]] = {}
-    ranges: dict[str, list[Ranged]] = {}
-    tables: dict[Shape, list[Entries]] = {}
-    for part in some:
-        for name, one in part.constants.items():
-            constants.setdefault(name, []).append(one)
-        for name, run in part.ranges.items():
-            ranges.setdefault(name, []).append(run)
-        for shape, entries in part.tables.items():
-            tables.setdefault(shape, []).append(entries)
+    constants: dict[str, list[Part]] = {}
+    ranges: dict[str, list[Part]] = {}
+    for table in some:
+        for name, part in table.constants.items():
+            constants.setdefault(name, []).append(part)
+        for name, part in table.ranges.items():
+            ranges.setdefault(name, []).append(part)
     return PunctuationTable(
         some[0].schema,
-        {name: joined_lists(these) for name, these in constants.items()},
-        {name: joined_ranges(those) for name, those in ranges.items()},
-        {shape: joined_entries(found) for shape, found in tables.items()},
-        [wide for part in some for wide in part.wide],
-        max(part.everything for part in some),
+        {name: joined_parts(these) for name, these in constants.items()},
+        {name: joined_parts(these) for name, these in ranges.items()},
+        [promise for table in some for promise in table.wide],
+        max(table.everything for table in some),
     )
+
+
+def _united(part: Part) -> Part:
+    if len(part.times) < 2:
+        return part
+    if part.order.kind is Kind.RANK:
+        pieces = normal(np.column_stack((part.keys, part.times)))
+        return Part(part.order, pieces[:, :2], pieces[:, 2])
+    by_time: dict[int, list] = {}
+    for run, t in zip(part.keys, part.times.tolist(), strict=True):
+        by_time.setdefault(t, []).append(run)
+    said = [(run, t) for t in sorted(by_time, reverse=True) for run in union(by_time[t])]
+    return Part(part.order, [run for run, _ in said], np.array([t for _, t in said], np.int64))
+
+
+def _in_order(promise: Punctuation, schema: Schema) -> Punctuation:
+    """The patterns in the order of the schema."""
+    return Punctuation({name: promise.match[name] for name in schema.names if name in promise.match}, promise.t)

@@ -67,8 +67,8 @@ class PartedSink(EpochSink):
     """A sink that takes an epoch in parts, each where it is made: nothing of it has to pass through the driver."""
 
     @abstractmethod
-    def write_part(self, epoch: int, bucket: int, batch: ElementBatch) -> str:
-        """Takes the elements of one bucket and returns the name of the part; "" if there is none."""
+    def write_part(self, epoch: int, partition: int, batch: ElementBatch) -> str:
+        """Takes the elements of one partition and returns the name of the part; "" if there is none."""
 
     @abstractmethod
     def commit_parts(self, epoch: int, parts: Sequence[str], tail: ElementBatch) -> None:

@@ -1,12 +1,12 @@
 """A directory of all elements a query has said, epoch by epoch: the changelog, in Parquet or JSON lines.
 
     <path>/_changelog.json               format and columns
-    <path>/epoch=<n>/part-<b>.parquet    the elements of epoch n from bucket b, in the files of the element format
+    <path>/epoch=<n>/part-<b>.parquet    the elements of epoch n from partition b, in the files of the element format
     <path>/epoch=<n>/tail.parquet        its promises (CTIs), which come after all its parts
     <path>/_epochs/<n>.json              the manifest: epoch n is in, and consists of these files
 
 An epoch is in exactly when its manifest is, and manifests are published once and whole.  Parts may be written by many
-tasks, several times and several at once: the name depends on epoch and bucket only, and each file appears whole.
+tasks, several times and several at once: the name depends on epoch and partition only, and each file appears whole.
 `read_changelog` follows the manifests, so it never sees a part of an epoch that was not finished.  Other programs may
 read the directory as a plain partitioned Parquet data set (names with `_` and `.` in front are skipped by custom);
 they then see the parts of the epoch that is being written, too.  A task that is killed may leave a file whose name
@@ -150,9 +150,9 @@ class ChangelogSink(PartedSink):
         if epoch > self.committed():
             self._publish(epoch, [part] if (part := self.write_part(epoch, 0, batch)) else [])
 
-    def write_part(self, epoch: int, bucket: int, batch: ElementBatch) -> str:
-        """Writes the elements of one bucket and returns the part's name; "" if there are none, and so no part."""
-        return self._write(f"epoch={epoch}/part-{bucket:05d}.{self.format}", batch) if len(batch) else ""
+    def write_part(self, epoch: int, partition: int, batch: ElementBatch) -> str:
+        """Writes the elements of one partition and returns the part's name; "" if there are none, and so no part."""
+        return self._write(f"epoch={epoch}/part-{partition:05d}.{self.format}", batch) if len(batch) else ""
 
     def commit_parts(self, epoch: int, parts: Sequence[str], tail: ElementBatch) -> None:
         """Makes an epoch of parts that were written, in this order, and of the elements that come after them."""

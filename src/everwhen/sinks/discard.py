@@ -37,7 +37,7 @@ class DiscardSink(PartedSink):
     def commit(self, epoch: int, batch: ElementBatch) -> None:
         self._last = max(self._last, epoch)
 
-    def write_part(self, epoch: int, bucket: int, batch: ElementBatch) -> str:
+    def write_part(self, epoch: int, partition: int, batch: ElementBatch) -> str:
         return ""
 
     def commit_parts(self, epoch: int, parts: Sequence[str], tail: ElementBatch) -> None:

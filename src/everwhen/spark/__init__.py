@@ -56,23 +56,18 @@ __all__ = [
 ]
 
 _WHERE: Final = {
-    "CallbackSink": "everwhen.sinks",
-    "ChangelogSink": "everwhen.sinks",
-    "ConsoleSink": "everwhen.sinks",
-    "CtiRows": "everwhen.spark.sources.source",
-    "DiscardSink": "everwhen.sinks",
-    "Disorder": "everwhen.spark.sources.source",
-    "EpochReport": "everwhen.spark.driver.epoch_runner",
-    "EpochSink": "everwhen.sinks",
-    "Handle": "everwhen.spark.api.handle",
-    "MemorySink": "everwhen.sinks",
-    "NoProgress": "everwhen.spark.sources.source",
-    "PostgresSink": "everwhen.sinks",
-    "SparkSource": "everwhen.spark.sources.source",
-    "read_changelog": "everwhen.sinks",
-    "run": "everwhen.spark.api.run_bounded",
-    "session": "everwhen.spark.api.session",
-    "start": "everwhen.spark.api.start",
+    name: module
+    for module, names in {
+        "everwhen.sinks": "CallbackSink ChangelogSink ConsoleSink DiscardSink EpochSink MemorySink PostgresSink "
+        "read_changelog",
+        "everwhen.spark.api.handle": "Handle",
+        "everwhen.spark.api.run_bounded": "run",
+        "everwhen.spark.api.session": "session",
+        "everwhen.spark.api.start": "start",
+        "everwhen.spark.driver.epoch_runner": "EpochReport",
+        "everwhen.spark.sources.source": "CtiRows Disorder NoProgress SparkSource",
+    }.items()
+    for name in names.split()
 }
 
 

@@ -1,9 +1,8 @@
 """The punctuation of a batch of elements by its places: as elements for people, and as columns for operators.
 
-Sources that read many elements at a time read their promises here once; the parts into which a batch is cut keep what
-was read.  Answers have theirs behind the rows, and make elements of them when somebody reads them
-(`TrailingPunctuation`).  A batch may have a plain dictionary of elements instead: then whoever needs the columns
-reads them.
+Sources that read many elements at a time read their promises here once.  Answers have theirs behind the rows, and make
+elements of them when somebody reads them (`TrailingPunctuation`).  A batch may have a plain dictionary of elements
+instead: then whoever needs the columns reads them.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ import numpy as np
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
-from everwhen.punctuation.read import read_promises
-from everwhen.punctuation.table import PunctuationTable
+from everwhen.punctuation.api import PunctuationTable, read_promises
 from everwhen.stream.element import ExternalCti, Punct
 
 Places = Mapping[int, Punct | ExternalCti]
@@ -41,13 +39,6 @@ class BatchPunctuation(Mapping[int, Punct | ExternalCti]):
 
     def __len__(self) -> int:
         return len(self._elements)
-
-    def part(self, begin: int, end: int) -> Places:
-        """Those at places of a part of the batch, counted from there."""
-        first, last = np.searchsorted(self.places, (begin, end)).tolist()
-        elements = {place - begin: self._elements[place] for place in self.places[first:last].tolist()}
-        said = self.said.numbered(first, last) if elements else None
-        return elements if said is None else BatchPunctuation(elements, self.places[first:last] - begin, said)
 
 
 class TrailingPunctuation(Mapping[int, Punct]):
@@ -87,5 +78,6 @@ def punctuations(elements: Places, schema: Schema) -> Places:
 def part_of(elements: Places, begin: int, end: int) -> Places:
     """The punctuation of a part of a batch."""
     if isinstance(elements, BatchPunctuation):
-        return elements.part(begin, end)
+        first, last = np.searchsorted(elements.places, (begin, end)).tolist()
+        return {place - begin: elements[place] for place in elements.places[first:last].tolist()}
     return {place - begin: each for place, each in elements.items() if begin <= place < end}

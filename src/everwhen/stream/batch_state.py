@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from everwhen.core.schema import Schema
-from everwhen.punctuation.plain import promises_of, promises_state
+from everwhen.punctuation.api import promises_of, promises_state
 from everwhen.stream.element import ExternalCti, Punct
 from everwhen.stream.element_batch import ElementBatch
 

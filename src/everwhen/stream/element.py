@@ -13,7 +13,7 @@ from typing import Any
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.scalars import show_value
 from everwhen.core.time import show
-from everwhen.punctuation.pattern_json import show_promise
+from everwhen.punctuation.api import show_promise
 
 Row = Mapping[str, Any]
 

@@ -13,10 +13,12 @@ from typing import ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
+from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
-from everwhen.core.time import INF
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME, is_time, show
 from everwhen.errors import InputError
-from everwhen.stream.batch_punctuation import part_of
+from everwhen.rows.codec import RowCodec
+from everwhen.stream.batch_punctuation import TrailingPunctuation, part_of
 from everwhen.stream.element import Adjust, Cti, Element, ExternalCti, Insert, Punct
 
 INSERT: Final = 0
@@ -24,6 +26,7 @@ ADJUST: Final = 1
 CTI: Final = 2
 PUNCT: Final = 3
 EXTERNAL_CTI: Final = 4
+_FOR_EVER: Final = np.array([[0], [INF], [0]], np.int64)
 OPS: Final = ("insert", "adjust", "cti", "punct", "external_cti")
 
 
@@ -76,7 +79,7 @@ class ElementBatch:
             self.ve[offset:end],
             self.vnew[offset:end],
             tuple(column.slice(offset, end - offset) for column in self.columns),
-            part_of(self.promises, offset, end),
+            part_of(self.promises, offset, end) if self.promises else {},
             self.source,
             self.first_line + offset,
             None if self.lines is None else self.lines[offset:end],
@@ -160,3 +163,73 @@ def _column(rows: Sequence[Mapping[str, object]], name: str, type_: pa.DataType,
                     f"{value!r} in column {name!r} is not of type {type_}", source=source, line=i + 1
                 ) from None
         raise
+
+
+# --- what an element must satisfy on its own ------------------------------------------------------------------------
+
+IN_RANGE: Final = f"finite times lie between {MIN_TIME} and {MAX_TIME}; a missing end is null"
+"""A lifetime starts at a finite time, is not empty, and ends at a finite time or never; an adjust moves the end to no
+earlier than the start; a CTI stands at a finite time or at infinity.  All file formats share these rules."""
+
+
+def ill_formed(op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray) -> int | None:
+    """The position of the first element that breaks a rule."""
+    ok = well_formed(op, vs, ve, vnew)
+    return None if ok.all() else int(np.argmin(ok))
+
+
+def well_formed(op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray) -> np.ndarray:
+    """Which elements keep the rules."""
+    start_ok, end_ok = _finite(vs), _finite(ve) | (ve == INF)
+    lived = start_ok & end_ok & (vs < ve)
+    moved = lived & (_finite(vnew) | (vnew == INF)) & (vs <= vnew)
+    return np.where(op == CTI, start_ok | (vs == INF), np.where(op == ADJUST, moved, (op == PUNCT) | lived))
+
+
+def _finite(times: np.ndarray) -> np.ndarray:
+    return (times >= MIN_TIME) & (times <= MAX_TIME)
+
+
+def lifetime_problem(op: int, vs: int, ve: int, vnew: int) -> tuple[str, str]:
+    """What is wrong with such an element and what to do; two empty texts if nothing is."""
+    if op == PUNCT or (op == CTI and vs == INF):
+        return "", ""
+    times = (vs,) if op == CTI else (vs, ve, vnew) if op == ADJUST else (vs, ve)
+    for i, t in enumerate(times):
+        if not is_time(t) and (t != INF or i == 0):
+            return f"the time {show(t)} is out of range", IN_RANGE
+    if op == CTI:
+        return "", ""
+    if vs >= ve:
+        return f"the lifetime [{vs}, {show(ve)}) is empty", '"ve" must be greater than "vs"; leave it out for vs + 1'
+    if op == ADJUST and vnew < vs:
+        return f'"vnew" is {vnew}, before the start {vs}', '"vnew" equal to "vs" removes the event'
+    return "", ""
+
+
+def coded_elements(
+    codec: RowCodec,
+    op: np.ndarray,
+    times: np.ndarray,
+    rows: np.ndarray,
+    promises: Sequence[Punctuation] = (),
+    cti: int | None = None,
+) -> ElementBatch:
+    """The elements of coded rows, their ops and times (vs, ve, vnew), then promises about data, then a CTI.
+
+    Where ops and times have room behind the rows, it is used.
+    """
+    n, size = len(rows), len(rows) + len(promises) + (cti is not None)
+    op = op.astype(np.uint8, copy=False)
+    if len(op) < size:
+        given, spans = op, times
+        op, times = np.empty(size, np.uint8), np.empty((3, size), np.int64)
+        op[:n], times[:, :n] = given[:n], spans[:, :n]
+    if size > n:
+        op[n:size], times[:, n:size] = PUNCT, _FOR_EVER
+    if cti is not None:
+        op[size - 1], times[:, size - 1] = CTI, (cti, cti, 0)
+    columns = codec.decode(rows, nulls=size - n)
+    places = TrailingPunctuation(promises, n) if promises else {}
+    vs, ve, vnew = times[:, :size]
+    return ElementBatch(codec.schema, op[:size], vs, ve, vnew, columns, places)

@@ -21,17 +21,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from everwhen.core.punctuation import OneOf, Punctuation
+from everwhen.core.punctuation import OneOf, Punctuation, Range, less
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
 from everwhen.errors import InputError
-from everwhen.punctuation.pattern_algebra import subsumes
-from everwhen.punctuation.pattern_json import show_promise
+from everwhen.punctuation.api import show_promise
 from everwhen.rows.interner import freeze
 from everwhen.stream.element import Punct
-from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch, lifetime_problem, well_formed
 from everwhen.stream.history import Elements, Event, batch_element, batches_of, canonical_rows
-from everwhen.stream.wellformed import lifetime_problem, well_formed
 
 _PURGE: Final = 100_000
 """So many events and patterns are kept at least before a look is taken at which are still needed."""
@@ -262,7 +260,7 @@ class _Patterns:
                     of_name.setdefault(value, []).append(promise)
                 return
         # Ranges that grow cover those before them; only the last ones are asked, so that adding stays cheap.
-        recent = [other for other in self._others[-_RECENT:] if not subsumes(promise, other)]
+        recent = [other for other in self._others[-_RECENT:] if not _covers(promise, other)]
         self._size -= min(len(self._others), _RECENT) - len(recent)
         self._others[-_RECENT:] = [*recent, promise]
 
@@ -285,6 +283,22 @@ class _Patterns:
         for of_name in self._by_constant.values():
             yield from chain.from_iterable(of_name.values())
         yield from self._others
+
+
+def _covers(promise: Punctuation, other: Punctuation) -> bool:
+    """Whether a promise of ranges says all that another one says, as far as that shows by their bounds."""
+    if promise.t < other.t or not promise.match.keys() <= other.match.keys():
+        return False
+    for name, ours in promise.match.items():
+        theirs = other.match[name]
+        if not (isinstance(ours, Range) and isinstance(theirs, Range)):
+            return False
+        low, high = ((ours.ge, theirs.ge), (ours.gt, theirs.gt)), ((ours.le, theirs.le), (ours.lt, theirs.lt))
+        if any(a is not None and (b is None or less(b, a)) for a, b in low):
+            return False
+        if any(a is not None and (b is None or less(a, b)) for a, b in high):
+            return False
+    return True
 
 
 def _running(so_far: int, times: np.ndarray) -> tuple[np.ndarray, int]:

@@ -21,7 +21,7 @@ from everwhen.engine.epochs import EpochReader
 from everwhen.engine.files.checkpoint import Checkpoint, Saved, fingerprint
 from everwhen.engine.files.output_file import write_answer
 from everwhen.engine.local import LocalRuntime, Query
-from everwhen.engine.run import SMALL_PIECE, answers
+from everwhen.engine.run import SMALL_PIECE
 from everwhen.errors import QueryError
 from everwhen.formats.input_file import STANDARD_INPUT, InputFile, read_input
 from everwhen.operators.ingress.finalize import Reason
@@ -161,7 +161,7 @@ class _Work:
         self.taken = arrival.taken
         said = saved.said
         for epoch in arrival:
-            found = list(answers(self.runtime, epoch))
+            found = list(self.runtime.answers([epoch]))
             said += sum(map(len, found))
             self.watch(Progress("running", sum(self.taken.values()), said, self.runtime.progress))
             yield found

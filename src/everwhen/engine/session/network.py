@@ -62,8 +62,8 @@ class Network:
 
     def __init__(self, clock: Callable[[], float], idle: float | None = None) -> None:
         self.pool = Interner()
-        self.ingress = Ingress(clock, idle)
-        self.flow: Dataflow[OutputKey, SharedOutput] = Dataflow(isolate=True)
+        self.ingress = Ingress(clock, idle, shared=True)
+        self.flow: Dataflow[OutputKey, SharedOutput] = Dataflow(shared=True)
         self.left: dict[str, DetachedSource] = {}
         self._idle = idle is not None
         self._clock = clock
@@ -188,9 +188,9 @@ class Network:
             raise _refused(f"the operator '{placed.name}' needs all of the past")
         running = OperatorNode.of(number, placed, self._clock())
         running.since, running.exact = since, exact
-        running.step(
-            [Output(past.changes, self._frontier(port)) for port, past in zip(placed.inputs, given, strict=True)],
-            max(self.tau(port) for port in placed.inputs),
+        ports = zip(placed.inputs, given, strict=True)
+        self.flow.step_one(
+            running, [(Output(past.changes, self._frontier(port)), self.tau(port)) for port, past in ports]
         )
         self.flow.add(running)
         pasts[Port(operator=number)] = AsOf(exact, running.output.changes)
@@ -277,8 +277,7 @@ class Network:
                 failed[exit] = broken[outlet.port.operator]
                 continue
             try:
-                output = self.flow.given(outlet.port, inputs)
-                tau = self.flow.tau(outlet.port, inputs)
+                output, tau = self.flow.given(outlet.port, inputs)
                 said[exit] = outlet.step(cut(output.changes, outlet.since), tau, output.frontier)
             except Exception as error:
                 failed[exit] = error

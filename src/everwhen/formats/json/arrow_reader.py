@@ -21,8 +21,7 @@ import pyarrow.json as pj
 
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME
-from everwhen.stream.element_batch import ADJUST, CTI, ElementBatch
-from everwhen.stream.wellformed import ill_formed
+from everwhen.stream.element_batch import ADJUST, CTI, ElementBatch, ill_formed
 
 SAFE_FLOAT: Final = 2.0**53
 """Below it every whole number is a float of its own."""

@@ -35,12 +35,21 @@ from everwhen.errors import InputError
 from everwhen.formats.json.arrow_reader import FastReader
 from everwhen.formats.json.inference import Inference
 from everwhen.formats.json.python_reader import decode_lines
-from everwhen.punctuation.pattern_json import read_match, write_match
+from everwhen.punctuation.api import read_match, write_match
 from everwhen.storage.atomic_file import is_regular, whole_file
 from everwhen.stream.batch_punctuation import punctuations
 from everwhen.stream.element import ExternalCti, Punct
-from everwhen.stream.element_batch import ADJUST, CTI, EXTERNAL_CTI, INSERT, OPS, PUNCT, ElementBatch
-from everwhen.stream.wellformed import IN_RANGE, lifetime_problem
+from everwhen.stream.element_batch import (
+    ADJUST,
+    CTI,
+    EXTERNAL_CTI,
+    IN_RANGE,
+    INSERT,
+    OPS,
+    PUNCT,
+    ElementBatch,
+    lifetime_problem,
+)
 
 DEFAULT_BATCH: Final = 10_000
 

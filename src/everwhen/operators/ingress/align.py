@@ -28,7 +28,7 @@ from everwhen.operators.ingress.event_index import EventIndex
 from everwhen.operators.ingress.guard import CheckedBatch
 from everwhen.operators.ingress.sort_by_time import by_time
 from everwhen.operators.ingress.sorted_buffer import SortedBuffer
-from everwhen.punctuation.rules import promised
+from everwhen.operators.key_frontiers import upto
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element_batch import ADJUST, INSERT
 
@@ -135,7 +135,7 @@ class Align:
         if self.lowest >= promise.t:
             return False
         waiting = self.waiting()
-        return bool((waiting.sync < promised([promise], self.codec, waiting.rows)).any())
+        return bool((waiting.sync < upto([promise], self.codec, waiting.rows)).any())
 
     def state_size(self) -> StateSize:
         held = self._entries.nbytes + self._heap.nbytes + self._line.nbytes

@@ -13,7 +13,7 @@ import pyarrow as pa
 from everwhen.containers.gaps import only_gaps, spans_without, without
 from everwhen.core.schema import Schema
 from everwhen.stream.element import Adjust, Insert
-from everwhen.stream.element_batch import ADJUST, ElementBatch
+from everwhen.stream.element_batch import ADJUST
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,6 @@ class Arrived:
     columns: tuple[pa.Array, ...]
     adjusts: int
     gaps: np.ndarray
-
-    @staticmethod
-    def of(batch: ElementBatch, data: int, adjusts: int, gaps: np.ndarray) -> Arrived:
-        """The data of a batch: so many elements, with gaps between them, and what stands behind the last."""
-        end = data + len(gaps)
-        if end == len(batch):
-            return Arrived(batch.op, batch.vs, batch.ve, batch.vnew, batch.columns, adjusts, gaps)
-        columns = tuple(column.slice(0, end) for column in batch.columns)
-        return Arrived(batch.op[:end], batch.vs[:end], batch.ve[:end], batch.vnew[:end], columns, adjusts, gaps)
 
     def __len__(self) -> int:
         """The elements that are data."""
@@ -57,9 +48,7 @@ class Arrived:
         return int(np.searchsorted(self.gaps - np.arange(len(self.gaps)), row, side="right")) + row
 
     def head(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """op, vs, ve, vnew of the data."""
-        if not len(self.gaps):
-            return self.op, self.vs, self.ve, self.vnew
+        """op, vs, ve, vnew of the data, without the gaps."""
         vs, ve = np.empty(len(self), np.int64), np.empty(len(self), np.int64)
         spans_without(self.vs, self.ve, self.gaps, vs, ve)
         if self.adjusts:

@@ -16,8 +16,8 @@ import pyarrow as pa
 from everwhen.containers.arrays import grown
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.ingress import event_index_loops as kernel
-from everwhen.punctuation.rules import promised
-from everwhen.punctuation.store import PunctuationStore
+from everwhen.operators.key_frontiers import upto
+from everwhen.punctuation.api import PunctuationStore
 from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
 
@@ -96,7 +96,7 @@ class EventIndex:
 
         Returns the largest time, of those that `forget` goes by, among them (-∞: none).
         """
-        until = promised(over, self.codec, self.rows[: self.count])
+        until = upto(over, self.codec, self.rows[: self.count])
         fields = self.fields[: self.count]
         gone = self.alive() & ((fields[:, 1] < until) | (until == INF))
         fields[gone, 1] = NEVER

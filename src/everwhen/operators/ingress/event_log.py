@@ -13,8 +13,8 @@ from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress import event_log_loops as kernel
-from everwhen.punctuation.rules import promised
-from everwhen.punctuation.store import PunctuationStore
+from everwhen.operators.key_frontiers import upto
+from everwhen.punctuation.api import PunctuationStore
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
@@ -55,7 +55,7 @@ class _Ring:
     def drop_promised(self, over: PunctuationStore, codec: RowCodec) -> int:
         """Drop events that ended before what is promised of their rows; the largest end among them (-∞: none)."""
         at = np.arange(self.oldest, self.count) & (len(self.log) - 1)
-        ends, until = self.log[at, kernel.VE], promised(over, codec, self.log[at, kernel.ROW :])
+        ends, until = self.log[at, kernel.VE], upto(over, codec, self.log[at, kernel.ROW :])
         gone = (ends < until) | (until == INF)
         self.log[at[gone], kernel.VE] = NEVER
         return int(ends[gone].max(initial=NEVER))
@@ -73,7 +73,7 @@ class EventLog:
         self._cti = NEVER
         self._last: tuple[kernel.Elements, kernel.Taken, tuple[int, int]] | None = None
         self._forgotten = NEVER
-        self._over = PunctuationStore(codec.schema)  # what was promised since the last tidying
+        self._over: PunctuationStore | None = None  # what was promised since the last tidying
         self._rings = _Ring(codec.width), _Ring(codec.width)  # events that end, and that don't
         codec.pool.register(self)
 
@@ -120,14 +120,14 @@ class EventLog:
         """Events whose rows are promised can no longer be named; they go with the next tidying."""
         self._last = None
         if any(ring.count > ring.oldest for ring in self._rings):  # what comes later can't be what is promised
+            self._over = self._over or PunctuationStore(self.codec.schema)
             self._over.add(promises)
 
     def _drop_promised(self) -> None:
         """Drop events that ended before what is promised of their rows."""
-        if len(self._over):
-            ends = [ring.drop_promised(self._over, self.codec) for ring in self._rings]
-            self._forgotten = max(self._forgotten, *ends)
-            self._over = PunctuationStore(self.codec.schema)
+        over, self._over = self._over, None
+        if over is not None and len(over):
+            self._forgotten = max(self._forgotten, *(ring.drop_promised(over, self.codec) for ring in self._rings))
 
     @property
     def forgotten(self) -> int:

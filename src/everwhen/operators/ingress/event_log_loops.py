@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.njit import loop, loop_of, njit
 from everwhen.compiled.prefetch import prefetch
 from everwhen.core.time import INF, NEVER
 
@@ -104,7 +104,7 @@ def _unlink(heads, log, count, vs, end, row):
     return count
 
 
-@loop
+@loop_of(elements=Elements, ending=Ring, lasting=Ring, taken=Taken)
 def undo(elements, ending, lasting, taken):
     """Take the elements out again that `apply` took, the last first."""
     op, vs, ve, vnew, rows = elements.op, elements.vs, elements.ve, elements.vnew, elements.rows
@@ -162,7 +162,7 @@ def _append(heads, log, count, h, vs, end, rows, i):
     return count + 1
 
 
-@loop
+@loop_of(elements=Elements)
 def named(elements, until, marks, todo, hashes):
     """The elements that the log must know, adjusts and inserts that one may name, into `todo`, with their hashes.
     Returns their number, and how many of them may come to last for ever.
@@ -189,7 +189,7 @@ def named(elements, until, marks, todo, hashes):
     return count, lasting
 
 
-@loop
+@loop_of(elements=Elements, ending=Ring, lasting=Ring, taken=Taken)
 def apply(elements, until, marks, hashes, ending, lasting, taken):
     """Append inserts and move adjusted events: the elements `taken.todo`, with their hashes.  Returns the new ends of
     the rings and the first adjust that has no event (-1: none).

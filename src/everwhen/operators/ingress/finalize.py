@@ -35,7 +35,7 @@ from everwhen.operators.ingress import finalize_loops as kernel
 from everwhen.operators.ingress.event_index import EventIndex
 from everwhen.operators.ingress.event_log_loops import Elements
 from everwhen.operators.ingress.guard import CheckedBatch
-from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.api import PunctuationStore
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element import ExternalCti

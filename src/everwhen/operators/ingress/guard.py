@@ -8,6 +8,7 @@ source declared to live one tick a longer lifetime is an error, because plans le
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,7 +57,9 @@ class CheckedBatch:
     def segments(self) -> Changes:
         """An insert is +[vs, ve); an adjust is the difference it makes."""
         if not self.adjusts:
-            return Changes(self.codec, self.vs, self.ve, np.ones(len(self.op), np.int64), self.rows)
+            weight = np.empty(len(self.op), np.int64)
+            weight.fill(1)
+            return Changes(self.codec, self.vs, self.ve, weight, self.rows)
         lo, hi, weight, some = segments(self.op, self.vs, self.ve, self.vnew)
         if some == len(lo):
             return Changes(self.codec, lo, hi, weight, self.rows)
@@ -98,7 +101,10 @@ class Guard:
         self.finalized = finalized
         self.cti = NEVER
         self.tau = NEVER
+        self.fresh: Sequence[Punctuation] = ()
+        """What the last settled batch has promised about data."""
         self._promises = SourcePromises(codec.schema, punctuator)
+        self._silent = punctuator is None  # nothing has been promised about data, nothing declared is looked after
         self._log = EventLog(codec)
         self._forgotten = NEVER  # what `forgotten` was when Finalize took the events over
         self._before: tuple[int, int] = (NEVER, NEVER)
@@ -106,7 +112,7 @@ class Guard:
     @property
     def frontier(self) -> Frontier:
         """What is promised, and what the last batch has promised about data."""
-        return Frontier(self.cti, self._promises.fresh)
+        return Frontier(self.cti, self.fresh)
 
     @property
     def standing_promises(self) -> tuple[Punctuation, ...]:
@@ -121,6 +127,7 @@ class Guard:
     def resume(self, cti: int, tau: int, promised: Any) -> None:
         """Go on where another guard of the source has stopped."""
         self.cti, self.tau = cti, tau
+        self._silent &= promised is None
         self._promises.restore(promised)
 
     def step(self, batch: ElementBatch) -> CheckedBatch:
@@ -136,31 +143,43 @@ class Guard:
             op, vs, ve, vnew, self.cti, self.tau, MIN_TIME, MAX_TIME, INF, gaps
         )
         if at >= 0:
-            self._explain_times(batch, int(at), int(sync), int(cti))
+            self._explain_times(batch, at, sync, cti)
         if self.chronons:
             self._check_chronons(batch)
-        data = Arrived.of(batch, int(n), int(adjusts), gaps[:g])
-        self._check_promises(batch, data)
-        rows = self.codec.encode(data.columns, len(data), data.gaps if len(data.gaps) else None)
+        columns, end = batch.columns, n + g
+        if end < len(op):  # what stands behind the last element that is data
+            op, vs, ve, vnew = op[:end], vs[:end], ve[:end], vnew[:end]
+            columns = tuple([column.slice(0, end) for column in columns])
+        data = Arrived(op, vs, ve, vnew, columns, adjusts, gaps[:g])
+        if batch.promises or not self._silent:
+            self._silent = False
+            self._check_promises(batch, data)
+        rows = self.codec.encode(columns, n, data.gaps if g else None)
         if self.insert_only and adjusts:
             at = int(np.flatnonzero(batch.op == ADJUST)[0])
             raise self._error(
                 batch, at, "an adjust on a source that is declared insert-only", "declare it with insert_only=False"
             )
-        guarded = CheckedBatch(self.codec, *data.head(), rows, data.adjusts, ordered=not (adjusts or falls))
+        if g:
+            op, vs, ve, vnew = data.head()
+        guarded = CheckedBatch(self.codec, op, vs, ve, vnew, rows, adjusts, not (adjusts or falls))
         if self.whole or not (self.insert_only or self.finalized):
-            self._check_events(batch, guarded, int(cti), data)
-        self.tau = int(tau)
-        self.cti = int(cti)
+            self._check_events(batch, guarded, cti, data)
+        self.cti, self.tau = cti, tau
         return guarded
 
     def settle(self) -> None:
         """The batch stays: forget what its promises allow to forget."""
-        self._promises.settle(self.cti)
-        if self._promises.fresh and not self.whole:
-            self._log.close(self._promises.fresh)
+        if not self._silent:
+            self._settle_promises()
         if self.cti > self._before[0] and not self.whole:
             self._log.forget(self.cti)
+
+    def _settle_promises(self) -> None:
+        self._promises.settle(self.cti)
+        self.fresh = self._promises.fresh
+        if self.fresh and not self.whole:
+            self._log.close(self.fresh)
 
     def undo(self) -> None:
         """Be as before the last batch."""
@@ -180,6 +199,7 @@ class Guard:
         """The input has ended: everything is promised."""
         self.cti = INF
         self._promises.settle(INF)
+        self.fresh = self._promises.fresh
         if not self.whole:
             self._log.forget(INF)
 
@@ -236,8 +256,6 @@ class Guard:
 
     def _check_promises(self, batch: ElementBatch, data: Arrived) -> None:
         """No element contradicts an earlier punctuation."""
-        if not batch.promises and self._promises.silent:
-            return
         external = []
         if not (self.finalized or isinstance(batch.promises, BatchPunctuation)):
             external = [i for i in batch.promises if batch.op[i] == EXTERNAL_CTI]
@@ -286,8 +304,7 @@ class Guard:
         return {"cti": self.cti, "tau": self.tau, "promises": promises, "log": log, "forgotten": self._forgotten}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.cti, self.tau = state["cti"], state["tau"]
-        self._promises.restore(state["promises"])
+        self.resume(state["cti"], state["tau"], state["promises"])
         self._log.restore(state["log"])
         self._forgotten = state["forgotten"]
 

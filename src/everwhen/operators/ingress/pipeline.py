@@ -21,7 +21,7 @@ from everwhen.operators.ingress.align import Align
 from everwhen.operators.ingress.finalize import DroppedElements, Finalize
 from everwhen.operators.ingress.guard import CheckedBatch, Guard
 from everwhen.operators.net import cancelled
-from everwhen.punctuation.plain import promises_of, promises_state
+from everwhen.punctuation.api import promises_of, promises_state
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element_batch import ADJUST, ElementBatch
@@ -66,7 +66,7 @@ class SourcePipeline:
     def frontier(self) -> Frontier:
         """The promise, and what the source has newly promised about data; that waits while an element that it matches
         does."""
-        return Frontier(self.promise, self._said)
+        return Frontier(self.guard.cti if self.finalize is None and self.align is None else self.promise, self._said)
 
     @property
     def tau(self) -> int:
@@ -92,7 +92,7 @@ class SourcePipeline:
             return None, ()
         (batch, guarded), self._checked = self._checked, None
         self.guard.settle()
-        self._said = self.guard.frontier.promises
+        self._said = self.guard.fresh
         dropped: tuple[DroppedElements, ...] = ()
         if self.finalize is not None:
             admitted = self.finalize.step(batch, guarded, self.guard.cti)

@@ -7,7 +7,7 @@ promises that the CTI has not overtaken, in compact form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,16 +20,19 @@ from everwhen.core.time import INF, NEVER
 from everwhen.errors import QueryError
 from everwhen.operators.ingress.checked_batch import Arrived
 from everwhen.operators.punctuate.punctuator import Broken, Punctuator
-from everwhen.punctuation.columns.intervals import NO_PIECES
-from everwhen.punctuation.first_violation import all_are, first_broken
-from everwhen.punctuation.pattern_json import show_promise
-from everwhen.punctuation.read import NO_PATTERN, read_promises
-from everwhen.punctuation.store import PunctuationStore
-from everwhen.punctuation.table import PunctuationTable, joined
-from everwhen.punctuation.values.order import order_of, plain
+from everwhen.punctuation.api import (
+    NO_PATTERN,
+    PunctuationStore,
+    PunctuationTable,
+    first_violation,
+    joined,
+    read_promises,
+    show_promise,
+)
 from everwhen.stream.batch_punctuation import BatchPunctuation
 from everwhen.stream.element import Punct
 from everwhen.stream.element_batch import PUNCT, ElementBatch
+from everwhen.values.order import order_of, plain
 
 RULED_OUT: Final = "an element that an earlier promise of the source has ruled out"
 KEEP_YOUR_WORD: Final = "a promise says that no matching insert or adjust follows; correct the source"
@@ -39,6 +42,7 @@ _STANDING: Final = 8
 """So many standing promises of a column are compared one by one."""
 
 _NO_PLACES: Final = np.empty(0, np.int64)
+_NONE: Final = np.empty((0, 3), np.int64)
 _NONE_FRESH: Final = np.empty((0, 4), np.int64)
 
 Said = Sequence[tuple[int, Punctuation]]
@@ -58,16 +62,11 @@ class SourcePromises:
         self.fresh: Sequence[Punctuation] = ()
         """What the last settled batch has promised."""
 
-    @property
-    def silent(self) -> bool:
-        """Whether nothing has been promised, and nothing that is declared has to be looked after."""
-        return self._punctuator is None and self._checked is None and not self._said
-
     def check(self, batch: ElementBatch, data: Arrived) -> Broken | None:
         """The first element that breaks a promise that was made or that follows from what is declared."""
         self._checked = None
         given = batch.promises
-        if isinstance(given, BatchPunctuation) and all_are(batch.op, given.places, PUNCT):
+        if isinstance(given, BatchPunctuation) and (batch.op[given.places] == PUNCT).all():
             self._checked, places = given.said, given.places
         elif given:
             said = _listed(batch)
@@ -95,9 +94,7 @@ class SourcePromises:
         """The first element that breaks what an earlier batch has promised, or an earlier element of this one."""
         n, sync = len(data.op), data.sync
         inside = len(places) > 0 and int(places[0]) < n
-        at = self._compared(data, sync, places if inside else _NO_PLACES)
-        if at is None:
-            at = self._looked_up(data, sync, [(i, p) for i, p in _listed(batch) if i < n] if inside else ())
+        at = self._first(data, sync, places if inside else _NO_PLACES, batch)
         if at == n:
             return None
         said = _listed(batch)
@@ -107,45 +104,50 @@ class SourcePromises:
         promise = next(broken, Punctuation({}, NEVER))
         return Broken(at, f"{RULED_OUT}: {show_promise(promise)}; it is {element}", KEEP_YOUR_WORD)
 
-    def _compared(self, data: Arrived, sync: np.ndarray, places: np.ndarray) -> int | None:
-        """The first broken one, for promises about single columns that have ranks and no nulls, few of them among the
-        elements; None: others."""
-        read = self._checked if len(places) else None
-        if not self._said.ranked or (read is not None and not read.single):
-            return None
-        first = len(data.op)
-        for name in _bound(self._said, read):
+    def _first(self, data: Arrived, sync: np.ndarray, places: np.ndarray, batch: ElementBatch) -> int:
+        """The first broken one; how many there are if none is.  Few promises about single columns that have ranks are
+        compared with the elements; others are looked up."""
+        n, read = len(data.op), self._checked
+        standing = {name: self._said.pieces(name, _STANDING) for name in self._said.bound}
+        fresh: dict[str, np.ndarray | None] = {}
+        if len(places) and read is not None:
+            fresh = {name: read.pieces(name, places) for name in read.bound} if read.single else {"": None}
+        first = n
+        if self._said and not (standing and all(self._few(data, *each) for each in standing.items())):
+            first, standing = self._standing(data, sync), {}
+        if not all(self._few(data, *each) for each in fresh.items()):
+            first, fresh = min(first, self._among(data, sync, [each for each in _listed(batch) if each[0] < n])), {}
+        for name in {**standing, **fresh}:
             at = self._at[name]
-            fresh = _NONE_FRESH if read is None else read.pieces(name, places)
-            if fresh is None or len(fresh) > _COMPARED or not data.known(at):
-                return None
             ranks = np.ascontiguousarray(self._orders[at].ranks(plain(data.columns[at])))
-            few = self._said.pieces(name, _STANDING)
-            if few is None:
-                first = min(first, self._said.first_late(name, ranks, sync, data.gaps))
-                few = NO_PIECES
-            if len(few) or len(fresh):
-                first = min(first, int(first_broken(ranks, sync, data.gaps, few, fresh)))
+            few, new = standing.get(name), fresh.get(name)
+            found = first_violation(
+                ranks, sync, data.gaps, _NONE if few is None else few, _NONE_FRESH if new is None else new
+            )
+            first = min(first, int(found))
         return first
 
-    def _looked_up(self, data: Arrived, sync: np.ndarray, inside: Said) -> int:
-        """The first broken one, for any promises."""
+    def _few(self, data: Arrived, name: str, pieces: np.ndarray | None) -> bool:
+        return pieces is not None and len(pieces) <= _COMPARED and data.known(self._at[name])
+
+    def _standing(self, data: Arrived, sync: np.ndarray) -> int:
+        """The first that breaks a promise of an earlier batch."""
         n = len(data.op)
-        first = n
-        if self._said:
-            columns = {name: data.complete(self._schema.index(name)) for name in self._said.bound}
-            broken = sync < self._said.promised(columns, n)
-            broken[data.gaps] = False
-            first = int(np.argmax(broken)) if broken.any() else n
-        if inside:
-            # Mostly no element stands behind a promise that it matches, whatever its time.
-            places = PunctuationStore(self._schema)
-            places.add(Punctuation(promise.match, n - i) for i, promise in inside)
-            columns = {name: data.complete(self._schema.index(name)) for name in places.bound}
-            late = n - np.maximum(places.promised(columns, n), 0) < np.arange(n)
-            late[data.gaps] = False
-            first = min([first, *self._behind(data, sync, np.flatnonzero(late), inside).tolist()])
-        return first
+        columns = {name: data.complete(self._schema.index(name)) for name in self._said.bound}
+        broken = sync < self._said.upto(columns, n)
+        broken[data.gaps] = False
+        return int(np.argmax(broken)) if broken.any() else n
+
+    def _among(self, data: Arrived, sync: np.ndarray, inside: Said) -> int:
+        """The first that breaks a promise among the elements."""
+        n = len(data.op)
+        # Mostly no element stands behind a promise that it matches, whatever its time.
+        places = PunctuationStore(self._schema)
+        places.add(Punctuation(promise.match, n - i) for i, promise in inside)
+        columns = {name: data.complete(self._schema.index(name)) for name in places.bound}
+        late = n - np.maximum(places.upto(columns, n), 0) < np.arange(n)
+        late[data.gaps] = False
+        return min([n, *self._behind(data, sync, np.flatnonzero(late), inside).tolist()])
 
     def _behind(self, data: Arrived, sync: np.ndarray, at: np.ndarray, said: Said) -> np.ndarray:
         """Which elements, all behind the first promise, break a promise before them: by halves of the promises."""
@@ -155,7 +157,7 @@ class SourcePromises:
         every.add(promise for _, promise in said)
         taken = pa.array(at)
         columns = {name: data.columns[self._schema.index(name)].take(taken) for name in every.bound}
-        at = at[sync[at] < every.promised(columns, len(at))]
+        at = at[sync[at] < every.upto(columns, len(at))]
         behind = at > said[-1][0]
         among, half = at[~behind], len(said) // 2
         if not len(among):
@@ -185,16 +187,13 @@ class SourcePromises:
 
     def settle(self, cti: int) -> None:
         """The checked batch stays."""
-        if self.silent:
-            self.fresh = ()
-            return
         if self._punctuator is not None:
             self._punctuator.settle()
         self.fresh = ()
         if self._checked is not None:
             checked, self._checked = self._checked.after(cti).united(), None
             if checked:
-                self._said.take(checked)
+                self._said.add(checked)
                 self.fresh = checked
         if self._said:
             if cti == INF:
@@ -225,11 +224,6 @@ class SourcePromises:
             state = state["said"]
         if state is not None:
             self._said.restore(state)
-
-
-def _bound(said: PunctuationStore, fresh: PunctuationTable | None) -> Set[str]:
-    """The columns that promises about single columns bind."""
-    return said.alone if fresh is None else said.alone | fresh.constants.keys() | fresh.ranges.keys()
 
 
 def _listed(batch: ElementBatch) -> Said:

@@ -27,15 +27,14 @@ from everwhen.operators.ingress.event_log import EventLog
 from everwhen.operators.ingress.guard import NOT_ONE_TICK, ONE_TICK, CheckedBatch, longer
 from everwhen.operators.ingress.source_punctuation import KEEP_YOUR_WORD, RULED_OUT
 from everwhen.operators.punctuate.punctuator import Punctuator
-from everwhen.punctuation.pattern_json import show_promise
-from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.api import PunctuationStore, show_promise
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.element_batch import ADJUST, INSERT
 
 
 class UnorderedGuard:
-    """One source's guard in one bucket; `name` is what messages call the source."""
+    """One source's guard in one partition; `name` is what messages call the source."""
 
     def __init__(
         self,
@@ -113,7 +112,7 @@ class UnorderedGuard:
             return
         names = self.codec.schema.names
         read = {name: columns[names.index(name)] for name in self._said.bound}
-        broken = sync < self._said.promised(read, len(sync))
+        broken = sync < self._said.upto(read, len(sync))
         if broken.any():
             at = int(np.argmax(broken))
             row = {name: column[at].as_py() for name, column in zip(names, columns, strict=True)}

@@ -34,10 +34,9 @@ from everwhen.operators.join.join_state import JoinState
 from everwhen.operators.join.loops import group_join as kernel
 from everwhen.operators.join.loops import join as join_kernel
 from everwhen.operators.join.loops.lifetimes import HI, KEY, LO, ROW, WEIGHT
+from everwhen.operators.key_frontiers import keys_covered
 from everwhen.operators.sweep.accumulators import AccumulatorPlan
-from everwhen.punctuation.projection import Projection
-from everwhen.punctuation.rules import TwoPortIntersection, concerned, settled
-from everwhen.punctuation.table import joined
+from everwhen.punctuation.api import Intersection, Projection, joined, make_frontier
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import BITS, RowCodec
 
@@ -95,7 +94,7 @@ class GroupJoinOperator(JoinOperator):
         self._group_key_at = [list(row_keys).index(key) for key in keys]
         keyed = [{name: [str(at)] for at, name in enumerate(names)} for names in (row_keys, read_keys)]
         self._about_keys = Projection(rows.schema, keyed[0]), Projection(reads.schema, keyed[1])
-        self._meeting = TwoPortIntersection(self._key_codec.schema)
+        self._meeting = Intersection(self._key_codec.schema)
         first = (0, len(groups.schema)) if groups_first else (len(reads.schema), 0)
         at = [keys.index(name) for name in row_keys], [reads.schema.index(name) for name in read_keys]
         self._said_as = [
@@ -113,7 +112,7 @@ class GroupJoinOperator(JoinOperator):
             if frontier.time > side.cti:
                 side.expire(frontier.time)
             if about_keys:
-                last = side.expire_keys(*concerned(about_keys, self._key_codec, self._keys))
+                last = side.expire_keys(*keys_covered(about_keys, self._key_codec, self._keys))
                 if side is self._kept[_READS]:  # what was said lies where groups were read
                     self._forgotten = max(self._forgotten, last)
         return Output(changes, frontier)
@@ -122,10 +121,10 @@ class GroupJoinOperator(JoinOperator):
         """What the answer promises, and what both sides newly promise about keys."""
         if not (len(self._meeting) or any(frontier.promises for frontier in frontiers)):
             return Frontier(lowest(frontiers)), ()
-        known = [settled(f.time, p.take(f.promises)) for f, p in zip(frontiers, self._about_keys, strict=True)]
-        both = self._meeting.take(known)
+        known = [make_frontier(f.time, p.project(f.promises)) for f, p in zip(frontiers, self._about_keys, strict=True)]
+        both = self._meeting.intersect(known)
         said = joined(both.renamed(names, self.codec.schema) for names in self._said_as)
-        return settled(lowest(known), said), both
+        return make_frontier(lowest(known), said), both
 
     def _revised(self, batch: Changes, ids: np.ndarray) -> list[_Answers]:
         """Add rows to their groups; what changes by that for the instants that have read them: what is taken back and

@@ -30,8 +30,9 @@ from everwhen.operators.join.join_state import JoinState
 from everwhen.operators.join.loops import join as kernel
 from everwhen.operators.join.loops import pairs as pair_kernel
 from everwhen.operators.join.loops.lifetimes import HI, LO, ROW, WEIGHT
+from everwhen.operators.key_frontiers import keys_covered
 from everwhen.operators.stateless.linear import evaluate
-from everwhen.punctuation.rules import concerned, settled
+from everwhen.punctuation.api import make_frontier
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import BITS, RowCodec
 
@@ -124,13 +125,13 @@ class JoinOperator(Operator):
             freed = [_NO_INTS, _NO_INTS]
             for port, side in enumerate(self._kept):
                 if fresh[1 - port]:
-                    ids, until = concerned(fresh[1 - port], self._key_codec, self._keys)
+                    ids, until = keys_covered(fresh[1 - port], self._key_codec, self._keys)
                     last = side.expire_keys(ids, until)
                     if last > NEVER:
                         freed[port] = ids
                         self._forgotten = max(self._forgotten, last)
             said = self._promises.take(frontiers, self._blocks, self._rows_kept, moved, freed)
-            frontier = settled(frontier.time, said)
+            frontier = make_frontier(frontier.time, said)
         return Output(changes, frontier)
 
     def _add(self, port: int, batch: Changes, ids: np.ndarray, idle: bool) -> None:

@@ -25,16 +25,18 @@ from everwhen.containers.key_table import KeyTable
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
-from everwhen.punctuation.columns.boxes import Entries, Shape
-from everwhen.punctuation.pattern_algebra import combine
-from everwhen.punctuation.plain import promises_of, promises_state
-from everwhen.punctuation.projection import Projection
-from everwhen.punctuation.read import read_promises
-from everwhen.punctuation.rules import TwoPortIntersection, keys_listed, promised
-from everwhen.punctuation.store import PunctuationStore
-from everwhen.punctuation.table import PunctuationTable, joined
-from everwhen.punctuation.table_parts import Listed, listed_of
-from everwhen.punctuation.values.order import Kind, order_of
+from everwhen.operators.key_frontiers import constant_keys, upto
+from everwhen.punctuation.api import (
+    Intersection,
+    Projection,
+    PunctuationStore,
+    PunctuationTable,
+    combine,
+    joined,
+    promises_of,
+    promises_state,
+    read_promises,
+)
 from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
 
@@ -89,7 +91,7 @@ class JoinPromises:
             Projection(side.schema, _kept(names)) for side, names in zip(sides, self._key_names, strict=True)
         ]
         self._about_keys = [PunctuationStore(key_codec.schema) for _ in sides]
-        self._both = TwoPortIntersection(out)
+        self._both = Intersection(out)
         self._waiting = [np.full(0, NEVER, np.int64) for _ in sides]  # by key: until when it is promised, but not said
         self._others = [PunctuationTable(side.schema) for side in sides]
         self._low = NEVER
@@ -112,15 +114,15 @@ class JoinPromises:
         if self._keyed:
             for side, frontier in enumerate(frontiers):
                 if frontier.promises:
-                    fresh[side] = self._to_keys[side].take(frontier.promises)
-                    self._about_keys[side].take(fresh[side])
+                    fresh[side] = self._to_keys[side].project(frontier.promises)
+                    self._about_keys[side].add(fresh[side])
                 self._about_keys[side].forget(frontier.time)
         return fresh
 
     def until(self, side: int, keys: np.ndarray) -> np.ndarray | None:
         """How long each of these coded keys is promised by a side; None: it has promised nothing about keys."""
         said = self._about_keys[side]
-        return promised(said, self._key_codec, keys) if said else None
+        return upto(said, self._key_codec, keys) if said else None
 
     def waits(self, ids: np.ndarray) -> np.ndarray:
         """Whether a promise about each of these keys waits."""
@@ -149,7 +151,7 @@ class JoinPromises:
             Frontier(frontier.time, self._in_answer(said, side))
             for side, (frontier, said) in enumerate(zip(frontiers, fresh, strict=True))
         ]
-        found = [self._both.take(both)]
+        found = [self._both.intersect(both)]
         self._forget(low, found[0])
         for side, said in enumerate(fresh):
             if self._said_by_both(said, found[0], side):
@@ -174,7 +176,7 @@ class JoinPromises:
         if name is None or on_left is None or self._on_left[side][name] != on_left:
             return False
         one, two = said.constants[name], both.constants[on_left]
-        if one.order.kind is not Kind.RANK or len(one.times) != len(two.times):
+        if not isinstance(one.keys, np.ndarray) or len(one.times) != len(two.times):
             return False
         return bool((one.keys == two.keys).all() and (one.times == two.times).all())
 
@@ -182,7 +184,7 @@ class JoinPromises:
         """The keys of which alone promises speak, coded, and until when they do; and the other promises."""
         if not self._keyed or not said or len(set(names)) < len(names):
             return self._no_keys, _NO_INTS, said
-        return keys_listed(said, self._key_codec, names)
+        return constant_keys(said, self._key_codec, names)
 
     def _read(self, promises: Sequence[Punctuation], side: int) -> PunctuationTable:
         """A side's promises; a short range of whole numbers that are keys is a list of them."""
@@ -209,14 +211,7 @@ class JoinPromises:
         names = [self._on_left[side][name] for name in self._key_names[side]]
         if not len(rows):
             return PunctuationTable(self._out)
-        if len(names) > 1:
-            return PunctuationTable(
-                self._out, tables={Shape(tuple(names), ()): Entries(self._key_codec.decode(rows), [], times)}
-            )
-        order = order_of(self._key_codec.schema.types[0])
-        if order.whole and not rows[:, 0].any():
-            return PunctuationTable(self._out, {names[0]: Listed(order, rows[:, 1].copy(), times)})
-        return PunctuationTable(self._out, {names[0]: listed_of(order, self._key_codec.column(rows, 0), times)})
+        return PunctuationTable.of_keys(self._out, names, self._key_codec.decode(rows), times)
 
     def _free_others(self, side: int, others: PunctuationTable, kept: Kept) -> PunctuationTable:
         """Those of one side's other promises that no kept row holds back; the rest waits."""
@@ -224,7 +219,7 @@ class JoinPromises:
         free: list[Punctuation] = []
         held: list[Punctuation] = []
         for promise in others:
-            waits = (promised([promise], self._sides[side], rows) > starts).any()
+            waits = (upto([promise], self._sides[side], rows) > starts).any()
             (held if waits else free).append(promise)
         schema = self._sides[side].schema
         self._others[side] = joined([self._others[side], read_promises(held, schema)])
@@ -290,7 +285,8 @@ class JoinPromises:
             for pair in bound:
                 for name in pair:
                     if name in promise.match and all_of is not None:
-                        all_of = combine(all_of, Punctuation({pair[which]: promise.match[name]}, promise.t))
+                        part = Punctuation({pair[which]: promise.match[name]}, promise.t)
+                        all_of = combine(all_of, part, self._out)
             if all_of is not None and all_of not in found:
                 found.append(all_of)
         return found

@@ -19,18 +19,16 @@ from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
 from everwhen.operators.contract import StateSize
+from everwhen.operators.key_frontiers import upto
 from everwhen.operators.net import cancelled
 from everwhen.operators.net_loops import net
 from everwhen.operators.output import changelog_loops as kernel
-from everwhen.punctuation.rules import promised
-from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.api import PunctuationStore
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.batch_punctuation import TrailingPunctuation
-from everwhen.stream.element_batch import ADJUST, CTI, INSERT, PUNCT, ElementBatch
-
-_FOR_EVER = np.array([[0], [INF], [0]], np.int64)
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT, PUNCT, ElementBatch, coded_elements
 
 
 class ChangelogEncoder:
@@ -78,7 +76,9 @@ class ChangelogEncoder:
                 out[:, :n] = out[:, np.argsort(sync, kind="stable")]
         if said_cti:
             self._forget(promise)
-        return said(self.codec, out[0], out[1:4], batch.rows[out[4, :n]], promises, promise if said_cti else None)
+        return coded_elements(
+            self.codec, out[0], out[1:4], batch.rows[out[4, :n]], promises, promise if said_cti else None
+        )
 
     def _elements(self, batch: Changes, promise: int) -> tuple[np.ndarray, int]:
         """Rows op, vs, ve, vnew and position of the payload, with room for one more element, and how many there are."""
@@ -107,7 +107,7 @@ class ChangelogEncoder:
         """Drop events that nothing can change any more: by time, or because their row is promised."""
         if len(self._over):
             log = self._log[: self._count]
-            over = log[:, kernel.VE] <= promised(self._over, self.codec, log[:, kernel.ROW :])
+            over = log[:, kernel.VE] <= upto(self._over, self.codec, log[:, kernel.ROW :])
             self._forgotten = max(self._forgotten, int(log[over, kernel.VE].max(initial=NEVER)))
             log[over, kernel.VE] = NEVER
             self._over = PunctuationStore(self.codec.schema)
@@ -210,7 +210,7 @@ class EventChangelogEncoder:
         head = np.empty((4, len(lo) + len(promises) + 1), np.int64)
         for i, column in enumerate((op, lo, hi, vnew)):
             head[i, : len(lo)] = column
-        return said(self.codec, head[0], head[1:], rows, promises, cti)
+        return coded_elements(self.codec, head[0], head[1:], rows, promises, cti)
 
     def _paired(self, lo: np.ndarray, hi: np.ndarray, weight: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, ...]:
         """Match what is taken back with what is said of the same row and start."""
@@ -246,34 +246,6 @@ class EventChangelogEncoder:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.cti = state["cti"]
-
-
-def said(
-    codec: RowCodec,
-    op: np.ndarray,
-    times: np.ndarray,
-    rows: np.ndarray,
-    promises: Sequence[Punctuation] = (),
-    cti: int | None = None,
-) -> ElementBatch:
-    """The elements of coded rows, their ops and times (vs, ve, vnew), then promises about data, then a CTI.
-
-    Where ops and times have room behind the rows, it is used.
-    """
-    n, size = len(rows), len(rows) + len(promises) + (cti is not None)
-    op = op.astype(np.uint8, copy=False)
-    if len(op) < size:
-        given, spans = op, times
-        op, times = np.empty(size, np.uint8), np.empty((3, size), np.int64)
-        op[:n], times[:, :n] = given[:n], spans[:, :n]
-    if size > n:
-        op[n:size], times[:, n:size] = PUNCT, _FOR_EVER
-    if cti is not None:
-        op[size - 1], times[:, size - 1] = CTI, (cti, cti, 0)
-    columns = codec.decode(rows, nulls=size - n)
-    places = TrailingPunctuation(promises, n) if promises else {}
-    vs, ve, vnew = times[:, :size]
-    return ElementBatch(codec.schema, op[:size], vs, ve, vnew, columns, places)
 
 
 def with_punctuation(batch: ElementBatch, promises: Sequence[Punctuation]) -> ElementBatch:

@@ -35,9 +35,9 @@ from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import Policy, StateSize
+from everwhen.operators.key_frontiers import upto
 from everwhen.operators.net import netted
 from everwhen.operators.output.changelog import net_corrected
-from everwhen.punctuation.rules import promised
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, concat_all, no_changes
 from everwhen.rows.codec import RowCodec
@@ -121,7 +121,7 @@ class EmitFilter:
         everywhere = np.full(len(changes), frontier.time, np.int64)
         if not frontier.promises:
             return everywhere
-        return np.maximum(everywhere, promised(frontier.promises, self.codec, changes.rows))
+        return np.maximum(everywhere, upto(frontier.promises, self.codec, changes.rows))
 
     def _out_of_order(self, batch: Changes, whole: Changes, tau: int, promise: int) -> np.ndarray:
         """Which segments belong to rows that are emitted as they come; notes how long these are."""

@@ -18,11 +18,10 @@ from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.output import group_changelog_loops as kernel
-from everwhen.operators.output.changelog import said
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
-from everwhen.stream.element_batch import ElementBatch
+from everwhen.stream.element_batch import ElementBatch, coded_elements
 
 _FEW: Final = 1 << 15
 _NOTHING: Final = np.empty(0, np.int64)
@@ -61,7 +60,7 @@ class GroupChangelogEncoder:
             self.cti = promise
             if promise == INF:  # nothing can be taken back any more, however long it lives
                 self._said.clear()
-        return said(self.codec, op, times, rows, promises, promise if said_cti else None)
+        return coded_elements(self.codec, op, times, rows, promises, promise if said_cti else None)
 
     def _elements(self, batch: Changes, promise: int, more: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Ops, times (vs, ve and vnew), with room for `more` elements, and the rows: first what is taken back, then

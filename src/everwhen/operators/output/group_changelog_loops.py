@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.njit import loop, loop_of, njit
 from everwhen.compiled.prefetch import prefetch
-from everwhen.containers.run_pool import FIRST, LENGTH, START, copy_row, fits, growth, make_room, release
+from everwhen.containers.run_pool import FIRST, LENGTH, START, RunArrays, copy_row, fits, growth, make_room, release
 
 VS: Final = 0
 VE: Final = 1
@@ -84,7 +84,7 @@ def close(groups, place):
             place[groups[i], LENGTH] = 0
 
 
-@loop
+@loop_of(runs=RunArrays, written=Written)
 def take_back(i, group, lo, hi, runs, end, cti, written, count, rest):
     """Segments from the `i`th on that are taken back as adjusts, and inserts of what a cut leaves behind it.
 

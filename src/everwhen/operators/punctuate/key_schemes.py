@@ -19,8 +19,8 @@ from everwhen.core.schema import Schema
 from everwhen.operators.punctuate.complete_keys import low_water
 from everwhen.operators.punctuate.order_schemes import Broken, Columns, Machine, Observed, Over, key_promises
 from everwhen.punctuation.schemes import Complete, Unique
-from everwhen.punctuation.values.columns import joined, numbered, ranked
-from everwhen.punctuation.values.order import constants, plain
+from everwhen.values.columns import joined, numbered, ranked
+from everwhen.values.order import constants, plain
 
 
 class UniqueMachine(Machine):

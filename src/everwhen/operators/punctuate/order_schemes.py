@@ -24,10 +24,10 @@ from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation, Rang
 from everwhen.core.scalars import python_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
+from everwhen.punctuation.api import PunctuationStore
 from everwhen.punctuation.schemes import Bounds, ClusteredBy, SortedBy, slack_of
-from everwhen.punctuation.store import PunctuationStore
-from everwhen.punctuation.values.columns import comparable, joined, numbered
-from everwhen.punctuation.values.order import Kind, constants, order_of, plain
+from everwhen.values.columns import comparable, joined, numbered
+from everwhen.values.order import Kind, constants, order_of, plain
 
 Columns = Mapping[str, pa.Array]
 DECLARED: Final = "the data is wrong, or the declaration is; take it away if the stream does not keep it"
@@ -207,7 +207,7 @@ class Over:
         """The position of the first row that is over (`length`: none is)."""
         if self._set is None or not length:
             return length
-        over = self._set.promised({name: plain(columns[name]) for name in self._columns}, length) == INF
+        over = self._set.upto({name: plain(columns[name]) for name in self._columns}, length) == INF
         return int(np.argmax(over)) if over.any() else length
 
     def add(self, promises: Sequence[Punctuation]) -> None:

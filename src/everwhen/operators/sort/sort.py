@@ -21,15 +21,14 @@ from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import INF
 from everwhen.operators.contract import Operator, Output, StateSize
 from everwhen.operators.net import netted
-from everwhen.operators.output.changelog import EventChangelogEncoder, said
+from everwhen.operators.output.changelog import EventChangelogEncoder
 from everwhen.operators.sort.sort_prefix import SortPrefix
-from everwhen.punctuation.projection import Projection
-from everwhen.punctuation.store import PunctuationStore
-from everwhen.punctuation.values.columns import numbered
+from everwhen.punctuation.api import Projection, PunctuationStore
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
-from everwhen.stream.element_batch import INSERT, ElementBatch
+from everwhen.stream.element_batch import INSERT, ElementBatch, coded_elements
+from everwhen.values.columns import numbered
 
 
 class SortOperator(Operator):
@@ -51,7 +50,7 @@ class SortOperator(Operator):
         if len(batch):
             self._waiting.append(batch)
         lasting = [promise for promise in frontier.promises if promise.t == INF]
-        fresh = self._projection.take(lasting) if lasting else []
+        fresh = self._projection.project(lasting) if lasting else []
         grown = self._prefix.take([Punctuation()] if frontier.time == INF else fresh)
         # a row of the prefix may still have been on its way in this step
         if not grown and not (len(batch) and self._prefix.covered):
@@ -77,7 +76,7 @@ class SortOperator(Operator):
             columns = {name: self.codec.column(waiting.rows, schema.index(name)) for name in names}
             prefix = PunctuationStore(schema.select(names))
             prefix.add(self._prefix.covered)
-            ready = prefix.promised(columns, len(waiting)) == INF
+            ready = prefix.upto(columns, len(waiting)) == INF
             out, rest = waiting.take(ready), waiting.take(~ready)
             self._waiting = [rest] if len(rest) else []
         if (out.weight != 1).any():
@@ -148,4 +147,4 @@ class SortedChangelogEncoder(EventChangelogEncoder):
         self.cti = max(self.cti, promise)
         head = np.zeros((4, count + len(promises) + 1), np.int64)
         head[0, :count], head[1, :count], head[2, :count] = INSERT, batch.lo, batch.hi
-        return said(self.codec, head[0], head[1:], batch.rows, promises, cti)
+        return coded_elements(self.codec, head[0], head[1:], batch.rows, promises, cti)

@@ -15,10 +15,9 @@ from typing import Any
 
 from everwhen.core.punctuation import AttributePattern, OneOf, Punctuation
 from everwhen.core.schema import Schema
-from everwhen.punctuation.pattern_algebra import patterns_of
-from everwhen.punctuation.plain import promises_of, promises_state
-from everwhen.punctuation.values.order import Kind, order_of
-from everwhen.punctuation.values.sets import Key, Run, Spans, range_of, spans_of, union
+from everwhen.punctuation.api import patterns_of, promises_of, promises_state
+from everwhen.values.order import Kind, order_of
+from everwhen.values.sets import Key, Run, Spans, range_of, spans_of, union
 
 By = Sequence[tuple[str, bool]]
 

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from everwhen.algebra.expressions.build import Column, Expr
+from everwhen.compiled.njit import loop, njit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.errors import QueryError, TimeRangeError
 from everwhen.operators.contract import Operator, Output, lowest
-from everwhen.operators.stateless import window_loops as kernel
-from everwhen.punctuation.projection import Projection
-from everwhen.punctuation.rules import TwoPortIntersection, moved, settled
+from everwhen.punctuation.api import Intersection, Projection, make_frontier, moved
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import BITS, RowCodec, encode_column
 
@@ -29,6 +28,9 @@ MOST_LEVELS = 20_000_000
 """A window over long lifetimes has a level per instant; beyond so many per step it is surely not meant."""
 MOST_PIECES = 1_000_000
 """The same for one lifetime that is cut into pieces."""
+_INF: Final = np.int64(INF)
+_SHORT: Final = 1 << 40
+"""Slides up to this can be added to any time a few times."""
 
 
 def within_time(lo: np.ndarray, hi: np.ndarray, what: str) -> None:
@@ -78,7 +80,7 @@ class MapOperator(Operator):
         (batch,) = inputs
         frontier = frontiers[0]
         if frontier.promises:
-            frontier = settled(frontier.time, self._promises.take(frontier.promises))
+            frontier = make_frontier(frontier.time, self._promises.project(frontier.promises))
         if not len(batch):
             return Output(no_changes(self.codec), frontier)
         source, target, rows = self._source, self.codec, batch.rows
@@ -119,13 +121,13 @@ class UnionOperator(Operator):
     def __init__(self, codec: RowCodec, sign: int = 1, second: Schema | None = None) -> None:
         self.codec = codec
         self._sign = sign
-        self._meeting = TwoPortIntersection(codec.schema, second)
+        self._meeting = Intersection(codec.schema, second)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         first, second = inputs
         if self._sign < 0:
             second = second.negated()
-        frontier = settled(lowest(frontiers), self._meeting.take(frontiers))
+        frontier = make_frontier(lowest(frontiers), self._meeting.intersect(frontiers))
         return Output(replace(concat(first, second), codec=self.codec), frontier)
 
     def snapshot(self) -> dict[str, Any]:
@@ -160,7 +162,10 @@ class TimeWindowOperator(Operator):
         (batch,) = inputs
         if len(batch):
             batch = self._windowed(batch)
-        return Output(batch, moved(frontiers[0], lambda t: rounded_up_time(t, self._slide, -1)))
+        frontier = frontiers[0]
+        if frontier.promises:
+            return Output(batch, moved(frontier, lambda t: rounded_up_time(t, self._slide, -1)))
+        return Output(batch, Frontier(rounded_up_time(frontier.time, self._slide, -1)))
 
     def exact_from(self, since: int) -> int:
         """The window at t holds the `size` instants before the next but one multiple of the slide: all are known."""
@@ -169,11 +174,11 @@ class TimeWindowOperator(Operator):
     def _windowed(self, batch: Changes) -> Changes:
         w = self._size
         lo, hi = np.empty((2, len(batch)), np.int64)
-        n, longest, last = kernel.windowed(batch.lo, batch.hi, w, self._slide, lo, hi)
+        n, longest, last = windowed(batch.lo, batch.hi, w, self._slide, lo, hi)
         if longest > 1 and w > 1:
             batch = self._levels(batch)
             lo, hi = np.empty((2, len(batch)), np.int64)
-            n, _, last = kernel.windowed(batch.lo, batch.hi, w, self._slide, lo, hi)
+            n, _, last = windowed(batch.lo, batch.hi, w, self._slide, lo, hi)
         if last > MAX_TIME:
             raise TimeRangeError(f"a window of {w} ticks moves an end beyond the largest time, {MAX_TIME}")
         if self._slide > 1 and (last > MAX_TIME - self._slide or batch.lo.max(initial=0) > MAX_TIME - self._slide):
@@ -201,6 +206,65 @@ class TimeWindowOperator(Operator):
         batch = batch.take(at)
         hi = np.where(batch.hi == INF, INF, batch.hi - k)
         return Changes(self.codec, batch.lo + k, hi, batch.weight, batch.rows)
+
+
+@njit(cache=True, inline="always")
+def _rounded_up(t: Any, slide: Any) -> Any:
+    """The next instant at or after `t` that is one before a multiple of the slide."""
+    return -((-1 - t) // slide) * slide - 1
+
+
+@loop
+def windowed(lo: Any, hi: Any, size: Any, slide: Any, starts: Any, ends: Any) -> Any:
+    """Each lifetime `size - 1` longer, then both ends rounded up to the next instant that is one before a multiple of
+    the slide: into `starts` and `ends`.
+
+    Returns how many are not empty, the longest lifetime given, and the largest finite end before rounding.
+    """
+    longest: Any = np.int64(0)
+    last: Any = np.int64(0)
+    more = _INF if size == _INF else np.int64(size - 1)
+    for i in range(len(lo)):
+        a = lo[i]
+        b = hi[i]
+        longest = max(longest, _INF if b == _INF else b - a)
+        b = _INF if b == _INF or more == _INF else b + more
+        last = max(last, 0 if b == _INF else b)
+        starts[i] = a
+        ends[i] = b
+    if slide > 1:
+        _round_up(starts, slide)
+        _round_up(ends, slide)
+    left = np.int64(0)
+    for i in range(len(lo)):
+        left += np.int64(starts[i] < ends[i])
+    return left, longest, last
+
+
+@njit(cache=True, inline="always")
+def _round_up(times: Any, slide: Any) -> None:
+    """Round finite times up in place.  A division is dear: if the times of a batch are rounded to a few instants, the
+    borders that each has passed are counted, else it is seen whether it is rounded as the one before."""
+    least = _INF
+    most = -_INF
+    for i in range(len(times)):
+        t = times[i]
+        least = min(least, t)
+        most = max(most, -_INF if t == _INF else t)
+    up = _rounded_up(least, slide) if least < _INF else _INF
+    if slide <= _SHORT and most <= up + 4 * slide:
+        for i in range(len(times)):
+            t = times[i]
+            passed = np.int64(t > up) + np.int64(t > up + slide)
+            passed += np.int64(t > up + 2 * slide) + np.int64(t > up + 3 * slide)
+            times[i] = _INF if t == _INF else up + slide * passed
+        return
+    for i in range(len(times)):
+        t = times[i]
+        if t != _INF:
+            if t > up or t <= up - slide:
+                up = _rounded_up(t, slide)
+            times[i] = up
 
 
 class GranularityOperator(Operator):

@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 
 from everwhen.algebra.aggregates import Aggregation
+from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.prefetch import prefetch
 from everwhen.containers import live_runs as live_kernel
 from everwhen.containers.live_runs import VALUES
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
+from everwhen.operators.key_frontiers import NONE, keys_covered
 from everwhen.operators.live_rows import LiveRows
 from everwhen.operators.net import netted
 from everwhen.operators.sweep import holistic
@@ -28,12 +31,10 @@ from everwhen.operators.sweep.accumulators import AccumulatorPlan
 from everwhen.operators.sweep.holistic import ordered_columns
 from everwhen.operators.sweep.lane_view import Coded
 from everwhen.operators.sweep.loops.edges import summed
-from everwhen.operators.sweep.loops.extremes import Extremes, OrderedColumns, largest
-from everwhen.operators.sweep.loops.pieces import aggregate_rows
+from everwhen.operators.sweep.loops.extremes import Extremes, OrderedColumns, largest, plain_code
 from everwhen.operators.sweep.pieces import Pieces
 from everwhen.operators.sweep.sweep import Evaluate, Sweep
-from everwhen.punctuation.projection import Projection
-from everwhen.punctuation.rules import NONE, concerned, settled
+from everwhen.punctuation.api import Projection, make_frontier
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import BITS, RowCodec, decode_column, encode_column
@@ -77,8 +78,7 @@ class AggregateOperator(Operator):
             self._pooled_results,
             plan.tests,
         )
-        self._plain = plan.plain()
-        self._summed = self._plan.summed()
+        self._read_plan()
         self._most = 0  # no group has ever more rows alive
         self._live: LiveRows | None = None
         self._ordered = ordered_columns(plan.holistic, self._arguments)
@@ -88,6 +88,7 @@ class AggregateOperator(Operator):
             self._live.grow(self._sweep.keys.capacity)
         for column in self._ordered:
             column.statistics.grow(self._sweep.keys.capacity)
+        self._evaluates: Evaluate | None = self._evaluate if plan.evaluated else None
         # per extreme its column in a record, its kind, and the word and the bit of its nulls
         at = [(VALUES + self._arguments.words + c, kind, VALUES + c // BITS, c % BITS) for c, kind in plan.extremes]
         self._extreme_columns = OrderedColumns(*np.array(at, np.int64).reshape(-1, 4).T.copy())
@@ -96,7 +97,7 @@ class AggregateOperator(Operator):
         (batch,) = inputs
         frontier = frontiers[0]
         if frontier.promises:
-            frontier = settled(frontier.time, self._promises.take(frontier.promises))
+            frontier = make_frontier(frontier.time, self._promises.project(frontier.promises))
         promise = frontier.time
         sweep, live = self._sweep, self._live
         values, complete = self._sums(batch)
@@ -123,8 +124,8 @@ class AggregateOperator(Operator):
             for column in self._ordered:
                 column.statistics.grow(sweep.keys.capacity)
                 column.apply(ids, batch.lo, batch.hi, batch.weight, arguments)
-        evaluate = self._extremes() if live is not None and not self._plan.holistic else self._evaluates()
-        raised = concerned(frontier.promises, self._keys, sweep.keys) if frontier.promises else NONE
+        evaluate = self._extremes() if live is not None and not self._plan.holistic else self._evaluates
+        raised = keys_covered(frontier.promises, self._keys, sweep.keys) if frontier.promises else NONE
         pieces = sweep.step(ids, batch.lo, batch.hi, values, tau, promise, evaluate, raised)
         if live is not None:
             live.expire(promise)
@@ -132,9 +133,9 @@ class AggregateOperator(Operator):
         for column in self._ordered:
             column.statistics.expire(promise)
             column.statistics.expire_keys(*raised)
-        if len(pieces.said):
+        if len(pieces.said) and self._most * max(self._plan.integer_sums.values(), default=0) >= 2**63:
             self._plan.check(pieces.said[:, 3:], self._most)
-        if len(pieces):
+        if len(pieces.taken) or len(pieces.said):
             return Output(self._changes(pieces), frontier)
         nothing = no_changes(self.codec)
         return Output(nothing if pieces.closed is None else replace(nothing, closed=pieces.closed), frontier)
@@ -145,14 +146,15 @@ class AggregateOperator(Operator):
         if self._summed is None or not len(rows):
             self._most += int(np.abs(batch.weight).sum())
             return None, not rows[:, :words].any()
-        columns = np.array([words + self._argument_at[c] for c in self._summed], np.int64)
+        columns = self._summed_at
         values, bounds = np.empty((len(rows), 1 + len(columns)), np.int64), np.empty((len(columns), 2), np.int64)
         complete, most = summed(rows, words, batch.weight, columns, values, bounds)
         self._most += most
         if not complete:
             return None, False
         for column, (low, high) in zip(self._summed, bounds.tolist(), strict=True):
-            self._plan.measured(column, low, high)
+            if low < 0 or high > self._plan.integer_sums[column]:
+                self._plan.measured(column, low, high)
         return values, True
 
     def _records(self, batch: Changes, arguments: np.ndarray | None) -> np.ndarray:
@@ -171,7 +173,14 @@ class AggregateOperator(Operator):
         """The first null has come: values are counted apart from rows from now on."""
         for lane in self._plan.separate():
             self._sweep.insert_lane(lane, self._plan.tests)
-        self._plain, self._summed = self._plan.plain(), self._plan.summed()
+        self._read_plan()
+
+    def _read_plan(self) -> None:
+        """Note what loops have to know: the lanes of results, and the columns that are added up."""
+        plain, self._summed = self._plan.plain(), self._plan.summed()
+        self._plain = None if plain is None else tuple(plain)
+        words = self._source.words
+        self._summed_at = np.array([words + self._argument_at[c] for c in self._summed or ()], np.int64)
 
     def _widen(self, ints: int, added: int) -> None:
         """There were so many words of whole numbers, and of all added lanes: those that have come since are zero."""
@@ -185,9 +194,13 @@ class AggregateOperator(Operator):
         sweep = self._sweep
         if self._plain is not None:
             codes, n_keys = sweep.keys.codes, len(self._keys.schema)
-            group, lo, hi, weight, rows = aggregate_rows(
-                pieces.keys, pieces.taken, pieces.said, codes, self._keys.words, self.codec.words, n_keys, *self._plain
-            )
+            n = len(pieces.taken) + len(pieces.said)
+            found, rows = np.empty((4, n), np.int64), np.empty((n, self.codec.width), np.int64)
+            aggregate_rows(
+                pieces.keys, pieces.taken, pieces.said, codes, self._keys.words, self.codec.words, n_keys, *self._plain,
+                found, rows,
+            )  # fmt: skip
+            group, lo, hi, weight = found
         else:
             changed = np.concatenate([pieces.taken, pieces.said])
             group, lo, hi = pieces.keys[changed[:, 0]], changed[:, 1].copy(), changed[:, 2].copy()
@@ -201,7 +214,7 @@ class AggregateOperator(Operator):
         if emit.rank <= self._sweep.policy.emit.rank:
             return None
         before = self._changes(self._sweep.standing())
-        return netted(concat(before.negated(), self._changes(self._sweep.restated(emit, self._evaluates()))))
+        return netted(concat(before.negated(), self._changes(self._sweep.restated(emit, self._evaluates))))
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         return self._sweep.known_from, self._changes(self._sweep.standing())
@@ -228,9 +241,6 @@ class AggregateOperator(Operator):
         assert self._live is not None
         runs = self._live.runs
         return Extremes(runs.place, runs.pool, self._extreme_columns, self._live.longest)
-
-    def _evaluates(self) -> Evaluate | None:
-        return self._evaluate if self._plan.evaluated else None
 
     def _evaluate(self, keys: np.ndarray, times: np.ndarray) -> np.ndarray:
         plan = self._plan
@@ -303,3 +313,51 @@ class AggregateOperator(Operator):
         for column, kept in zip(self._ordered, state["ordered"], strict=True):
             column.statistics.grow(self._sweep.keys.capacity)
             column.statistics.restore(ids, kept)
+
+
+@loop
+def aggregate_rows(
+    visited: Any, taken: Any, said: Any, keys: Any, key_words: Any, words: Any, key_columns: Any,
+    value_lane: Any, valid_lane: Any, kinds: Any, out: Any, rows: Any,
+) -> None:  # fmt: skip
+    """What is taken back, then what is said, with coded rows, for aggregates that are a lane each (null where the valid
+    lane is zero): an extreme is an order code of a kind, others have the kind 0.  Keys, starts, ends and weights are
+    the rows of `out`."""
+    lanes = value_lane, valid_lane, kinds
+    _fill_rows(visited, taken, -1, 0, keys, key_words, words, key_columns, lanes, out, rows)
+    _fill_rows(visited, said, 1, len(taken), keys, key_words, words, key_columns, lanes, out, rows)
+
+
+@njit(cache=True, inline="always")
+def _fill_rows(
+    visited: Any, source: Any, weight: Any, first: Any, keys: Any, key_words: Any, words: Any, key_columns: Any,
+    lanes: Any, out: Any, rows: Any,
+) -> None:  # fmt: skip
+    """Pieces as `aggregate_rows` gives them, from the row `first` on."""
+    value_lane, valid_lane, kinds = lanes
+    n_values = len(value_lane)
+    for at in range(len(source)):
+        i = first + at
+        if at + 16 < len(source):
+            prefetch(keys, visited[source[at + 16, 0]])
+        k = visited[source[at, 0]]
+        out[0, i] = k
+        out[1, i] = source[at, 1]
+        out[2, i] = source[at, 2]
+        out[3, i] = weight
+        if words == 1 and key_words == 1 and key_columns == 1:  # the usual case, without loops
+            rows[i, 0] = keys[k, 0]
+            rows[i, 1] = keys[k, 1]
+        else:
+            for c in range(words):
+                rows[i, c] = keys[k, c] if c < key_words else 0
+            for c in range(key_columns):
+                rows[i, words + c] = keys[k, key_words + c]
+        for c in range(n_values):
+            to = words + key_columns + c
+            if valid_lane[c] < 0 or source[at, 3 + valid_lane[c]] > 0:
+                rows[i, to] = plain_code(source[at, 3 + value_lane[c]], kinds[c])
+            else:
+                rows[i, to] = 0
+                column = key_columns + c
+                rows[i, column // 63] |= np.int64(1) << np.int64(column % 63)

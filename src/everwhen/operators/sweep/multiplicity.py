@@ -16,12 +16,13 @@ from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.operators.contract import Operator, Output, Policy, StateSize, lowest
+from everwhen.operators.key_frontiers import NONE, keys_covered
 from everwhen.operators.net import netted
 from everwhen.operators.stateless.linear import within_time
 from everwhen.operators.sweep.loops.pieces import weighted
 from everwhen.operators.sweep.pieces import Pieces
 from everwhen.operators.sweep.sweep import Sweep
-from everwhen.punctuation.rules import NONE, TwoPortIntersection, concerned, settled
+from everwhen.punctuation.api import Intersection, make_frontier
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat
 from everwhen.rows.codec import RowCodec
@@ -51,7 +52,7 @@ class CountsOperator(Operator):
         self.ports, self._multiplicity = MULTIPLICITY[function]
         self.codec = codec
         self._sweep = Sweep(codec.width, codec.pooled, codec.pool, policy, ints=self.ports)
-        self._meeting = TwoPortIntersection(codec.schema, second)
+        self._meeting = Intersection(codec.schema, second)
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         if self.ports == 1:
@@ -67,11 +68,11 @@ class CountsOperator(Operator):
             for port, batch in enumerate(inputs):
                 lanes[at : at + len(batch), port] = batch.weight
                 at += len(batch)
-        said = frontiers[0].promises if self.ports == 1 else self._meeting.take(frontiers)
-        frontier = settled(lowest(frontiers), said)
+        said = frontiers[0].promises if self.ports == 1 else self._meeting.intersect(frontiers)
+        frontier = make_frontier(lowest(frontiers), said)
         sweep = self._sweep
         ids = sweep.intern(rows)
-        raised = concerned(frontier.promises, self.codec, sweep.keys) if frontier.promises else NONE
+        raised = keys_covered(frontier.promises, self.codec, sweep.keys) if frontier.promises else NONE
         pieces = sweep.step(ids, lo, hi, np.ascontiguousarray(lanes), tau, frontier.time, raised=raised)
         found = self._changes(pieces)
         if self.ports > 1:  # an end at the largest time has no instant behind it at which DSTREAM could tell of it
@@ -92,7 +93,7 @@ class CountsOperator(Operator):
 
     def endless(self, promises: Sequence[Punctuation]) -> bool:
         """Whether promises reach a row that is alive for ever."""
-        ids, _ = concerned(promises, self.codec, self._sweep.keys)
+        ids, _ = keys_covered(promises, self.codec, self._sweep.keys)
         return bool(self._sweep.endless(ids).any())
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:

@@ -20,6 +20,3 @@ class Pieces:
     taken: np.ndarray
     said: np.ndarray
     closed: np.ndarray | None = None
-
-    def __len__(self) -> int:
-        return len(self.taken) + len(self.said)

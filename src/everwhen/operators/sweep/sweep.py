@@ -25,6 +25,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.clip import CUT, ENDED, ENDING, INFINITE
 from everwhen.operators.contract import Policy, StateSize
+from everwhen.operators.key_frontiers import KeyFrontiers
 from everwhen.operators.sweep.loops import sweep as kernel
 from everwhen.operators.sweep.loops.arguments import Clip, Edges, Lanes, Old, Report
 from everwhen.operators.sweep.loops.edges import grouped
@@ -32,8 +33,6 @@ from everwhen.operators.sweep.loops.ends import last_end
 from everwhen.operators.sweep.loops.extremes import NO_EXTREMES, ExtremeArrays, Extremes
 from everwhen.operators.sweep.loops.pieces import pending, standing
 from everwhen.operators.sweep.pieces import Pieces
-from everwhen.punctuation.first_violation import untouched
-from everwhen.punctuation.rules import KeyFrontiers
 from everwhen.rows import restored
 from everwhen.rows.interner import Interner
 
@@ -79,8 +78,7 @@ class Sweep:
         self._lanes = self._added + evaluated
         # behind evaluated lanes stands whether they are known
         self._runs = Runs(1 + self._lanes + (evaluated > 0))
-        self._evaluated_at = slice(1 + self._added, 1 + self._lanes)
-        self._taken = self._said = np.empty((0, 3 + self._lanes), np.int64)
+        self._count_lanes()
         self._slot = np.full(64, -1, np.int64)
         self._marks = np.zeros(0, np.uint8)
         self._calendar = Calendar(3)  # something to say, something to cut, everything to fold
@@ -104,12 +102,18 @@ class Sweep:
         far, or `zero`."""
         self._ints, self._added, self._lanes, self._tests = self._ints + whole, self._added + 1, self._lanes + 1, tests
         self._runs.insert(1 + lane, -1 if zero else 1)
+        self._count_lanes()
+
+    def _count_lanes(self) -> None:
+        """Note what follows from the number of lanes."""
         self._evaluated_at = slice(1 + self._added, 1 + self._lanes)
+        self._counts = Lanes(self._ints, self._added, self._lanes, self._tests, self.prune)
         self._taken = self._said = np.empty((0, 3 + self._lanes), np.int64)
+        self._delta = np.empty(self._added, np.int64)
 
     def _grow(self) -> None:
         capacity = self.keys.capacity
-        if self._floors.any:
+        if len(self._floors.now):
             self._floors.grow(capacity)
         if capacity > len(self._slot):
             self._runs.grow(capacity)
@@ -139,8 +143,7 @@ class Sweep:
         reached = self._floors.raise_to(*raised, self.keys.capacity) if len(raised[0]) else _NO_INTS
         if len(reached):
             self._forget(reached, ids, lo, hi, values)
-        extremes = evaluate if isinstance(evaluate, Extremes) else None
-        visits = _Visits(self, mode, then, now, promise, extremes)
+        visits = _Visits(self, mode, then, now, promise, evaluate if isinstance(evaluate, Extremes) else None)
         touched, edges = _NO_INTS, _NO_EDGES
         if len(ids):
             touched, edges = grouped(ids, lo, hi, values, self._ints, self._slot, GRID)
@@ -172,7 +175,7 @@ class Sweep:
             else:
                 self._runs.release(gone)
         closed = None
-        if self._floors.any:
+        if len(self._floors.now):
             closed = gone[self._floors.now[gone] > promise]
             self._floors.settle(gone)
         self.tau, self.cti = tau, promise
@@ -189,8 +192,8 @@ class Sweep:
 
     def _expect(self, taken: int, said: int, more: int) -> None:
         """Make room for so many pieces more; their memory is used again in the next step."""
-        if max(taken, said) + more > len(self._said):
-            size = max(taken, said) + more
+        size = max(taken, said) + more
+        if size > len(self._said):
             self._taken, self._said = resized(self._taken, size, taken), resized(self._said, size, said)
 
     def _due(self, now: int, promise: int, mode: int, reached: np.ndarray, touched: np.ndarray) -> np.ndarray:
@@ -202,19 +205,17 @@ class Sweep:
             return due
         if len(self._marks) < self.keys.capacity:
             self._marks = np.zeros(self.keys.capacity, np.uint8)
-        found = np.empty(len(reached), np.int64)
-        found = found[: untouched(reached, touched, self._marks, found)]
+        self._marks[touched] = 1
+        found = reached[self._marks[reached] == 0]
+        self._marks[touched] = 0
         return np.union1d(found, due) if len(due) else found
 
     def _evaluate(
         self, evaluate: Evaluate, keys: np.ndarray, since: np.ndarray, mode: int, now: int, promise: int
     ) -> None:
         """Fill in the evaluated lanes of what is to be said, where they are not known: from `since` on."""
-        runs = self._runs
-        floors = self._floors
-        found = pending(
-            keys, since, runs.place, mode, now, promise, self.cti, floors.before, floors.now, runs.pool
-        )  # fmt: skip
+        runs, floors = self._runs, self._floors
+        found = pending(keys, since, runs.place, mode, now, promise, self.cti, floors.before, floors.now, runs.pool)
         if len(found):
             edge = found[:, 1]
             runs.pool[edge, self._evaluated_at] = evaluate(found[:, 0].copy(), found[:, 2].copy())
@@ -227,11 +228,12 @@ class Sweep:
         """
         self.policy = replace(self.policy, emit=emit)
         self.prune = self._lanes == self._added and emit is not Emit.ENDED
+        self._count_lanes()
         mode, now = self.policy.clip(self.tau, self.cti)
         keys = self.keys.ids()
         n = len(keys)
         settled = np.full(n, self.cti, np.int64)
-        if self._floors.any:
+        if len(self._floors.now):
             settled = np.maximum(settled, self._floors.now[keys])
         if evaluate is not None:
             self._evaluate(evaluate, keys, settled, mode, now, self.cti)
@@ -249,7 +251,7 @@ class Sweep:
             if len(gone):
                 self.keys.remove(gone)
                 self._runs.release(gone)
-                if self._floors.any:
+                if len(self._floors.now):
                     self._floors.settle(gone)
         return visits.pieces(keys)
 
@@ -322,7 +324,6 @@ class _Visits:
         self._sweep = sweep
         self._extremes = extremes
         self._clip = Clip(mode, then, sweep.cti, now, promise, sweep._floors.before, sweep._floors.now)
-        self._lanes = Lanes(sweep._ints, sweep._added, sweep._lanes, sweep._tests, sweep.prune)
         self._n_taken = self._n_said = self._visited = 0
         self._gone: list[np.ndarray] = []
 
@@ -339,7 +340,7 @@ class _Visits:
         sweep._expect(self._n_taken, self._n_said, 2 * total + 6 * len(keys))
         report, arrays = self._report(keys), self._arrays(longest)
         self._n_taken, self._n_said = kernel.pass_by(
-            keys, self._lanes, self._clip, sweep._runs.arrays, sweep._calendar.times, report, arrays
+            keys, sweep._counts, self._clip, sweep._runs.arrays, sweep._calendar.times, report, arrays
         )
         self._visited += len(keys)
         self._gone.append(keys[report.dead])
@@ -347,8 +348,8 @@ class _Visits:
     def merge(self, keys: np.ndarray, edges: Edges) -> Old:
         """Merge only; returns what `say` has to know of the state before."""
         total, _ = self._reserve(keys, edges)
-        at, frontier = np.zeros(len(keys) + 1, np.int64), np.empty(len(keys), np.int64)
-        old = Old(self._scratch(total + len(keys)), at, frontier)
+        n = len(keys)
+        old = Old(self._scratch(total + n), np.zeros(n + 1, np.int64), np.empty(n, np.int64))
         self._visit(keys, edges, 1, old)
         return old
 
@@ -378,8 +379,8 @@ class _Visits:
         sweep, report = self._sweep, self._report(keys)
         runs = sweep._runs
         runs.end, self._n_taken, self._n_said = kernel.visit(
-            keys, edges, self._lanes, self._clip, parts, runs.arrays, runs.end, old, sweep._calendar.times, report,
-            np.empty(sweep._added, np.int64), self._arrays(longest),
+            keys, edges, sweep._counts, self._clip, parts, runs.arrays, runs.end, old, sweep._calendar.times, report,
+            sweep._delta, self._arrays(longest),
         )  # fmt: skip
         if parts & 2:
             self._visited += len(keys)
@@ -387,7 +388,7 @@ class _Visits:
 
     def gone(self) -> np.ndarray:
         """Keys that are empty for good."""
-        return np.concatenate(self._gone) if self._gone else _NO_INTS
+        return self._gone[0] if len(self._gone) == 1 else np.concatenate([_NO_INTS, *self._gone])
 
     def pieces(self, keys: np.ndarray, closed: np.ndarray | None = None) -> Pieces:
         return Pieces(keys, self._sweep._taken[: self._n_taken], self._sweep._said[: self._n_said], closed)

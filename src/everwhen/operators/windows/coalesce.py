@@ -31,9 +31,10 @@ from everwhen.core.time import INF, MAX_TIME, NEVER
 from everwhen.errors import QueryError
 from everwhen.operators import net_loops as kernel
 from everwhen.operators.contract import Operator, Output, Policy, StateSize
+from everwhen.operators.key_frontiers import keys_covered
 from everwhen.operators.net import cancelled
 from everwhen.operators.stateless.linear import MOST_LEVELS
-from everwhen.punctuation.rules import concerned, settled
+from everwhen.punctuation.api import make_frontier
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
@@ -87,14 +88,14 @@ class CoalesceOperator(Operator):
             pieces = self._pieces(touched)
             parts.append(self._changes(pieces, np.ones(len(pieces[0]), np.bool_), 1))
         if frontiers[0].promises:
-            parts += self._close(*concerned(frontiers[0].promises, self.codec, self._keys), promise, bound)
+            parts += self._close(*keys_covered(frontiers[0].promises, self.codec, self._keys), promise, bound)
         self._promise, self._bound = promise, bound
         if self._late.any():
             self._in_order_again()
         self._forget(cti)
         changes = cancelled(self.codec, parts) if parts else no_changes(self.codec)
         # an interval that is held may begin before a promised time: only promises for ever go on
-        return Output(changes, settled(promise, (p for p in frontiers[0].promises if p.t == INF)))
+        return Output(changes, make_frontier(promise, (p for p in frontiers[0].promises if p.t == INF)))
 
     def _in_order_again(self) -> None:
         """Rows of which nothing grows any more wait again."""

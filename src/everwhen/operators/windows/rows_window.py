@@ -31,10 +31,10 @@ from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
 from everwhen.operators.contract import EVERYTHING, Operator, Output, Policy, StateSize
+from everwhen.operators.key_frontiers import KeyFrontiers, keys_covered
 from everwhen.operators.net import netted
 from everwhen.operators.sweep.holistic import order_ranks
-from everwhen.punctuation.projection import Projection
-from everwhen.punctuation.rules import KeyFrontiers, concerned, settled
+from everwhen.punctuation.api import Projection, make_frontier
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
@@ -122,8 +122,8 @@ class RowsOperator(Operator):
         reached = _NO_KEYS
         if frontier.promises:
             # which rows are in the window depends on the whole partition: only promises about partitions count
-            frontier = settled(max(frontier.time, self._promise), self._promises.take(frontier.promises))
-            over, until = concerned(frontier.promises, self._key_codec, self._keys)
+            frontier = make_frontier(max(frontier.time, self._promise), self._promises.project(frontier.promises))
+            over, until = keys_covered(frontier.promises, self._key_codec, self._keys)
             reached = self._floors.raise_to(over, until, self._keys.capacity)
         promise = max(frontier.time, self._promise)
         touched, out = self._apply(batch, ids, promise) if len(batch) else (_NO_KEYS, no_changes(self.codec))

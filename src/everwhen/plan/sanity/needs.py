@@ -1,4 +1,4 @@
-"""Which punctuation bounds an operator's state: the rules of `punctuation/rules.py`, asked backwards.
+"""Which punctuation bounds an operator's state: the rules of the operators (`keys_covered`), asked backwards.
 
     needs(root)       per node: what it keeps, and the ways to free it
     Way               says of several sources that free it together

@@ -14,7 +14,7 @@ from everwhen.algebra import nodes as n
 from everwhen.core.kinds import kind
 from everwhen.core.punctuation import OneOf, Punctuation, Range
 from everwhen.plan.sanity.needs import Need, Say, Way
-from everwhen.punctuation.pattern_json import write_match
+from everwhen.punctuation.api import write_match
 
 _VALUES: dict[str, Any] = {
     "integer": 7,

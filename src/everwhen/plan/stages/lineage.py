@@ -1,11 +1,11 @@
-"""Which bucket of a stage a row of its answer comes from, told by the row's own columns.
+"""Which partition of a stage a row of its answer comes from, told by the row's own columns.
 
-A stage's rows lie in buckets by a hash of some columns of its inputs.  Where an answer still carries all of these, the
-same hash of the answer's columns names the bucket that it comes from, and no other bucket ever says such a row.  So a
-promise that binds these columns to constants is known to hold as soon as that one bucket has made it; any other
-promise needs the word of all buckets.
+A stage's rows lie in partitions by a hash of some columns of its inputs.  Where an answer still carries all of these,
+the same hash of the answer's columns names the partition that it comes from, and no other partition ever says such a
+row.  So a promise that binds these columns to constants is known to hold as soon as that one partition has made it; any
+other promise needs the word of all partitions.
 
-None is always safe: then all buckets are asked.
+None is always safe: then all partitions are asked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Columns = tuple[str, ...]
 
 
 def lain_by(node: n.Node, by: Mapping[str, Columns | None]) -> Columns | None:
-    """The columns of a node, in the order of hashing, that tell the bucket of a row; `by` is that of the inputs."""
+    """The columns of a node, in the order of hashing, that tell the partition of a row; `by` is that of the inputs."""
     match node:
         case n.Source(name) | n.Exchange(name):
             return by.get(name) or None

@@ -54,7 +54,7 @@ class StreamIn:
 
 @dataclass(frozen=True)
 class Stage:
-    """What the buckets of a level run: streams in, nodes whose changes go to the next level, queries answered."""
+    """What the partitions of a level run: streams in, nodes whose changes go to the next level, queries answered."""
 
     level: int
     inputs: tuple[StreamIn, ...]

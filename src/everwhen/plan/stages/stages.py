@@ -1,15 +1,15 @@
 """Stages: a plan cut where rows must come together.
 
-A stage is run by `n` buckets at once, each with its share of the rows.  An operator with state needs certain rows in
-one bucket: a group's, an equi-join's partners, the equal rows of a distinct.  Where the rows do not lie so already,
+A stage is run by `n` partitions at once, each with its share of the rows.  An operator with state needs certain rows in
+one partition: a group's, an equi-join's partners, the equal rows of a distinct.  Where the rows do not lie so already,
 the plan is cut: an `Exchange` brings them to the next stage, hashed by the columns `by` (no columns: all to one
-bucket; None: a copy to every bucket).  Rows equal in some columns lie together when they were hashed by a subset of
-these.
+partition; None: a copy to every partition).  Rows equal in some columns lie together when they were hashed by a subset
+of these.
 
     want        asked of an input                        given by
     Together    rows equal in the columns                any hash over a subset of them
     Hashed      hashed by exactly these columns          a join, so that both sides agree
-    Copied      every row in every bucket                the other side of a join without keys
+    Copied      every row in every partition                the other side of a join without keys
     (Together of all columns: an adjust must meet its event)
 
 A stage's level is how many exchanges lie before it.  Everything is built at the level its reader asks for, so streams

@@ -6,14 +6,12 @@ long as the next, so that adding `k` intervals to `n` costs O(k log n) amortised
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from everwhen.core.time import NEVER
-from everwhen.punctuation.columns.box_loops import envelope, least, merge_pieces, overlaps, raise_to
-from everwhen.punctuation.columns.loops import apart, prolonged
+from everwhen.punctuation.columns.loops import envelope, merge_pieces, overlaps, raise_to
 
 _RATIO: Final = 4
 NO_PIECES: Final = np.empty((0, 3), np.int64)
@@ -32,63 +30,59 @@ class IntervalSet:
     def nbytes(self) -> int:
         return sum(run.nbytes for run in self._runs)
 
-    def add(self, pieces: np.ndarray) -> None:
+    def add(self, bounds: np.ndarray, times: np.ndarray) -> None:
         """Intervals in any order; they may overlap."""
-        if not len(pieces) or (len(self._runs) == 1 and prolonged(self._runs[0], pieces)):
+        if not len(times):
             return
-        new = _normal(pieces)
+        new = normal(np.column_stack((bounds, times)))
         while self._runs and len(self._runs[-1]) < _RATIO * len(new):
             new = _merged(self._runs.pop(), new)
         self._runs.append(new)
 
-    def raise_to(self, points: np.ndarray, out: np.ndarray) -> None:
-        """Raises `out` to what is said at each point."""
+    def at(self, points: np.ndarray) -> np.ndarray:
+        """The time at each point, `NEVER` where there is none."""
+        out = np.full(len(points), NEVER, np.int64)
         for run in self._runs:
             raise_to(run, points, out)
-
-    def at(self, points: np.ndarray) -> np.ndarray:
-        out = np.full(len(points), NEVER, np.int64)
-        self.raise_to(points, out)
         return out
-
-    def apart(self, points: np.ndarray) -> bool:
-        """Whether no point lies in an interval or beside one."""
-        return all(apart(run, points) for run in self._runs)
 
     def least(self, lo: int, hi: int) -> int:
         """The smallest time on all of [lo, hi], `NEVER` where a point has none."""
-        return max((int(least(run, lo, hi)) for run in self._settled()), default=NEVER)
+        pieces = self.pieces()
+        some = pieces[pieces[:, 1].searchsorted(lo) : pieces[:, 0].searchsorted(hi, "right")]
+        if not len(some) or some[0, 0] > lo or some[-1, 1] < hi or (some[1:, 0] != some[:-1, 1] + 1).any():
+            return NEVER
+        return int(some[:, 2].min())
 
     def pieces(self) -> np.ndarray:
         """All pieces, in order."""
-        runs = self._settled()
-        return runs[0] if runs else NO_PIECES
+        while len(self._runs) > 1:
+            last = self._runs.pop()
+            self._runs[-1] = _merged(self._runs[-1], last)
+        return self._runs[0] if self._runs else NO_PIECES
 
-    def overlap(self, pieces: np.ndarray) -> np.ndarray:
-        """What lies in these intervals, too, with the smaller time."""
-        ours, theirs = self.pieces(), _normal(pieces)
+    def entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """All intervals, in order, and their times."""
+        pieces = self.pieces()
+        return pieces[:, :2].copy(), pieces[:, 2].copy()
+
+    def overlap(self, other: IntervalSet) -> tuple[np.ndarray, np.ndarray]:
+        """What lies in both, with the smaller time."""
+        ours, theirs = self.pieces(), other.pieces()
         out = np.empty((len(ours) + len(theirs), 3), np.int64)
-        return out[: overlaps(ours, theirs, out)].copy()
+        out = out[: overlaps(ours, theirs, out)]
+        return out[:, :2], out[:, 2]
 
     def forget(self, c: int) -> None:
         """Drops the pieces with a time up to `c`."""
         kept = [run[run[:, 2] > c] for run in self._runs]
         self._runs = [run for run in kept if len(run)]
 
-    def move(self, change: Callable[[np.ndarray], np.ndarray]) -> None:
-        """The same pieces with other numbers in the same order."""
-        self._runs = [change(run) for run in self._runs]
 
-    def _settled(self) -> list[np.ndarray]:
-        while len(self._runs) > 1:
-            last = self._runs.pop()
-            self._runs[-1] = _merged(self._runs[-1], last)
-        return self._runs
-
-
-def _normal(pieces: np.ndarray) -> np.ndarray:
+def normal(pieces: np.ndarray) -> np.ndarray:
+    """Any pieces as disjoint ones in order, with the largest time at each point."""
     if len(pieces) == 1:
-        return pieces.copy()
+        return pieces
     return envelope(np.ascontiguousarray(pieces[np.argsort(pieces[:, 0], kind="stable")]))
 
 

@@ -1,6 +1,6 @@
-"""Compiled loops over the promises of one batch, and over rows and the promises of one column.
+"""Compiled loops over disjoint closed intervals in order, each with a time, and over byte strings between cuts.
 
-`cells` is the flat table of a column's constants (`point_kernels`), `pieces` its ranges (`promise_kernels`).
+Nothing here knows of patterns; the classes that own the arrays are `IntervalSet` and `ByteSteps`.
 """
 
 from __future__ import annotations
@@ -9,129 +9,138 @@ from typing import Final
 
 import numpy as np
 
-from everwhen.compiled.njit import loop
-from everwhen.containers.int_table_loops import value_of
-from everwhen.punctuation.columns.box_loops import last_at_or_before
+from everwhen.compiled.njit import njit
 
-FEW: Final = 64
-"""So few are put in order one by one."""
+_NEVER: Final = np.int64(-(2**63))
 
 
-@loop
-def unite(runs, times):
-    """Makes one of intervals of one time that meet or touch, in the order of times, the latest first, and starts; many
-    must be in that order.  How many are left."""
-    if len(runs) <= FEW:
-        for i in range(1, len(runs)):
-            lo, hi, t, j = runs[i, 0], runs[i, 1], times[i], i
-            while j and (times[j - 1] < t or (times[j - 1] == t and runs[j - 1, 0] > lo)):
-                runs[j, 0], runs[j, 1], times[j] = runs[j - 1, 0], runs[j - 1, 1], times[j - 1]
-                j -= 1
-            runs[j, 0], runs[j, 1], times[j] = lo, hi, t
-    k = 0
-    for i in range(1, len(runs)):
-        lo, hi = runs[i, 0], runs[i, 1]
-        if times[i] == times[k] and (lo <= runs[k, 1] or lo - 1 == runs[k, 1]):
-            runs[k, 1] = max(runs[k, 1], hi)
-        else:
-            k += 1
-            runs[k, 0], runs[k, 1], times[k] = lo, hi, times[i]
+@njit(cache=True, inline="always")
+def _emit(lo, hi, t, outs, k, first):
+    """Appends a piece, or makes the last one longer; the new length."""
+    if k > first and outs[k - 1, 2] == t and outs[k - 1, 1] + 1 == lo:
+        outs[k - 1, 1] = hi
+        return k
+    outs[k, 0] = lo
+    outs[k, 1] = hi
+    outs[k, 2] = t
     return k + 1
 
 
-@loop
-def apart(pieces, keys):
-    """Whether no key lies in an interval or beside one."""
-    for i in range(len(keys)):
-        at = last_at_or_before(pieces, keys[i])
-        if at >= 0 and (keys[i] <= pieces[at, 1] or keys[i] - 1 == pieces[at, 1]):
-            return False
-        if at + 1 < len(pieces) and pieces[at + 1, 0] - 1 == keys[i]:
-            return False
-    return True
+@njit(cache=True)
+def merge_pieces(a, i, n, b, j, m, outs, first):
+    """The larger time at each point of `a[i:n]` and `b[j:m]`, written from `first` on; where the output ends."""
+    k = first
+    la = a[i, 0] if i < n else 0
+    lb = b[j, 0] if j < m else 0
+    while i < n or j < m:
+        if j == m or (i < n and a[i, 1] < lb):
+            k = _emit(la, a[i, 1], a[i, 2], outs, k, first)
+            i += 1
+            la = a[i, 0] if i < n else 0
+        elif i == n or b[j, 1] < la:
+            k = _emit(lb, b[j, 1], b[j, 2], outs, k, first)
+            j += 1
+            lb = b[j, 0] if j < m else 0
+        elif la < lb:
+            k = _emit(la, lb - 1, a[i, 2], outs, k, first)
+            la = lb
+        elif lb < la:
+            k = _emit(lb, la - 1, b[j, 2], outs, k, first)
+            lb = la
+        else:
+            h = min(a[i, 1], b[j, 1])
+            k = _emit(la, h, max(a[i, 2], b[j, 2]), outs, k, first)
+            if a[i, 1] == h:
+                i += 1
+                la = a[i, 0] if i < n else 0
+            else:
+                la = h + 1
+            if b[j, 1] == h:
+                j += 1
+                lb = b[j, 0] if j < m else 0
+            else:
+                lb = h + 1
+    return k
 
 
-@loop
-def prolonged(pieces, more):
-    """Whether each of some intervals goes on where one of the same time ends, or lies in it, and reaches no other: then
-    it becomes a part of it.  Those before the first that does not have become so, too."""
-    for i in range(len(more)):
-        at = last_at_or_before(pieces, more[i, 0])
-        if at < 0 or pieces[at, 2] != more[i, 2]:
-            return False
-        if more[i, 0] > pieces[at, 1] and more[i, 0] - 1 > pieces[at, 1]:
-            return False
-        if at + 1 < len(pieces) and pieces[at + 1, 0] - 1 <= more[i, 1]:
-            return False
-        pieces[at, 1] = max(pieces[at, 1], more[i, 1])
-    return True
+@njit(cache=True)
+def envelope(pieces):
+    """The largest time at each point of any intervals (sorted by their start), by merging neighbours of twice the size.
 
-
-@loop
-def singles(pieces):
-    """How many intervals have one rank."""
-    count = 0
-    for i in range(len(pieces)):
-        count += pieces[i, 0] == pieces[i, 1]
-    return count
-
-
-@loop
-def meet_keys(cells, pieces, least, floor, keys, times, at, until):
-    """What is said of keys both by given times and here: in the table, in the intervals, or of everything (`least`).
-    Which keys have a time after `floor`, and these times; how many there are."""
-    n = 0
-    for i in range(len(keys)):
-        t = max(value_of(cells, keys[i]), least)
-        piece = last_at_or_before(pieces, keys[i])
-        if piece >= 0 and keys[i] <= pieces[piece, 1]:
-            t = max(t, pieces[piece, 2])
-        t = min(t, times[i])
-        if t > floor:
-            at[n], until[n] = i, t
-            n += 1
-    return n
-
-
-@loop
-def first_late(bits, base, cells, pieces, keys, sync, gaps, floor):
-    """The first key with a time after `floor` in the table or in the intervals that is after its instant; if none, how
-    many there are.  What stands in the gaps, which are in order, does not count.  If there are bits, keys whose bit is
-    not set are passed."""
-    n = len(keys)
-    g = 0
-    size = np.uint64(8 * len(bits))
-    low, high = np.int64(0), np.int64(-1)
-    if len(pieces):
-        low, high = pieces[0, 0], pieces[len(pieces) - 1, 1]
+    `n` intervals have at most `2 n - 1` pieces.
+    """
+    n = len(pieces)
+    here, there = np.empty((2 * n, 3), np.int64), np.empty((2 * n, 3), np.int64)
+    starts, ends = np.empty(n, np.int64), np.empty(n, np.int64)
     for i in range(n):
-        key = keys[i]
-        if size:
-            bit = np.uint64(key) - np.uint64(base)
-            if bit >= size or not (bits[bit >> np.uint64(3)] >> np.uint8(bit & np.uint64(7))) & 1:
-                continue
-        while g < len(gaps) and gaps[g] < i:
-            g += 1
-        if g < len(gaps) and gaps[g] == i:
-            continue
-        t = value_of(cells, key)
-        if low <= key <= high:
-            at = last_at_or_before(pieces, key)
-            if at >= 0 and key <= pieces[at, 1]:
-                t = max(t, pieces[at, 2])
-        if t > floor and sync[i] < t:
-            return i
-    return n
+        here[2 * i] = pieces[i]
+        starts[i], ends[i] = 2 * i, 2 * i + 1
+    runs = n
+    while runs > 1:
+        out = 0
+        for r in range(0, runs, 2):
+            first = starts[r]
+            if r + 1 < runs:
+                end = merge_pieces(here, starts[r], ends[r], here, starts[r + 1], ends[r + 1], there, first)
+            else:
+                end = merge_pieces(here, starts[r], ends[r], here, 0, 0, there, first)
+            starts[out], ends[out] = first, end
+            out += 1
+        runs = out
+        here, there = there, here
+    return here[starts[0] : ends[0]].copy() if n else pieces
 
 
-@loop
-def mark(bits, base, lows, highs):
-    """Sets the bits of closed intervals, counted from `base`; whether all are covered."""
-    size = np.uint64(8 * len(bits))
-    for i in range(len(lows)):
-        low, high = np.uint64(lows[i]) - np.uint64(base), np.uint64(highs[i]) - np.uint64(base)
-        if low >= size or high >= size:
-            return False
-        for at in range(np.int64(low), np.int64(high) + 1):
-            bits[at >> 3] |= np.uint8(1 << (at & 7))
-    return True
+@njit(cache=True, inline="always")
+def last_at_or_before(pieces, x):
+    """The last piece that starts at or before x, -1 if there is none."""
+    base, size = 0, len(pieces)
+    while size > 1:
+        half = size >> 1
+        base = base + half if pieces[base + half, 0] <= x else base
+        size -= half
+    return base if size and pieces[base, 0] <= x else -1
+
+
+@njit(cache=True)
+def raise_to(pieces, points, out):
+    """Raises `out` to the time of the piece that each point lies in."""
+    for i in range(len(points)):
+        at = last_at_or_before(pieces, points[i])
+        if at >= 0 and points[i] <= pieces[at, 1] and pieces[at, 2] > out[i]:
+            out[i] = pieces[at, 2]
+
+
+@njit(cache=True)
+def overlaps(a, b, outs):
+    """The pieces that lie in both, with the smaller time; how many (at most `len(a) + len(b)`)."""
+    i, j, k = 0, 0, 0
+    while i < len(a) and j < len(b):
+        lo, hi = max(a[i, 0], b[j, 0]), min(a[i, 1], b[j, 1])
+        if lo <= hi:
+            k = _emit(lo, hi, min(a[i, 2], b[j, 2]), outs, k, 0)
+        if a[i, 1] < b[j, 1]:
+            i += 1
+        else:
+            j += 1
+    return k
+
+
+@njit(cache=True)
+def positions(offsets, first, data, cut_offsets, cut_data, out):
+    """How many cuts are at or before each byte string."""
+    for i in range(len(out)):
+        a, b = offsets[first + i], offsets[first + i + 1]
+        low, high = 0, len(cut_offsets) - 1
+        while low < high:
+            mid = (low + high) // 2
+            c, d = cut_offsets[mid], cut_offsets[mid + 1]
+            size = min(b - a, d - c)
+            j = 0
+            while j < size and data[a + j] == cut_data[c + j]:
+                j += 1
+            if (data[a + j] < cut_data[c + j]) if j < size else b - a < d - c:
+                high = mid
+            else:
+                low = mid + 1
+        out[i] = low

@@ -16,33 +16,26 @@ from everwhen.errors import EverwhenError, QueryError, SparkLostError
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.driver.epoch_runner import EpochReport, EpochRunner
-from everwhen.spark.driver.late_totals import late_words
+from everwhen.spark.driver.late_rows import late_words
 from everwhen.spark.internals.jvm_reach import said
-from everwhen.spark.state.state_store import BucketState, inspect
+from everwhen.spark.state.state_store import PartitionState, inspect
 
 
 class Handle:
     """A running query on Spark, as `start` returns it.
 
     >>> import everwhen as ew
-    >>> bids = ew.source("Bid", {"item": "string", "price": "int64"})
-    >>> best = bids.range(10).group_by("item").agg(best=ew.max("price"))
-    >>> source = ew.spark.SparkSource("at", progress=ew.spark.Disorder(5))
-    >>> from pathlib import Path
     >>> from tempfile import mkdtemp
-    >>> here = Path(mkdtemp())
-    >>> (here / "bids").mkdir()
-    >>> _ = (here / "bids" / "0.json").write_text('{"at": 1, "item": "chair", "price": 40}')
-    >>> frame = spark.readStream.schema("at bigint, item string, price bigint").json(f"{here}/bids")
-    >>> sink = ew.spark.MemorySink()
+    >>> query, frame = ew.source("Tick", {"value": "int64"}), spark.readStream.format("rate").load()
+    >>> described = {"Tick": ew.spark.SparkSource("timestamp")}
     >>> handle = ew.spark.start(
-    ...     best, {"Bid": frame}, sources={"Bid": source}, sink=sink, checkpoint=here / "state",
-    ...     trigger="available", buckets=2,
+    ...     query, {"Tick": frame}, sources=described, sink=ew.spark.DiscardSink(), checkpoint=mkdtemp()
     ... )
-    >>> handle.await_termination()
+    >>> handle.is_active
     True
-    >>> handle.status, handle.progress.rows_in
-    ('stopped', 1)
+    >>> handle.stop()
+    >>> handle.status
+    'stopped'
     """
 
     def __init__(self, stream: StreamingQuery, runner: EpochRunner, plan: StagePlan) -> None:
@@ -117,8 +110,8 @@ class Handle:
         """The stages that run."""
         return explain_stages(self._plan)
 
-    def state(self) -> list[BucketState]:
-        """What each stage and bucket keeps."""
+    def state(self) -> list[PartitionState]:
+        """What each partition of each stage keeps."""
         return inspect(self._runner.journal.state_root)
 
     @property

@@ -13,10 +13,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeVar
-
-T = TypeVar("T")
-_MOMENT: Final = 0.1
 
 
 @contextmanager
@@ -51,27 +47,6 @@ def kept_signals() -> Iterator[Callable[[], None]]:
     finally:
         for one, handler in zip(signals, before, strict=True):
             signal.signal(one, handler)
-
-
-def apart(work: Callable[[], T], check: Callable[[], None]) -> T:
-    """What `work` returns, done in a thread of its own; `check` is called meanwhile and may raise."""
-    found: list[T] = []
-    failed: list[BaseException] = []
-
-    def do() -> None:
-        try:
-            found.append(work())
-        except BaseException as bad:
-            failed.append(bad)
-
-    thread = threading.Thread(target=do, name="everwhen-launch", daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(_MOMENT)
-        check()
-    if failed:
-        raise failed[0]
-    return found[0]
 
 
 @contextmanager

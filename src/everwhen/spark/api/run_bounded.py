@@ -1,7 +1,7 @@
 """`run`: a query over bounded DataFrames, one lazy pass, the answer as a DataFrame.
 
 A bounded input is its history: corrections are netted first, in the JVM, so nothing is ever taken back.  In each
-stage a bucket's rows come sorted by their start and are taken piece by piece; after each piece everything before its
+stage a partition's rows come sorted by their start and are taken piece by piece; after each piece everything before its
 last start is promised, so state is freed on the way and memory stays bounded by what is alive at a time, not by the
 input.
 """
@@ -24,8 +24,9 @@ from everwhen.plan.stages.model import Stage, Trait
 from everwhen.plan.stages.stages import cut
 from everwhen.spark.api.start import Query, is_native, named, resolved_sources
 from everwhen.spark.exchange.codec import handed_rows, result_rows, stream_rows, typed, without_promises
+from everwhen.spark.exchange.messages import kinds_in
 from everwhen.spark.exchange.schema import ExchangeSchema, slots
-from everwhen.spark.exchange.source_scan import bucketed, unioned
+from everwhen.spark.exchange.source_scan import partitioned, unioned
 from everwhen.spark.exchange.stage_input import StageInput
 from everwhen.spark.sources.constraints import wrong_with
 from everwhen.spark.sources.normalise import normalise
@@ -89,11 +90,11 @@ def run(
         fed = any(stream.feed is not None for stream in stage.inputs)
         rows = StageInput(stage, plan, into, known, width).rows(frame) if fed else None
         if flowing is not None:
-            handed = bucketed(flowing, [s for s in stage.inputs if s.feed is None], into, width)
+            handed = partitioned(flowing, [s for s in stage.inputs if s.feed is None], into, width)
             rows = handed if rows is None else handed.unionByName(rows)
         assert rows is not None
         task = _PassTask(stage, tuple(source.name for source in plan.sources), into, layouts[level + 1])
-        spread = rows.repartitionById(width, "bucket").sortWithinPartitions("a")
+        spread = rows.repartitionById(width, "partition").sortWithinPartitions("lo")
         flowing = spread.mapInArrow(task, layouts[level + 1].spark)
     assert flowing is not None
     return _shaped(flowing, schema, form, at)
@@ -143,17 +144,17 @@ def _history(elements: DataFrame, source: ResolvedSource) -> DataFrame:
 def _shaped(flowing: DataFrame, schema: Schema, form: str, at: int | None) -> DataFrame:
     payload = [F.col(slot).alias(name) for name, (slot, _) in zip(schema.names, slots(schema), strict=True)]
     if form == "snapshot":
-        return flowing.where((F.col("a") <= F.lit(at)) & (F.col("b") > F.lit(at))).select(*payload)
-    end = F.when(F.col("b") != F.lit(INF), F.col("b")).alias("ve")
+        return flowing.where((F.col("lo") <= F.lit(at)) & (F.col("hi") > F.lit(at))).select(*payload)
+    end = F.when(F.col("hi") != F.lit(INF), F.col("hi")).alias("ve")
     if form == "history":
-        return flowing.select(F.col("a").alias("vs"), end, *payload)
+        return flowing.select(F.col("lo").alias("vs"), end, *payload)
     nothing = F.lit(None).cast("bigint").alias("vnew")
-    return flowing.select(F.lit(OPS[0]).alias("op"), F.col("a").alias("vs"), end, nothing, *payload)
+    return flowing.select(F.lit(OPS[0]).alias("op"), F.col("lo").alias("vs"), end, nothing, *payload)
 
 
 @dataclass(frozen=True)
 class _PassTask:
-    """A bucket's pass over its sorted rows."""
+    """A partition's pass over its sorted rows."""
 
     stage: Stage
     sources: tuple[str, ...]
@@ -166,14 +167,14 @@ class _PassTask:
             fitting = typed(batch, self.into)
             for start in range(0, fitting.num_rows, _PIECE):
                 piece = pa.Table.from_batches([fitting.slice(start, _PIECE)])
-                starts = piece.column("a").to_numpy()
+                starts = piece.column("lo").to_numpy()
                 yield from self._step(kernel, piece, int(starts[-1]))
         yield from self._step(kernel, None, INF)
 
     def _step(self, kernel: StagePartition, piece: pa.Table | None, promise: int) -> Iterator[pa.RecordBatch]:
         rows: Mapping[str, Any] = {}
         if piece is not None:
-            rows = stream_rows(piece, piece.column("tag").to_numpy(), self.stage)
+            rows = stream_rows(piece, kinds_in(piece), self.stage)
         start = promise if promise < INF else kernel.tau
         sources = {name: (start, promise) for name in self.sources}
         handed = {stream.name: promise for stream in self.stage.inputs if stream.feed is None}

@@ -41,6 +41,7 @@ from everwhen.engine.epochs import EpochReader
 from everwhen.engine.files.checkpoint import agree, locked
 from everwhen.engine.files.output_file import write_answer
 from everwhen.engine.files.run import Losses, Progress, Watch, identity, input_files
+from everwhen.engine.interruption import apart
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.engine.run import SMALL_PIECE
 from everwhen.errors import QueryError, StateError
@@ -49,10 +50,10 @@ from everwhen.formats.parquet import AT, COUNT, MATCH
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.plan.lower import lower
 from everwhen.plan.stages.unpunctuated import without_schemes
-from everwhen.punctuation.pattern_json import write_match
+from everwhen.punctuation.api import write_match
 from everwhen.sinks.base import EpochSink
 from everwhen.sinks.changelog import ChangelogSink, read_changelog
-from everwhen.spark.api.launch import apart, ended_on_failure, heard_by, kept_signals
+from everwhen.spark.api.launch import ended_on_failure, heard_by, kept_signals
 from everwhen.storage.atomic_file import whole_file
 from everwhen.stream.element import Punct
 from everwhen.stream.element_batch import ADJUST, CTI, ElementBatch
@@ -274,7 +275,7 @@ class _SparkWork:
         return frame.toDF(*names)
 
     def _width(self, spark: SparkSession) -> int:
-        """How many buckets there are: as many as when the run was first started."""
+        """How many partitions there are: as many as when the run was first started."""
         path = self.place / "buckets"
         if not path.exists():
             with whole_file(path) as part:

@@ -30,11 +30,10 @@ from everwhen.sinks.base import EpochSink
 from everwhen.sinks.callback import CallbackSink
 from everwhen.sinks.changelog import ChangelogSink
 from everwhen.spark.api.handle import Handle
-from everwhen.spark.driver.epoch_log import EpochLog, Identity
+from everwhen.spark.driver.epoch_log import EpochLog, Identity, check_sink
 from everwhen.spark.driver.epoch_runner import EpochRunner
 from everwhen.spark.driver.ingress_stage import IngressStage
 from everwhen.spark.driver.late_rows import LateRows
-from everwhen.spark.driver.resumption import check_sink
 from everwhen.spark.exchange.single_scan import SourceProjection
 from everwhen.spark.exchange.source_scan import unioned
 from everwhen.spark.sources.normalise import normalise
@@ -107,7 +106,7 @@ def start(
     session = next(iter(inputs.values())).sparkSession
     width = buckets if buckets is not None else session.sparkContext.defaultParallelism
     if width < 1:
-        raise QueryError(f"start: there is at least one bucket, not {width}")
+        raise QueryError(f"start: there is at least one partition (buckets=), not {width}")
     if snapshot_every < 1:
         raise QueryError(f"start: a snapshot is taken every epoch at the most, not every {snapshot_every}")
     # Whatever can be wrong with query and frames is found before anything is written.

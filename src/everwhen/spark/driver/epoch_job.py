@@ -13,22 +13,22 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from everwhen.core.schema import Schema
+from everwhen.plan.stages.lineage import lain_by
 from everwhen.plan.stages.model import Stage, StagePlan
-from everwhen.spark.driver.epoch_context import EpochContext, EpochScopedTask
-from everwhen.spark.driver.output_punctuation import onward
 from everwhen.spark.exchange.punctuation_rows import Address, own_words
 from everwhen.spark.exchange.schema import ExchangeSchema
 from everwhen.spark.exchange.single_scan import SingleScan
-from everwhen.spark.exchange.source_scan import Cutoff, placed, promise_matters, with_promised
+from everwhen.spark.exchange.source_scan import placed, promise_matters, with_promised
 from everwhen.spark.exchange.stage_input import StageInput
 from everwhen.spark.internals.jvm_columns import JvmColumns, JvmMap
 from everwhen.spark.internals.plan_cache import CachedPlan
 from everwhen.spark.sources.source import ResolvedSource
-from everwhen.spark.worker.stage_task import StageTask
+from everwhen.spark.worker.epoch_context import EpochContext
+from everwhen.spark.worker.stage_program import EpochTask, StageProgram
 
 _log = logging.getLogger(__name__)
 
-MakeTask = Callable[[Stage, ExchangeSchema, ExchangeSchema, Mapping[str, Address]], StageTask]
+MakeProgram = Callable[[Stage, ExchangeSchema, Mapping[str, Address]], StageProgram]
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class _Step:
     handed: JvmColumns | None
     work: JvmMap
     said: Column | None
-    """Which rows that leave are not words of a bucket about the rows of another one; None: all."""
+    """A filter that leaves out punctuations of a partition about rows that it does not own; None if there are none."""
 
 
 class EpochJob:
-    """The work of every epoch of a plan.  `task` gives what a stage's tasks do; which epoch it is, they are told.
+    """The work of every epoch of a plan.  `program` gives what a stage does; which epoch it is, its tasks are told.
     `session` is the one in which the query was started."""
 
     def __init__(
@@ -51,17 +51,23 @@ class EpochJob:
         plan: StagePlan,
         sources: Mapping[str, ResolvedSource],
         schemas: Mapping[str, Schema],
-        buckets: int,
-        task: MakeTask,
+        partitions: int,
+        program: MakeProgram,
         session: SparkSession,
     ) -> None:
         self._session = session
-        self._plan, self._sources, self._schemas, self._buckets, self._task = plan, sources, schemas, buckets, task
+        self._plan, self._sources, self._schemas, self._partitions, self._program = (
+            plan,
+            sources,
+            schemas,
+            partitions,
+            program,
+        )
         self._promise_matters = promise_matters(sources)
         self._layouts = [ExchangeSchema.of(stream.schema for stream in stage.inputs) for stage in plan.stages]
         self._layouts.append(ExchangeSchema.of(schemas.values()))
         fits = SingleScan.fits(plan, sources)
-        self._one_pass = SingleScan(plan, sources, self._layouts[0], buckets) if fits else None
+        self._one_pass = SingleScan(plan, sources, self._layouts[0], partitions) if fits else None
         self._chain: CachedPlan | None = None
         self._steps = self._made()
 
@@ -74,55 +80,54 @@ class EpochJob:
             if at == 0 and self._one_pass is not None:
                 feed = self._one_pass
             elif any(stream.feed is not None for stream in stage.inputs):
-                feed = StageInput(stage, self._plan, into, self._sources, self._buckets)
+                feed = StageInput(stage, self._plan, into, self._sources, self._partitions)
             handed = None
             if at:
                 streams = [stream for stream in stage.inputs if stream.feed is None]
                 present = {name: F.col(name) for name, _ in into.columns}
-                handed = JvmColumns(placed(streams, into, self._buckets, present))
-            addresses = onward(self._plan, at, self._sources, self._schemas)
-            task = EpochScopedTask(self._task(stage, into, out, addresses), at == 0)
+                handed = JvmColumns(placed(streams, into, self._partitions, present))
+            addresses = _onward(self._plan, at, self._sources, self._schemas)
+            task = EpochTask(self._program(stage, out, addresses), into, out, self._partitions, first=at == 0)
             steps.append(
                 _Step(
                     feed,
                     handed,
                     JvmMap(task, [name for name, _ in into.columns], out.spark),
-                    own_words(list(addresses.values()), self._buckets),
+                    own_words(list(addresses.values()), self._partitions),
                 )
             )
         return steps
 
-    def run(self, inputs: DataFrame, feeds: Callable[[], DataFrame], cutoff: Cutoff, told: EpochContext) -> pa.Table:
+    def run(self, inputs: DataFrame, feeds: Callable[[], DataFrame], told: EpochContext) -> pa.Table:
         """The answers of the last stage to an epoch's rows, and the notes of all stages; `feeds` gives the frame of all
         feeds, which is made of those rows."""
         told.tell(inputs.sparkSession.sparkContext)
         if self._one_pass is not None:
-            found = self._chained(self._one_pass, inputs, feeds, cutoff, told)
+            found = self._chained(self._one_pass, inputs, feeds, told)
             if found is not None:
                 return found
             self._one_pass = None
             self._steps = self._made()
             told.tell(inputs.sparkSession.sparkContext)
-        return self._flow(feeds(), cutoff).toArrow()
+        return self._flow(feeds(), told).toArrow()
 
     def _chained(
         self,
         one_pass: SingleScan,
         inputs: DataFrame,
         feeds: Callable[[], DataFrame],
-        cutoff: Cutoff,
         told: EpochContext,
     ) -> pa.Table | None:
         """The same by what Spark has planned before; None if this Spark's plans cannot be taken apart."""
         try:
             chain = self._chain
             if chain is None or not chain.fits(inputs):
-                chain = CachedPlan.of(self._flow(feeds(), cutoff))
+                chain = CachedPlan.of(self._flow(feeds(), told))
             if chain is None:
                 return None
             self._chain = None if self._promise_matters else chain  # what was promised stands in it
-            counted = chain.count(inputs, told.epoch, self._buckets, self._session)
-            replace(told, marks=one_pass.marks(counted.statistics)).tell(inputs.sparkSession.sparkContext)
+            counted = chain.count(inputs, told.epoch, self._partitions, self._session)
+            replace(told, progress=tuple(one_pass.progress(counted.statistics))).tell(inputs.sparkSession.sparkContext)
             return counted.answers()
         except Py4JError as error:
             if isinstance(error, Py4JJavaError | Py4JNetworkError):
@@ -130,18 +135,36 @@ class EpochJob:
             _log.warning("the plans of this Spark cannot be kept from epoch to epoch: %s", error)
             return None
 
-    def _flow(self, inputs: DataFrame, cutoff: Cutoff) -> DataFrame:
+    def _flow(self, inputs: DataFrame, told: EpochContext) -> DataFrame:
         """The epoch as one lazy frame."""
         if self._promise_matters:
-            inputs = with_promised(inputs, cutoff)
+            inputs = with_promised(inputs, told.promised.values())
         flowing: DataFrame | None = None
         for step in self._steps:
             frames = [] if flowing is None or step.handed is None else [step.handed.of(flowing)]
             if step.feed is not None:
                 frames.append(step.feed.fed(inputs))
-            rows = reduce(DataFrame.union, frames).repartitionById(self._buckets, "bucket")
+            rows = reduce(DataFrame.union, frames).repartitionById(self._partitions, "partition")
             flowing = step.work.of(rows)
             if step.said is not None:
                 flowing = flowing.where(step.said)
         assert flowing is not None
         return flowing
+
+
+def _onward(
+    plan: StagePlan, at: int, sources: Mapping[str, ResolvedSource], schemas: Mapping[str, Schema]
+) -> dict[str, Address]:
+    """Where punctuations of what a stage hands on or answers go, by name; none if no source makes any."""
+    if not any(source.schemes or sources[source.name].match is not None for source in plan.sources):
+        return {}
+    stage = plan.stages[at]
+    by = {stream.name: stream.by for stream in stage.inputs}
+    found = {}
+    for name, node in stage.handed.items():
+        stream = plan.stream(name)
+        found[name] = Address(stream.tag, stream.schema, stream.by, lain_by(node, by))
+    for tag, (name, schema) in enumerate(schemas.items()):
+        if name in stage.queries:
+            found[name] = Address(tag, schema, None, lain_by(stage.queries[name], by), everywhere=False)
+    return found

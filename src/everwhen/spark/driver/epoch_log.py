@@ -1,6 +1,6 @@
 """What the driver has decided and learnt, epoch by epoch, so that an epoch that is run again is the same epoch.
 
-    <checkpoint>/everwhen/query.json           what is run: the id of its state, its plan, its buckets
+    <checkpoint>/everwhen/query.json           what is run: the id of its state, its plan, its partitions
     <checkpoint>/everwhen/epochs/<n>.begun     what was decided before epoch n: the time, idle sources, the level, and a
                                                digest of the offsets that Spark has planned for it
     <checkpoint>/everwhen/epochs/<n>.done      what was known after it: promises of sources and queries, last rows seen,
@@ -26,7 +26,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from everwhen.errors import QueryError, StateError
+from everwhen.errors import QueryError, SinkError, SinkLostError, StateError
+from everwhen.sinks.base import EpochSink
 from everwhen.storage.folder import Folder, blame, open_folder
 from everwhen.storage.state_format import software
 
@@ -40,7 +41,7 @@ _KEPT: Final = 100
 class EpochState:
     """What is known after an epoch: what each source and each query has promised, when each source last had rows.
 
-    `said` is what single buckets have promised about the data of an answer, by query: bucket, pattern, time.
+    `said` is what single partitions have promised about the data of an answer, by query: partition, pattern, time.
     `rows` and `late` count the rows of each source since the query was first started, and those that came too late.
     """
 
@@ -163,13 +164,13 @@ class EpochLog:
         return None if begun is None else dict(self._read(f"epochs/{begun}", "level")["level"])
 
     def _withdraw(self, epoch: int) -> None:
-        """Take back what the tasks of an epoch have published that was not done: all of it, or its buckets would
-        take the epoch's input at different times."""
+        """Take back what the tasks of an epoch have published that was not done: all of it, or its partitions
+        would take the epoch's input at different times."""
         state = self._folder.within("state")
         for stage in state.folders():
-            for bucket in state.within(stage).folders():
+            for partition in state.within(stage).folders():
                 for kind in ("snapshot", "log"):
-                    state.within(stage).within(bucket).remove(f"{kind}-{epoch:012d}")
+                    state.within(stage).within(partition).remove(f"{kind}-{epoch:012d}")
 
     def done(self, epoch: int, known: EpochState) -> None:
         """Remember what is known after an epoch."""
@@ -215,6 +216,52 @@ class EpochLog:
             yield
         except OSError as bad:
             raise StateError(blame(bad, self._folder.place(name), wanted)) from None
+
+
+# -- whether Spark's checkpoint, this log and the sinks fit together ---------------------------------------------------
+#
+# Each knows the epochs that it has.  They may differ by the one epoch that was under way; by more only if somebody has
+# deleted a part, or has restored an older copy of it.
+
+
+def check_sink(name: str, sink: EpochSink, journal: EpochLog) -> None:
+    """A sink and a checkpoint belong together: the sink has the epochs that are done, all but perhaps the last.
+
+    Else it would take an epoch for one that it has, or lack the events that later ones adjust."""
+    done, taken = journal.newest(), sink.committed()
+    forgets = not sink.lasting and taken == -1  # what a process holds goes with it
+    if taken not in (done - 1, done) and not forgets:
+        has = f"epochs up to {taken}" if taken >= 0 else "no epochs"
+        raise SinkError(
+            f"the sink of {name!r} has {has}, and the checkpoint {journal.place} has "
+            f"{f'epochs up to {done}' if done >= 0 else 'none'}: they do not belong together; use the sink that was "
+            "written with this checkpoint, or a new checkpoint and a new sink"
+        )
+
+
+def check_first_epoch(epoch: int, journal: EpochLog, sinks: Mapping[str, EpochSink]) -> None:
+    """The first epoch of a run is the last one that was done, or the one after; and the sinks have all before it."""
+    newest = journal.newest()
+    if epoch < newest:
+        raise StateError(
+            f"{journal.place}: Spark begins with epoch {epoch}, and epoch {newest} is done already: Spark's "
+            "part of the checkpoint was deleted or is an older copy; restore it, or start with a new checkpoint "
+            "and new sinks"
+        )
+    if epoch > newest + 1:
+        raise StateError(
+            f"{journal.place}: Spark begins with epoch {epoch}, and the last one that is done here is {newest}: this "
+            "part of the checkpoint was deleted or is an older copy than Spark's; restore the whole checkpoint from "
+            "one backup, or start with a new checkpoint and new sinks"
+        )
+    for name, sink in sinks.items():
+        taken = sink.committed()
+        if taken < epoch - 1 and (sink.lasting or taken >= 0):
+            raise SinkLostError(
+                f"the sink of {name!r} has {f'epochs up to {taken}' if taken >= 0 else 'no epochs'}, and Spark begins "
+                f"with epoch {epoch}: the sink has lost what lies between; restore it from a backup, or start with a "
+                "new checkpoint and a new sink"
+            )
 
 
 def _difference(before: Identity, now: Identity, place: str) -> str:

@@ -8,50 +8,43 @@ give the same output, and a sink that has the epoch already leaves it alone.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
-from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import InputError, SinkError, SinkLostError
 from everwhen.plan.stages.model import Stage, StagePlan
 from everwhen.sinks.base import EpochSink, PartedSink
-from everwhen.spark.driver.epoch_context import EpochContext
 from everwhen.spark.driver.epoch_job import EpochJob
-from everwhen.spark.driver.epoch_log import EpochDecision, EpochLog, EpochState
-from everwhen.spark.driver.ingress_stage import Admitted, IngressStage
-from everwhen.spark.driver.late_rows import LateRows
-from everwhen.spark.driver.late_totals import LateWarnings, counted
-from everwhen.spark.driver.output_punctuation import last_words, newly_promised
-from everwhen.spark.driver.resumption import check_first_epoch
-from everwhen.spark.driver.task_notes import fed, left_out, parts
-from everwhen.spark.exchange.codec import taken, whole
-from everwhen.spark.exchange.faults import RowsBehind, WrongRows, fault_of
-from everwhen.spark.exchange.punctuation_rows import Address, Heard, heard
-from everwhen.spark.exchange.schema import ERROR, NOTE, ExchangeSchema, slots
+from everwhen.spark.driver.epoch_log import EpochDecision, EpochLog, EpochState, check_first_epoch
+from everwhen.spark.driver.epoch_outcome import EpochOutcome, last_words
+from everwhen.spark.driver.ingress_stage import IngressStage
+from everwhen.spark.driver.late_rows import LateRows, LateWarnings, counted
+from everwhen.spark.exchange.messages import RowsBehind, WrongRows
+from everwhen.spark.exchange.punctuation_rows import Address
+from everwhen.spark.exchange.schema import ExchangeSchema
 from everwhen.spark.exchange.single_scan import SourceProjection
-from everwhen.spark.exchange.source_scan import Cutoff, with_promised
+from everwhen.spark.exchange.source_scan import with_promised
 from everwhen.spark.exchange.watermarks import explanation, late_rows
+from everwhen.spark.internals.jvm_columns import JvmMap
 from everwhen.spark.sources.source import ResolvedSource
-from everwhen.spark.worker.ingress_task import IngressTask
-from everwhen.spark.worker.stage_task import StageTask
+from everwhen.spark.worker.epoch_context import EpochContext
+from everwhen.spark.worker.ingress_program import STAGE as INGRESS
+from everwhen.spark.worker.stage_program import StageProgram
+from everwhen.spark.worker.state_host import StateSpec
 from everwhen.storage.lease import Lease
-from everwhen.stream.element_batch import ADJUST, ElementBatch, empty_elements, joined
+from everwhen.stream.element_batch import joined
 
-_Notes = list[dict[str, Any]]
 _log = logging.getLogger(__name__)
 _PATIENCE: Final = (0.2, 1.0, 3.0, 10.0)
 """Seconds to wait before a sink is tried again."""
@@ -117,7 +110,7 @@ class EpochRunner:
     journal: EpochLog
     query: str
     emit: Emit
-    buckets: int
+    partitions: int
     snapshot_every: int
     late: LateRows
     level: Consistency = MIDDLE
@@ -158,62 +151,62 @@ class EpochRunner:
         now = self.clock()
         asked = EpochDecision(self._idle(known, now), now, self.level.to_plain())
         decided = self.journal.begun(epoch, asked)
-        idle, level = decided.idle, Consistency.from_plain(decided.level)
-        admitted = self._admitted(frame, epoch, decided, level)
-        if admitted is not None:
+        level = Consistency.from_plain(decided.level)
+        before = {source.name: known.sources.get(source.name, NEVER) for source in self.plan.sources}
+        context = EpochContext(epoch, decided.idle, decided.now, level, before)
+        context.tell(frame.sparkSession.sparkContext)
+        admitted = None
+        if self.intake is not None:
+            admitted = self.intake.admitted(frame, self._ingress)
             frame = admitted.frame
-        cutoff = Cutoff(tuple(known.sources.get(source.name, NEVER) for source in self.plan.sources))
-        before = dict(zip((source.name for source in self.plan.sources), cutoff.promised, strict=True))
 
         def feeds() -> DataFrame:
             return frame if self.narrow is None else self.narrow.tagged(frame)
 
         try:
-            table = self._job.run(frame, feeds, cutoff, EpochContext(epoch, idle, level.emit, before))
+            table = self._job.run(frame, feeds, context)
             if admitted is not None and self.intake is not None:
                 self.intake.keep(admitted.held, epoch)
         finally:
             if admitted is not None:
                 admitted.held.unpersist()
         try:
-            notes, results, words = self._read(table, level.emit)
+            found = EpochOutcome.of(table, self.schemas, level.emit)
         except WrongRows as error:
             raise InputError(explanation(feeds(), self.plan) or str(error)) from None
         except RowsBehind as error:
             strict = [name for name, source in self.behind.items() if source.source.late == "error"]
-            found = late_rows(with_promised(feeds(), cutoff), self.plan, strict)
-            raise found or InputError(error.problem, source=error.source) from None
-        after = self._after(known, notes, now)
-        promised, after = newly_promised(known, after, words, notes, self.schemas, self.buckets)
-        late = self.late.keep(feeds, self.plan, self.behind, cutoff, epoch, notes)
-        for name, rows in left_out(self.plan, notes).items():
+            told = late_rows(with_promised(feeds(), before.values()), self.plan, strict)
+            raise told or InputError(error.problem, source=error.source) from None
+        after = found.after(known, now, before, self.schemas)
+        promised, after = found.promised(known, after, self.schemas, self.partitions)
+        self.late.keep(feeds, self.plan, self.behind, before.values(), epoch, found.late)
+        late = dict(found.late)
+        for name, rows in found.left_out(self.plan).items():
             late[name] = late.get(name, 0) + rows
-        lost = {} if admitted is None else admitted.note["dropped"]
-        after = counted(known, after, fed(notes), late, lost)
+        lost = {} if admitted is None else admitted.note.dropped
+        after = counted(known, after, found.fed, late, lost)
         if self.lease is not None:
             self.lease.check()
         self.journal.done(epoch, after)
         self.known = after
         self._warnings.look(after)
-        rows_out = sum(note["rows_out"] for note in notes if note["stage"] == len(self.plan.stages))
         for name, sink in self.sinks.items():
-            self._commit(name, sink, epoch, results[name], parts(notes, name), promised.get(name, []), known, after)
-        self._report(epoch, time.perf_counter() - started, notes, rows_out, after, idle, late, lost)
+            now_said, before_said = after.queries[name], known.queries.get(name, NEVER)
+            tail = last_words(self.schemas[name], promised.get(name, []), before_said, now_said)
+            if isinstance(sink, PartedSink):
+                self._commit(name, epoch, partial(sink.commit_parts, epoch, found.parts(name), tail))
+            else:
+                self._commit(name, epoch, partial(sink.commit, epoch, joined(found.results[name], tail)))
+        self._report(epoch, time.perf_counter() - started, found, after, decided.idle, late, lost)
 
-    def _admitted(self, frame: DataFrame, epoch: int, decided: EpochDecision, level: Consistency) -> Admitted | None:
-        """What the level lets through of an epoch, if it holds anything back."""
-        if self.intake is None:
-            return None
-        stage = self.intake
-        tags = {name: tag for name, tag in stage.tags.items() if name in stage.bounded}
-        task = IngressTask(
-            self.query, self.run, self.journal.state_root, stage.drawn(), tags, stage.first, level, epoch, stage.layout,
-            decided.idle, decided.now, self.snapshot_every,
-        )  # fmt: skip
-        found = stage.admitted(frame, task)
-        if "error" in found.note:
-            raise fault_of(found.note["error"])
-        return found
+    @cached_property
+    def _ingress(self) -> JvmMap:
+        assert self.intake is not None
+        return self.intake.work(self._state(INGRESS))
+
+    def _state(self, stage: int) -> StateSpec:
+        return StateSpec(self.query, self.run, self.journal.state_root, stage, self.snapshot_every)
 
     @cached_property
     def behind(self) -> Mapping[str, ResolvedSource]:
@@ -227,76 +220,22 @@ class EpochRunner:
 
     @cached_property
     def _job(self) -> EpochJob:
-        return EpochJob(self.plan, self.behind, self.schemas, self.buckets, self._task, self.session)
+        return EpochJob(self.plan, self.behind, self.schemas, self.partitions, self._program, self.session)
 
-    def _task(
-        self, stage: Stage, into: ExchangeSchema, out: ExchangeSchema, onward: Mapping[str, Address]
-    ) -> StageTask:
-        """What the tasks of a stage do; the epoch, and what goes with it, they are told (`told`)."""
-        parts = {name: sink for name, sink in self.sinks.items() if isinstance(sink, PartedSink)}
-        return StageTask(
-            self.query,
-            self.run,
-            self.journal.state_root,
+    def _program(self, stage: Stage, out: ExchangeSchema, onward: Mapping[str, Address]) -> StageProgram:
+        """What the partitions of a stage do in every epoch."""
+        sinks = {name: sink for name, sink in self.sinks.items() if isinstance(sink, PartedSink)}
+        return StageProgram(
+            self._state(stage.level),
             stage,
             self.emit,
-            -1,
-            self.buckets,
+            self.partitions,
             tuple(source.name for source in self.plan.sources),
-            into,
             out,
-            lenient=frozenset(name for name, source in self.behind.items() if source.source.late != "error"),
-            snapshot_every=self.snapshot_every,
-            parts=parts if stage.level == len(self.plan.stages) else {},
-            onward=onward,
+            frozenset(name for name, source in self.behind.items() if source.source.late != "error"),
+            sinks if stage.level == len(self.plan.stages) else {},
+            onward,
         )
-
-    # -- what came out ------------------------------------------------------------------------------------------
-
-    def _read(self, table: pa.Table, emit: Emit) -> tuple[_Notes, dict[str, ElementBatch], dict[int, Heard]]:
-        table = table.combine_chunks()
-        tags = table.column("tag").to_numpy()
-        texts = table.filter(pa.array((tags == NOTE) | (tags == ERROR))).select(["tag", "note"]).to_pylist()
-        for text in texts:
-            if text["tag"] == ERROR:
-                raise fault_of(json.loads(text["note"]))
-        notes = [json.loads(text["note"]) for text in texts]
-        for problem in sorted({problem for note in notes for problem in note["damaged"]}):
-            _log.warning("a snapshot was skipped, and the state rebuilt from what came before it: %s", problem)
-        results = {}
-        for at, (name, schema) in enumerate(self.schemas.items()):
-            part = table.filter(pa.array(tags == at))
-            results[name] = self._batch(part, schema, emit)
-        return notes, results, heard(table, dict(enumerate(self.schemas.values())))
-
-    def _batch(self, part: pa.Table, schema: Schema, emit: Emit) -> ElementBatch:
-        if not part.num_rows:
-            return empty_elements(schema)
-        vs, ve, vnew, op = (part.column(name).to_numpy() for name in "abcw")
-        columns = [whole(part.column(slot).cast(type_)) for slot, type_ in slots(schema)]
-        batch = ElementBatch(schema, op.astype(np.uint8), vs, ve, vnew, tuple(columns))
-        if emit is not Emit.FINAL:
-            return batch
-        sync = np.where(op == ADJUST, np.minimum(ve, vnew), vs)
-        return taken(batch, np.argsort(sync, kind="stable"))
-
-    def _after(self, known: EpochState, notes: Sequence[Mapping[str, Any]], now: float) -> EpochState:
-        sources = dict(known.sources)
-        seen = {source.name: known.seen.get(source.name, now) for source in self.plan.sources}
-        for note in notes:
-            for name, cti in note["sources"].items():
-                sources[name] = max(sources.get(name, NEVER), cti)
-            for name, rows in note["fed"].items():
-                if rows:
-                    seen[name] = now
-        queries = {
-            name: max(
-                known.queries.get(name, NEVER),
-                min(note["progress"][name] for note in notes if name in note["progress"]),
-            )
-            for name in self.schemas
-        }
-        return EpochState(sources, queries, seen)
 
     def _idle(self, known: EpochState, now: float) -> frozenset[str]:
         """Sources without rows for longer than they may be; one that never had any counts from the first epoch."""
@@ -309,24 +248,10 @@ class EpochRunner:
 
     # -- sinks --------------------------------------------------------------------------------------------------
 
-    def _commit(
-        self,
-        name: str,
-        sink: EpochSink,
-        epoch: int,
-        batch: ElementBatch,
-        parts: Sequence[str],
-        promised: Sequence[Punctuation],
-        known: EpochState,
-        after: EpochState,
-    ) -> None:
-        tail = last_words(batch.schema, promised, known.queries.get(name, NEVER), after.queries[name])
+    def _commit(self, name: str, epoch: int, commit: Callable[[], None]) -> None:
         for attempt, pause in enumerate([*self.patience, None]):
             try:
-                if isinstance(sink, PartedSink):
-                    sink.commit_parts(epoch, parts, tail)
-                else:
-                    sink.commit(epoch, joined(batch, tail))
+                commit()
                 return
             except SinkLostError:
                 raise
@@ -343,30 +268,29 @@ class EpochRunner:
         self,
         epoch: int,
         seconds: float,
-        notes: Sequence[Mapping[str, Any]],
-        rows_out: int,
+        found: EpochOutcome,
         after: EpochState,
         idle: frozenset[str],
         late: Mapping[str, int],
         dropped: Mapping[str, Mapping[str, int]],
     ) -> None:
         low = min(after.sources.values(), default=INF)
-        holding = tuple(name for name, cti in after.sources.items() if cti == low) if low < INF else ()
+        notes = found.notes
         report = EpochReport(
             epoch,
             seconds,
-            sum(fed(notes).values()),
-            rows_out,
-            sum(note["state_rows"] for note in notes),
-            sum(note["state_bytes"] for note in notes),
+            sum(found.fed.values()),
+            sum(note.rows_out for note in notes if note.stage == len(self.plan.stages)),
+            sum(note.state_rows for note in notes),
+            sum(note.state_bytes for note in notes),
             dict(after.sources),
             dict(after.queries),
-            max((note["tau"] for note in notes), default=NEVER),
+            max((note.tau for note in notes), default=NEVER),
             idle,
-            holding,
+            tuple(name for name, cti in after.sources.items() if cti == low) if low < INF else (),
             late,
             dropped,
-            notes,
+            [note.to_plain() for note in notes],
             dict(after.late),
             dict(after.rows),
         )

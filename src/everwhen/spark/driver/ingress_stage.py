@@ -7,29 +7,32 @@ The output of the stage is held in memory for the epoch, because several parts o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import Consistency
 from everwhen.plan.stages.model import StagePlan
-from everwhen.spark.exchange.schema import ERROR, NOTE, ExchangeSchema, carried, slots
+from everwhen.spark.exchange.messages import Failure, IngressNote, decode, kind_of
+from everwhen.spark.exchange.schema import NUMBERS, ExchangeSchema, carried, slots
 from everwhen.spark.exchange.source_scan import payload_columns, unioned
+from everwhen.spark.internals.jvm_columns import JvmMap
 from everwhen.spark.sources.constraints import wrong_with
 from everwhen.spark.sources.source import NoProgress, ResolvedSource
-from everwhen.spark.worker.ingress_task import GIVEN_UP, IngressTask, SourceSpec
+from everwhen.spark.worker.ingress_program import MATCH, REMARK, IngressProgram, SourceSpec, dropped_kind
+from everwhen.spark.worker.stage_program import EpochTask
+from everwhen.spark.worker.state_host import StateSpec
 from everwhen.storage.folder import path_name
 from everwhen.stream.element_batch import OPS
 
-MATCH: Final = "match"
-"""The column with the patterns of promises about data, as in every normalised frame."""
+_TIMES: Final = ("vs", "ve", "vnew", "op")
+"""What the numbers of the exchange are of an element."""
 AN_OWN_COLUMN: Final = 0
 """Where `op` and the patterns of a source stand behind the stage: they are columns there, whatever its frame has."""
 
@@ -39,7 +42,7 @@ class Admitted:
     """What an epoch lets through: the frame of feeds, what the stage notes, and the frame that is held for both."""
 
     frame: DataFrame
-    note: Mapping[str, Any]
+    note: IngressNote
     held: DataFrame
 
 
@@ -56,9 +59,10 @@ class IngressStage:
 
     @property
     def layout(self) -> ExchangeSchema:
-        """Where something may be promised about data, the patterns stand in a column of their own."""
+        """Where there may be punctuations, their patterns stand in a column of their own."""
         found = ExchangeSchema.of(source.schema for source in self.sources.values())
-        return ExchangeSchema((*found.payload, (MATCH, pa.string()))) if self.promising else found
+        other = (MATCH, REMARK) if self.promising else (REMARK,)
+        return ExchangeSchema((*found.payload, *((name, pa.string()) for name in other)))
 
     @property
     def promising(self) -> frozenset[str]:
@@ -66,8 +70,8 @@ class IngressStage:
         return frozenset(name for name, s in self.sources.items() if s.schemes or self.resolved[name].match is not None)
 
     @property
-    def tags(self) -> dict[str, int]:
-        return {name: tag for tag, name in enumerate(self.sources)}
+    def kinds(self) -> dict[str, int]:
+        return {name: kind for kind, name in enumerate(self.sources)}
 
     @property
     def behind(self) -> dict[str, ResolvedSource]:
@@ -82,57 +86,54 @@ class IngressStage:
     def raw(self, elements: Mapping[str, DataFrame]) -> DataFrame:
         """All sources in one frame, so that an epoch is one consistent cut."""
         branches = []
-        for name, tag in self.tags.items():
+        for name, kind in self.kinds.items():
             source = self.sources[name]
             columns = payload_columns(source, self.resolved[name])
             given = dict(zip([slot for slot, _ in slots(source.schema)], columns.values(), strict=True))
+            given |= {number: F.col(time) for number, time in zip(NUMBERS, _TIMES, strict=True)}
+            given |= {"partition": F.lit(0), "kind": F.lit(kind), REMARK: wrong_with(self.resolved[name])}
             if self.resolved[name].match is not None:
                 given[MATCH] = F.col(MATCH)
-            rest = [
-                (given[slot] if slot in given else F.lit(None)).cast(carried(type_)).alias(slot)
-                for slot, type_ in self.layout.payload
+            selected = [
+                (given[column] if column in given else F.lit(None)).cast(carried(type_)).alias(column)
+                for column, type_ in self.layout.columns
             ]
-            head = [F.lit(0).cast("int").alias("bucket"), F.lit(tag).cast("int").alias("tag")]
-            numbers = [
-                F.col(t).cast("bigint").alias(c) for t, c in (("vs", "a"), ("ve", "b"), ("vnew", "c"), ("op", "w"))
-            ]
-            branches.append(
-                elements[name].select(*head, *numbers, *rest, wrong_with(self.resolved[name]).alias("note"))
-            )
+            branches.append(elements[name].select(*selected))
         return reduce(DataFrame.unionByName, branches)
 
-    def admitted(self, frame: DataFrame, task: IngressTask) -> Admitted:
-        """An epoch's rows, led through the stage."""
-        mine = frame.where(F.col("tag").isin([self.tags[name] for name in self.bounded]))
-        columns = [name for name, _ in self.layout.columns]
-        held = mine.select(*columns).repartitionById(1, "bucket").mapInArrow(task, self.layout.spark).persist()
-        notes = {
-            row["tag"]: row["note"]
-            for row in held.where(F.col("tag").isin(NOTE, ERROR)).select("tag", "note").collect()
+    def work(self, state: StateSpec) -> JvmMap:
+        """What the stage does in every epoch."""
+        drawn = {
+            name: SourceSpec(source, self.resolved[name].source.disorder, self.resolved[name].source.late == "drop")
+            for name, source in self.sources.items()
+            if name in self.bounded
         }
-        if ERROR in notes:
+        layout, kinds = self.layout, {name: self.kinds[name] for name in drawn}
+        task = EpochTask(IngressProgram(state, drawn, kinds, self.first, layout), layout, layout, 1)
+        return JvmMap(task, [name for name, _ in layout.columns], layout.spark)
+
+    def admitted(self, frame: DataFrame, work: JvmMap) -> Admitted:
+        """An epoch's rows, led through the stage."""
+        mine = frame.where(F.col("kind").isin([self.kinds[name] for name in self.bounded]))
+        held = work.of(mine.repartitionById(1, "partition")).persist()
+        told = held.where(F.col("kind").isin(kind_of(IngressNote), kind_of(Failure))).select("kind", "message")
+        (said,) = (decode(*row) for row in told.collect())
+        if isinstance(said, Failure):
             held.unpersist()
-            return Admitted(frame, {"error": json.loads(notes[ERROR])}, held)
+            raise said.raised()
+        assert isinstance(said, IngressNote)
         passed = {name: held if name in self.bounded else frame for name in self.sources}
         elements = {name: self._elements(rows, name) for name, rows in passed.items()}
-        return Admitted(unioned(self.plan, elements, self.behind), json.loads(notes[NOTE]), held)
+        return Admitted(unioned(self.plan, elements, self.behind), said, held)
 
     def _elements(self, rows: DataFrame, name: str) -> DataFrame:
         """The normalised frame of a source, as `normalise` gives it."""
         source, resolved = self.sources[name], self.resolved[name]
         named = zip(source.schema.names, slots(source.schema), strict=True)
         payload = [F.col(slot).alias(f"p{resolved.schema.index(column)}") for column, (slot, _) in named]
-        times = [F.col("w").cast("tinyint").alias("op"), F.col("a").alias("vs"), F.col("b").alias("ve")]
+        op = F.col("weight").cast("tinyint").alias("op")
         words = [F.col(MATCH)] if name in self.promising else []
-        return rows.where(F.col("tag") == self.tags[name]).select(*times, F.col("c").alias("vnew"), *payload, *words)
-
-    def drawn(self) -> dict[str, SourceSpec]:
-        """The sources as the task reads them."""
-        return {
-            name: SourceSpec(source, self.resolved[name].source.disorder, self.resolved[name].source.late == "drop")
-            for name, source in self.sources.items()
-            if name in self.bounded
-        }
+        return rows.where(F.col("kind") == self.kinds[name]).select(op, *_lifetime(), *payload, *words)
 
     def place(self, source: str) -> str:
         """The folder of what was given up of a source: a Parquet data set with a column `epoch`."""
@@ -140,14 +141,19 @@ class IngressStage:
 
     def keep(self, held: DataFrame, epoch: int) -> None:
         """Write what an epoch gave up, if it gave up anything."""
-        tags = [row["tag"] for row in held.where(F.col("tag") <= GIVEN_UP).select("tag").distinct().collect()]
-        for name, tag in self.tags.items():
-            if GIVEN_UP - tag in tags:
+        dropped = {dropped_kind(kind): name for name, kind in self.kinds.items()}
+        there = held.where(F.col("kind").isin([*dropped])).select("kind").distinct().collect()
+        for kind, name in dropped.items():
+            if any(row["kind"] == kind for row in there):
                 schema = self.sources[name].schema
                 named = zip(schema.names, slots(schema), strict=True)
-                op = F.element_at(F.array(*map(F.lit, OPS)), (F.col("w") + 1).cast("int")).alias("op")
-                times = [F.col(c).alias(t) for t, c in (("vs", "a"), ("ve", "b"), ("vnew", "c"))]
+                op = F.element_at(F.array(*map(F.lit, OPS)), (F.col("weight") + 1).cast("int")).alias("op")
                 columns = [F.col(slot).alias(column) for column, (slot, _) in named]
-                rows = held.where(F.col("tag") == GIVEN_UP - tag)
-                rows = rows.select(op, *times, F.col("note").alias("reason"), *columns)
+                rows = held.where(F.col("kind") == kind)
+                rows = rows.select(op, *_lifetime(), F.col(REMARK).alias("reason"), *columns)
                 rows.write.mode("overwrite").parquet(f"{self.place(name)}/epoch={epoch}")
+
+
+def _lifetime() -> list[Column]:
+    """The times of elements by their names."""
+    return [F.col(number).alias(time) for number, time in zip(NUMBERS[:3], _TIMES[:3], strict=True)]

@@ -1,20 +1,21 @@
-"""How rows of several streams share the columns of one exchange.
+"""The columns in which rows and control messages cross an exchange, and the version of these columns.
 
-    bucket  where the row goes           a, b, c, w  four numbers, whose meaning the row's kind says
-    tag     which stream, or which kind  note        text of control rows
-    slots   the payload: the k-th column of a type stands in the k-th slot of that type, in whatever stream
+    partition  where the row goes
+    kind       0, 1, …: a row of the stream with that number (behind the last stage: of the query with that number);
+               below 0: a control message (`messages`)
+    lo, hi, vnew, weight    the times of a row, and its weight
+    slots…     the payload: the k-th column of a type stands in the k-th slot of that type, in whatever stream
+    message    a control message as JSON; null in a row
 
-    kind             a          b           c      w
-    element          vs         ve          vnew   op          tag = the stream's
-    segment, event   lo         hi                 weight      tag = the stream's
-    SOURCE           max start  cti         rows   source      progress of a source in this epoch; note: a wrong row
-    LATE             rows       earliest           source      rows that came behind the promise of their source
-    HANDED           tau        promise     from   stream      what a bucket of the stage before has promised
-    PROMISE          from       until       kind   stream      a promise about data; see `promises`
-    NOTE                                                       what a stage wants the driver to know
-    ERROR                                                      why a bucket of the stage before gave up
+    a row that is     lo    hi    vnew   weight
+    an element        vs    ve    vnew   op
+    a segment, event  lo    hi           weight
 
 A stream's slots depend on its own columns alone, so a row fits every layout that its stream is part of.
+
+Rows and messages share their batches, since a task of Spark gives rows of one schema, and a partition has to get both
+by the same shuffle.  Nobody but this module, `codec` (rows) and `messages` (messages) reads these columns in Python;
+`source_scan`, `stage_input` and `punctuation_rows` write and place them in the JVM.
 """
 
 from __future__ import annotations
@@ -28,24 +29,32 @@ import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from everwhen.core.schema import Schema
-from everwhen.errors import QueryError
+from everwhen.errors import QueryError, StateError
 from everwhen.spark.translate.expressions import spark_type
+from everwhen.storage.state_format import software
 
-SOURCE: Final = -1
-LATE: Final = -2
-HANDED: Final = -3
-NOTE: Final = -4
-ERROR: Final = -5
-PROMISE: Final = -6
+VERSION: Final = 1
+"""Of the columns and of the messages.  It stands in every message and in every log of a partition's input."""
+NUMBERS: Final = ("lo", "hi", "vnew", "weight")
+_HEAD: Final = (("partition", pa.int32()), ("kind", pa.int32()), *((name, pa.int64()) for name in NUMBERS))
+_METADATA: Final = b"everwhen.exchange"
 
-HEAD: Final = (
-    ("bucket", pa.int32()),
-    ("tag", pa.int32()),
-    ("a", pa.int64()),
-    ("b", pa.int64()),
-    ("c", pa.int64()),
-    ("w", pa.int64()),
-)
+
+def check_version(found: object, what: str) -> None:
+    """Refuse what another version has written."""
+    if found != VERSION:
+        raise StateError(
+            f"{what} is of version {str(found)[:20]} of the exchange, and {software()} reads version {VERSION}: "
+            "driver, workers and checkpoint must be of one version of Everwhen. Go on with the one that wrote it, or "
+            "start the query with a new checkpoint"
+        )
+
+
+def check_log(table: pa.Table, what: str) -> pa.Table:
+    """A partition's input as it was logged; refused if another version has logged it."""
+    found = (table.schema.metadata or {}).get(_METADATA, b"0")
+    check_version(int(found) if found.isdigit() else found.decode(errors="replace"), what)
+    return table
 
 
 def carried(type_: pa.DataType) -> DataType:
@@ -56,13 +65,6 @@ def carried(type_: pa.DataType) -> DataType:
     if found is None:
         raise QueryError(f"a column of type {type_} cannot cross Spark; cast it to another type in the query")
     return found
-
-
-def control(
-    tag: int, bucket: int, *, a: int = 0, b: int = 0, c: int = 0, w: int = 0, note: str | None = None
-) -> dict[str, object]:
-    """One control row."""
-    return {"bucket": bucket, "tag": tag, "a": a, "b": b, "c": c, "w": w, "note": note}
 
 
 def slots(schema: Schema) -> tuple[tuple[str, pa.DataType], ...]:
@@ -78,7 +80,7 @@ def slots(schema: Schema) -> tuple[tuple[str, pa.DataType], ...]:
 
 @dataclass(frozen=True)
 class ExchangeSchema:
-    """The columns of an exchange: the head, the slots of all its streams, and a note."""
+    """The columns of an exchange: the head, the slots of all its streams, and a message."""
 
     payload: tuple[tuple[str, pa.DataType], ...]
 
@@ -89,31 +91,30 @@ class ExchangeSchema:
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
-        return (*HEAD, *self.payload, ("note", pa.string()))
+        return (*_HEAD, *self.payload, ("message", pa.string()))
 
     @property
     def arrow(self) -> pa.Schema:
-        return pa.schema([pa.field(name, type_) for name, type_ in self.columns])
+        return pa.schema(list(self.columns), {_METADATA: str(VERSION).encode()})
 
     @property
     def spark(self) -> StructType:
         """The columns as Spark names them."""
-        fixed = {"bucket": IntegerType(), "tag": IntegerType(), "note": StringType()} | {n: LongType() for n in "abcw"}
+        fixed: dict[str, DataType] = {"partition": IntegerType(), "kind": IntegerType(), "message": StringType()}
+        fixed |= {name: LongType() for name in NUMBERS}
         return StructType([StructField(name, fixed.get(name) or carried(type_)) for name, type_ in self.columns])
 
-    def controls(self, rows: Sequence[dict[str, object]]) -> pa.RecordBatch:
-        """Control rows as a batch of this layout."""
-        return pa.RecordBatch.from_arrays(
-            [pa.array([row.get(name) for row in rows], type_) for name, type_ in self.columns], schema=self.arrow
-        )
+    def batch(self, length: int, given: dict[str, pa.Array]) -> pa.RecordBatch:
+        """So many rows with some of the columns; the others are null."""
+        arrays = [given[name] if name in given else pa.nulls(length, type_) for name, type_ in self.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
     def rows(
-        self, tag: int, numbers: Sequence[pa.Array], schema: Schema, payload: Sequence[pa.Array]
+        self, kind: int, numbers: Sequence[pa.Array], schema: Schema, payload: Sequence[pa.Array], **other: pa.Array
     ) -> pa.RecordBatch:
         """Rows of a stream: its four numbers and its columns, where they belong."""
         length = len(numbers[0])
-        given = dict(zip([name for name, _ in slots(schema)], payload, strict=True))
-        given["tag"] = pa.repeat(pa.scalar(tag, pa.int32()), length)
-        given.update(zip("abcw", numbers, strict=True))
-        arrays = [given[name] if name in given else pa.nulls(length, type_) for name, type_ in self.columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
+        given = dict(zip([name for name, _ in slots(schema)], payload, strict=True)) | other
+        given["kind"] = pa.repeat(pa.scalar(kind, pa.int32()), length)
+        given.update(zip(NUMBERS, numbers, strict=True))
+        return self.batch(length, given)

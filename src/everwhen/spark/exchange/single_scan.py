@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 from everwhen.algebra import nodes as n
 from everwhen.algebra.node import walk
 from everwhen.plan.stages.model import Feed, StagePlan
-from everwhen.spark.exchange.partial_aggregate import partial
+from everwhen.spark.exchange.messages import Message
 from everwhen.spark.exchange.schema import ExchangeSchema
 from everwhen.spark.exchange.source_scan import numbers, placed, promise_matters, unioned
-from everwhen.spark.exchange.stage_input import merged_columns
-from everwhen.spark.exchange.watermarks import STATISTICS, combined, source_marks, statistics, sync
+from everwhen.spark.exchange.stage_input import merged_columns, partial
+from everwhen.spark.exchange.watermarks import STATISTICS, combined, source_progress, statistics, sync
 from everwhen.spark.internals.jvm_columns import JvmColumns
 from everwhen.spark.sources.normalise import elements, numbered
 from everwhen.spark.sources.source import ResolvedSource
@@ -35,7 +35,7 @@ class SingleScan:
         return len(fed) == 1 and fed[0].feed is not None and fed[0].feed.partial is not None and not moving
 
     def __init__(
-        self, plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: ExchangeSchema, buckets: int
+        self, plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: ExchangeSchema, partitions: int
     ) -> None:
         (stream,) = [s for stage in plan.stages for s in stage.inputs if s.feed is not None]
         feed = stream.feed
@@ -48,14 +48,14 @@ class SingleScan:
         self._all = source.op is None and promised is None and not filtered and _never_empty(feed)
         kept = F.lit(True)
         if not self._all:
-            kept = F.col("problem").isNull() & F.col("keep") & (F.col("op") < CTI) & (own["a"] < own["b"])
+            kept = F.col("problem").isNull() & F.col("keep") & (F.col("op") < CTI) & (own["lo"] < own["hi"])
         if promised is not None:
             kept = kept & (sync() >= promised)
         keys, results = partial(stream, feed, None if self._all else kept)
-        ends = [(own[name] if self._all else F.when(kept, own[name])).alias(name) for name in "ab"]
+        ends = [(own[name] if self._all else F.when(kept, own[name])).alias(name) for name in ("lo", "hi")]
         self._groups = JvmColumns([*([] if self._all else [kept.alias("kept")]), *ends, *keys])
         self._results = JvmColumns([*results, *statistics(source.op is None, promised)])
-        self._rows = JvmColumns(placed([stream], layout, buckets, merged_columns(stream)))
+        self._rows = JvmColumns(placed([stream], layout, partitions, merged_columns(stream)))
         self._whole = JvmColumns(combined())
         self._disorder = source.source.disorder
 
@@ -65,9 +65,9 @@ class SingleScan:
         merged = self._whole.counted(self._results.over(frame, self._groups))
         return self._rows.of(merged if self._all else merged.where("kept"))
 
-    def marks(self, counted: Sequence[int | None]) -> list[dict[str, object]]:
-        """The control rows that every bucket gets."""
-        return source_marks(0, self._disorder, dict(zip(STATISTICS, counted, strict=True)))
+    def progress(self, counted: Sequence[int | None]) -> list[Message]:
+        """The messages that every partition gets."""
+        return source_progress(0, self._disorder, dict(zip(STATISTICS, counted, strict=True)))
 
 
 def _never_empty(feed: Feed) -> bool:

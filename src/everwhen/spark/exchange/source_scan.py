@@ -2,17 +2,16 @@
 
 All sources are unioned into one frame, one branch per feed, so that an epoch is one consistent cut:
 
-    source  tag  lead  op  vs  ve  vnew  problem  keep  slots…  match (if a source may promise something about data)
+    source  kind  lead  op  vs  ve  vnew  problem  keep  slots…  match (if a source may promise something about data)
 
 `keep` is what the feed's filters say; rows are not dropped by it before the progress of their source is known, which is
 the largest start of all its rows (`lead`: one feed per source counts).  From this frame every stage that reads sources
-gets its rows and one progress row per source and bucket (`stage_feed`, `one_pass`).
+gets its rows and one progress row per source and partition (`stage_feed`, `one_pass`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -24,19 +23,13 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
 from everwhen.plan.stages.model import StagePlan, StreamIn
-from everwhen.spark.exchange.punctuation_rows import BY_HASH, bucket_of
-from everwhen.spark.exchange.schema import PROMISE, ExchangeSchema, carried, slots
+from everwhen.spark.exchange.messages import PUNCTUATION, field_in_jvm
+from everwhen.spark.exchange.punctuation_rows import BY_HASH, partition_of
+from everwhen.spark.exchange.schema import ExchangeSchema, carried, slots
 from everwhen.spark.exchange.watermarks import sync
 from everwhen.spark.sources.constraints import wrong_with
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.spark.translate.expressions import translate
-
-
-@dataclass(frozen=True)
-class Cutoff:
-    """What a source had promised before the epoch, by position of the source."""
-
-    promised: tuple[int, ...]
 
 
 def unioned(plan: StagePlan, elements: Mapping[str, DataFrame], sources: Mapping[str, ResolvedSource]) -> DataFrame:
@@ -58,7 +51,7 @@ def unioned(plan: StagePlan, elements: Mapping[str, DataFrame], sources: Mapping
         branches.append(
             rows.select(
                 F.lit(position[name]).alias("source"),
-                F.lit(stream.tag).alias("tag"),
+                F.lit(stream.tag).alias("kind"),
                 F.lit(name not in seen).alias("lead"),
                 "op",
                 "vs",
@@ -130,13 +123,13 @@ def _translated(expr: object, schema: Schema, columns: Mapping[str, Column]) -> 
 # -- the rows of a stage ------------------------------------------------------------------------------------------
 
 
-def with_promised(frame: DataFrame, cutoff: Cutoff) -> DataFrame:
-    """The frame with a column `promised`: what the source of the row had promised before the epoch.
+def with_promised(frame: DataFrame, promised: Iterable[int]) -> DataFrame:
+    """The frame with a column `promised`: what the source of the row had promised before the epoch, by its position.
 
     The numbers change from epoch to epoch, so they may not stand in an expression as they are: they would become part
     of the generated code, which would be compiled anew, and run cold, every time.  An array is handed to the code.
     """
-    return frame.withColumn("promised", F.element_at(F.array(*map(F.lit, cutoff.promised)), F.col("source") + 1))
+    return frame.withColumn("promised", F.element_at(F.array(*map(F.lit, promised)), F.col("source") + 1))
 
 
 def promise_matters(sources: Mapping[str, ResolvedSource]) -> bool:
@@ -153,13 +146,13 @@ def too_late(source: ResolvedSource) -> Column:
 
 
 def numbers(streams: Sequence[StreamIn]) -> dict[str, Column]:
-    """What a row says in the columns a, b, c and w; a window's segment may be an empty one."""
+    """The four numbers of a row (`schema`); a window's segment may be an empty one."""
     start, end, weight = F.col("vs"), F.col("ve"), F.col("op").cast("bigint")
     for stream in streams:
         assert stream.feed is not None
         if stream.form == "elements":
             continue
-        mine = F.col("tag") == stream.tag
+        mine = F.col("kind") == stream.tag
         lo, hi = F.col("vs"), F.col("ve")
         if stream.feed.window is not None:
             size, slide = stream.feed.window
@@ -171,37 +164,38 @@ def numbers(streams: Sequence[StreamIn]) -> dict[str, Column]:
         start = lo if only else F.when(mine, lo).otherwise(start)
         end = hi if only else F.when(mine, hi).otherwise(end)
         weight = F.when(mine, F.lit(1).cast("bigint")).otherwise(weight)
-    return {"a": start, "b": end, "c": F.col("vnew"), "w": weight}
+    return {"lo": start, "hi": end, "vnew": F.col("vnew"), "weight": weight}
 
 
-# -- buckets ------------------------------------------------------------------------------------------------------
+# -- partitions ------------------------------------------------------------------------------------------------------
 
 
-def bucketed(frame: DataFrame, streams: Sequence[StreamIn], layout: ExchangeSchema, buckets: int) -> DataFrame:
-    """Rows in the columns of a layout, each with the bucket it goes to; control rows (tag < 0) have theirs already."""
-    return frame.select(*placed(streams, layout, buckets, {name: F.col(name) for name in frame.columns}))
+def partitioned(frame: DataFrame, streams: Sequence[StreamIn], layout: ExchangeSchema, partitions: int) -> DataFrame:
+    """Rows in the columns of a layout, each with the partition it goes to; messages have theirs already."""
+    return frame.select(*placed(streams, layout, partitions, {name: F.col(name) for name in frame.columns}))
 
 
 def placed(
-    streams: Sequence[StreamIn], layout: ExchangeSchema, buckets: int, present: Mapping[str, Column]
+    streams: Sequence[StreamIn], layout: ExchangeSchema, partitions: int, present: Mapping[str, Column]
 ) -> list[Column]:
     """The columns of a layout, from rows that have some of them."""
-    tag, where = present["tag"], present.get("bucket", F.lit(0).cast("int"))
+    kind, where = present["kind"], present.get("partition", F.lit(0).cast("int"))
     for stream in streams:
         if stream.by:
-            mine = tag == stream.tag
-            if "bucket" in present:  # promises about data that bind the key come here, too
-                mine = mine | ((tag == PROMISE) & (F.col("w") == stream.tag) & (F.col("bucket") == BY_HASH))
-            where = F.when(mine, bucket_of(stream.schema, stream.by, buckets)).otherwise(where)
+            mine = kind == stream.tag
+            if "partition" in present:  # punctuations that bind the key come here, too
+                hashed = (kind == PUNCTUATION) & (F.col("partition") == BY_HASH)
+                mine = mine | (hashed & (field_in_jvm("stream") == stream.tag))
+            where = F.when(mine, partition_of(stream.schema, stream.by, partitions)).otherwise(where)
         elif stream.by == ():
-            where = F.when(tag == stream.tag, F.lit(0)).otherwise(where)
+            where = F.when(kind == stream.tag, F.lit(0)).otherwise(where)
     copied = [stream.tag for stream in streams if stream.by is None]
     if copied:
-        every = F.sequence(F.lit(0), F.lit(buckets - 1))
-        where = F.explode(F.when(tag.isin(copied), every).otherwise(F.array(where)))
+        every = F.sequence(F.lit(0), F.lit(partitions - 1))
+        where = F.explode(F.when(kind.isin(copied), every).otherwise(F.array(where)))
     rest = [
         (present[name] if name in present else F.lit(None).cast(carried(type_))).alias(name)
         for name, type_ in layout.columns
-        if name != "bucket"
+        if name != "partition"
     ]
-    return [where.alias("bucket"), *rest]
+    return [where.alias("partition"), *rest]

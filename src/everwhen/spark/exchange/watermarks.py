@@ -1,4 +1,4 @@
-"""How far sources have come in an epoch, computed in the JVM, and the control rows that tell every bucket.
+"""How far sources have come in an epoch, computed in the JVM, and the messages that tell every partition.
 
 What is counted is of fixed size: a text among the results would make Spark sort all rows.  So wrong rows are counted
 here, and looked for once there are any.
@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from everwhen.core.time import NEVER, show
 from everwhen.errors import InputError
 from everwhen.plan.stages.model import StagePlan
-from everwhen.spark.exchange.schema import LATE, SOURCE, ExchangeSchema, carried, control
+from everwhen.spark.exchange.messages import Message, RowsLate, SourceProgress, encode_in_jvm, kind_of
+from everwhen.spark.exchange.schema import ExchangeSchema, carried
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT
 
@@ -56,28 +57,27 @@ def combined() -> list[Column]:
     return [how.get(name, F.sum)(name).alias(name) for name in STATISTICS]
 
 
-def marks(plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: ExchangeSchema, buckets: int) -> Column:
-    """The control rows of a source in a layout, a copy for every bucket, from its row of statistics."""
+def marks(plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: ExchangeSchema, partitions: int) -> Column:
+    """The messages of a source in a layout, a copy for every partition, from its row of statistics."""
     cti = F.lit(NEVER)
     for at, source in enumerate(plan.sources):
         bound = sources[source.name].source.disorder
         own = F.col("said") if bound is None else F.greatest(F.col("said"), F.col("start") - F.lit(bound))
         cti = F.when(F.col("source") == at, own).otherwise(cti)
-    zero, which = F.lit(0).cast("bigint"), F.col("source").cast("bigint")
-    note = F.when(F.col("wrong") > 0, F.concat(F.col("wrong").cast("string"), F.lit(f" {WRONG}")))
-    row = {
-        "tag": F.lit(SOURCE),
-        "a": F.coalesce("start", F.lit(NEVER)),
-        "b": F.coalesce(cti, F.lit(NEVER)),
-        "c": F.coalesce("rows", zero),
-        "w": which,
-        "note": note,
+    zero, never = F.lit(0).cast("bigint"), F.lit(NEVER)
+    progress = {
+        "source": F.col("source"),
+        "start": F.coalesce("start", never),
+        "cti": F.coalesce(cti, never),
+        "rows": F.coalesce("rows", zero),
+        "wrong": F.coalesce("wrong", zero),
     }
-    behind = {"tag": F.lit(LATE), "a": F.coalesce("late", zero), "b": F.col("earliest"), "c": zero, "w": which}
+    behind = {"source": F.col("source"), "earliest": F.col("earliest"), "rows": F.coalesce("late", zero)}
 
-    def everywhere(given: Mapping[str, Column]) -> Column:
-        def copy(bucket: Column) -> Column:
-            fields = {"bucket": bucket} | dict(given)
+    def everywhere(message: type[Message], given: Mapping[str, Column]) -> Column:
+        def copy(partition: Column) -> Column:
+            text = encode_in_jvm(message, given)
+            fields = {"partition": partition, "kind": F.lit(kind_of(message)), "message": text}
             return F.struct(
                 *(
                     (fields[name] if name in fields else F.lit(None)).cast(carried(type_)).alias(name)
@@ -85,25 +85,24 @@ def marks(plan: StagePlan, sources: Mapping[str, ResolvedSource], layout: Exchan
                 )
             )
 
-        return F.transform(F.sequence(F.lit(0), F.lit(buckets - 1)), copy)
+        return F.transform(F.sequence(F.lit(0), F.lit(partitions - 1)), copy)
 
     late = F.col("earliest").isNotNull() & (F.coalesce("late", F.lit(1)) > 0)
     there = F.col("rows").isNotNull()  # of no rows at all there are no statistics, and the source has said nothing
-    said = F.when(late, F.concat(everywhere(row), everywhere(behind))).when(there, everywhere(row))
-    return F.inline(said)
+    row = everywhere(SourceProgress, progress)
+    return F.inline(F.when(late, F.concat(row, everywhere(RowsLate, behind))).when(there, row))
 
 
-def source_marks(source: int, disorder: int | None, counted: Mapping[str, int | None]) -> list[dict[str, object]]:
-    """The same control rows, from statistics that are known, for whichever bucket."""
+def source_progress(source: int, disorder: int | None, counted: Mapping[str, int | None]) -> list[Message]:
+    """The same messages, from statistics that are known."""
     rows, start, said, earliest, late = (counted[name] for name in ("rows", "start", "said", "earliest", "late"))
     if rows is None:
         return []
     promises = [said, None if start is None or disorder is None else start - disorder]
     cti = max((promise for promise in promises if promise is not None), default=NEVER)
-    note = f"{counted['wrong']} {WRONG}" if counted["wrong"] else None
-    found = [control(SOURCE, 0, a=NEVER if start is None else start, b=cti, c=rows, w=source, note=note)]
+    found: list[Message] = [SourceProgress(source, NEVER if start is None else start, cti, rows, counted["wrong"] or 0)]
     if earliest is not None and late != 0:
-        found.append(control(LATE, 0, a=late or 0, b=earliest, w=source))
+        found.append(RowsLate(source, earliest, late or 0))
     return found
 
 

@@ -3,7 +3,7 @@
     rows of the epoch ─▶ … ─▶ counted ─▶ exchange │ ─▶ stage 1 ─▶ exchange ─▶ stage 2 … ─▶ answers
                                        first job  │  second job
 
-Every bucket has to know how far the source has come before it begins, and that is known when all rows have been
+Every partition has to know how far the source has come before it begins, and that is known when all rows have been
 counted: after the first job, which leaves the rows where the second one fetches them.  So rows are read once, and
 nothing has to be held in memory in between.
 
@@ -31,7 +31,7 @@ _EXCHANGE: Final = "ShuffleExchangeExec"
 _COMPILED: Final = "WholeStageCodegenExec"
 _BORDER: Final = "InputAdapter"
 _FEW: Final = 2
-"""As many tasks per bucket may merge rows without anyone merging what they have merged, before it comes to Python."""
+"""As many tasks per partition may merge rows without anyone merging what they have merged, before Python."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ class CachedPlan:
         """Whether the chain can be put upon the rows of another epoch."""
         return self._leaf.kind == _ROWS and bool(self._columns.equals(frame._jdf.logicalPlan().output()))
 
-    def count(self, frame: DataFrame, epoch: int, buckets: int, session: SparkSession) -> Counted:
+    def count(self, frame: DataFrame, epoch: int, partitions: int, session: SparkSession) -> Counted:
         """The first job, over the rows of a frame, that of an epoch of a query that was started in a session."""
         plan = self._rows(frame, epoch, session)
         rows = frame._jdf.logicalPlan().rdd() if self._leaf.kind == _ROWS else plan.execute()
-        few = rows.getNumPartitions() <= _FEW * buckets
+        few = rows.getNumPartitions() <= _FEW * partitions
         counts = None
         for at, operator in enumerate(self._chain[: self._crosses + 1]):
             if not (few and at < self._counts and operator.kind == _EXCHANGE):

@@ -21,8 +21,7 @@ from pyspark.sql.types import (
 from everwhen.core.schema import RESERVED
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.spark.sources.source import _INTEGERS, ON_SPARK, ResolvedSource, _kinds
-from everwhen.stream.element_batch import ADJUST, CTI, INSERT, PUNCT
-from everwhen.stream.wellformed import IN_RANGE
+from everwhen.stream.element_batch import ADJUST, CTI, IN_RANGE, INSERT, PUNCT
 
 UNKNOWN_OP: Final = -1
 

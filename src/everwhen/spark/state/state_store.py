@@ -1,4 +1,4 @@
-"""The versioned state of a query: for every stage and bucket its input per epoch, and a snapshot now and then.
+"""The versioned state of a query: for every stage and partition its input per epoch, and a snapshot now and then.
 
     <root>/stage=<s>/bucket=<b>/log-<epoch>        the input of the epoch and its metadata, published once
     <root>/stage=<s>/bucket=<b>/snapshot-<epoch>   the state after the epoch
@@ -50,8 +50,8 @@ _LEFTOVER_AGE: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class BucketState:
-    """What one bucket of a stage holds; `rows` and `bytes` of live state are None where its log does not say."""
+class PartitionState:
+    """What one partition of a stage holds; `rows` and `bytes` of live state are None where its log does not say."""
 
     stage: int
     bucket: int
@@ -64,23 +64,23 @@ class BucketState:
 
 
 class PartitionStore:
-    """The files of one bucket of one stage.  Call order: `newest_snapshot`, `logs_between`, then per epoch `log`,
+    """The files of one partition of one stage.  Call order: `newest_snapshot`, `logs_between`, then per epoch `log`,
     `publish_log` and sometimes `publish_snapshot` and `collect`.
 
     `damaged` lists the files that were skipped because they could not be read, with the reason.
     """
 
-    def __init__(self, root: str | os.PathLike[str], stage: int, bucket: int, durable: bool = False) -> None:
+    def __init__(self, root: str | os.PathLike[str], stage: int, partition: int, durable: bool = False) -> None:
         self.stage = stage
-        self.bucket = bucket
+        self.partition = partition
         self.durable = durable
         self.damaged: list[str] = []
         with _explained(os.fspath(root), "open it for the state"):
-            self._folder = open_folder(root).within(f"stage={stage}").within(f"bucket={bucket}")
+            self._folder = open_folder(root).within(f"stage={stage}").within(f"bucket={partition}")
 
     @property
     def place(self) -> str:
-        """The folder of the bucket, for messages."""
+        """The folder of the partition, for messages."""
         return self._folder.place()
 
     # --- logs ---------------------------------------------------------------------------------------------------
@@ -210,12 +210,12 @@ class PartitionStore:
     def _bad_log(self, epoch: int, what: str) -> StateError:
         skipped = f"; snapshots that were skipped: {', '.join(self.damaged)}" if self.damaged else ""
         return StateError(
-            f"{self._folder.place(_log(epoch))}: the log of epoch {epoch} of stage {self.stage}, bucket "
-            f"{self.bucket} {what}; the state after it cannot be rebuilt{skipped} (restore the file from a copy, or "
+            f"{self._folder.place(_log(epoch))}: the log of epoch {epoch} of stage {self.stage}, partition "
+            f"{self.partition} {what}; the state after it cannot be rebuilt{skipped} (restore the file from a copy, or "
             "start the query anew with an empty checkpoint)"
         )
 
-    def _state(self) -> BucketState:
+    def _state(self) -> PartitionState:
         logs, snapshots = self._epochs()
         epoch = max(logs, default=-1)
         meta: dict[str, Any] = {}
@@ -228,17 +228,17 @@ class PartitionStore:
             disk = sum(entry.size for entry in self._folder.entries())
         rows, live = meta.get("state_rows"), meta.get("state_bytes")
         newest = max(snapshots, default=-1)
-        return BucketState(self.stage, self.bucket, epoch, newest, rows, live, len(logs), disk)
+        return PartitionState(self.stage, self.partition, epoch, newest, rows, live, len(logs), disk)
 
 
-def inspect(root: str | os.PathLike[str]) -> list[BucketState]:
-    """What every bucket of every stage under a root holds, in order; nothing if there is no such place."""
-    found: list[BucketState] = []
+def inspect(root: str | os.PathLike[str]) -> list[PartitionState]:
+    """What every partition of every stage under a root holds, in order; nothing if there is no such place."""
+    found: list[PartitionState] = []
     with _explained(os.fspath(root), "list the state"):
         folder = open_folder(root)
         for stage in _numbered(folder, "stage="):
-            buckets = _numbered(folder.within(f"stage={stage}"), "bucket=")
-            found.extend(PartitionStore(root, stage, bucket)._state() for bucket in buckets)
+            partitions = _numbered(folder.within(f"stage={stage}"), "bucket=")
+            found.extend(PartitionStore(root, stage, partition)._state() for partition in partitions)
     return found
 
 

@@ -19,7 +19,7 @@ from pyspark.daemon import manager
 
 if __name__ == "__main__":
     os.setpgid(0, 0)  # as the daemon does soon: Ctrl-C at the terminal is not for us, also while we import
-    import everwhen.spark.worker.stage_task  # noqa: F401
+    import everwhen.spark.worker.stage_program  # noqa: F401
 
     gc.collect()
     gc.freeze()

@@ -1,19 +1,14 @@
-"""A bucket's home: the worker of this machine that holds its live state and does its steps, whoever got the task.
-
-Spark gives a task to any Python worker that is idle, so a bucket comes to another worker in most epochs, while its
-state stays behind.  The worker that got the task then sends the epoch's input to the bucket's home, and passes the
-answer on.
+"""How a worker reaches the owner of a partition: the worker of this machine that has its state (`state_host`).
 
     <temporary folder>/everwhen-<user>/<process>      the socket of a worker
-    <temporary folder>/everwhen-<user>/<bucket>       a link to the socket of the bucket's home
+    <temporary folder>/everwhen-<user>/<partition>    a link to the socket of the partition's owner
 
-This is a short cut and nothing else.  A home that is dead, has the state no more, or is too busy hangs up.  Then the
-worker that got the task does it, from the files, and is the home from then on; so does one on another machine.  What is
-sent is JSON and Arrow, and only the user's own processes can reach the sockets.
-
-A home that is stopped, or stuck, does not hang up.  So nobody waits for ever: one that is silent for a while, and does
-not work meanwhile, counts as one that has hung up (`_Patience`).  If it wakes up later, it finds the epoch's input
+An owner that is dead, has the state no more, or is too busy hangs up, and the worker that asks does the step itself.
+One that is stopped, or stuck, does not hang up.  So nobody waits for ever: one that is silent for a while, and does not
+work meanwhile, counts as one that has hung up (`_Patience`).  If it wakes up later, it finds the epoch's input
 published, and does no harm.
+
+What is sent is JSON and Arrow, and only the user's own processes can reach the sockets.
 """
 
 from __future__ import annotations
@@ -38,7 +33,7 @@ from everwhen.storage.arrow_ipc import stream_of, table_of
 from everwhen.storage.folder import Chunk
 
 Request: TypeAlias = Mapping[str, Any]
-"""What is asked of a home beside the rows; what JSON can say."""
+"""What is asked of an owner beside the rows; what JSON can say."""
 
 Answer: TypeAlias = Callable[[pa.Table], Iterator[pa.RecordBatch]]
 
@@ -54,8 +49,8 @@ _END: Final = b""
 
 
 class StateServer:
-    """This process as the home of buckets.  `agrees` says how it answers to words, None if it does not; it is called
-    in a thread of its own, as is the answer."""
+    """This process as the owner of partitions.  `agrees` says how it answers to a request, None if it does not; it is
+    called in a thread of its own, as is the answer."""
 
     def __init__(self, agrees: Callable[[Request], Answer | None], folder: Path | None = None) -> None:
         self._agrees = agrees
@@ -67,16 +62,16 @@ class StateServer:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(str(path))
         self._socket.listen(64)
-        threading.Thread(target=self._serve, name="everwhen-home", daemon=True).start()
+        threading.Thread(target=self._serve, name="everwhen-owner", daemon=True).start()
 
-    def keep(self, bucket: str) -> None:
-        """From now on this process is the home of a bucket."""
-        link = self._folder / bucket
+    def keep(self, partition: str) -> None:
+        """From now on this process is the owner of a partition."""
+        link = self._folder / partition
         with suppress(OSError):
             if os.readlink(link) == self._name:
                 return
         with suppress(OSError):
-            mine = self._folder / f"{bucket}.{self._name}"
+            mine = self._folder / f"{partition}.{self._name}"
             mine.unlink(missing_ok=True)
             mine.symlink_to(self._name)
             mine.replace(link)
@@ -106,18 +101,18 @@ class StateServer:
             line.send([_END])
 
 
-def ask(bucket: str, words: Request, rows: pa.Table, folder: Path | None = None) -> list[pa.RecordBatch] | None:
-    """What the home of a bucket answers; None if it has none, or it does not answer, or this process is the home.
+def ask(partition: str, words: Request, rows: pa.Table, folder: Path | None = None) -> list[pa.RecordBatch] | None:
+    """What the owner of a partition answers; None if it has none, or that does not answer, or is this process.
 
-    It does not wait for a home that neither says anything nor works."""
+    It does not wait for an owner that neither says anything nor works."""
     try:
         folder = folder or _folder()
-        home = os.readlink(folder / bucket)
-        if home == str(os.getpid()):
+        owner = os.readlink(folder / partition)
+        if owner == str(os.getpid()):
             return None
         with socket.socket(socket.AF_UNIX) as to:
-            line = _Line(to, _Patience(int(home)))
-            to.connect(str(folder / home))
+            line = _Line(to, _Patience(int(owner)))
+            to.connect(str(folder / owner))
             line.send([json.dumps(words).encode()])
             line.read()
             line.send(stream_of(rows))
@@ -130,7 +125,7 @@ def ask(bucket: str, words: Request, rows: pa.Table, folder: Path | None = None)
 
 
 def _folder() -> Path:
-    """The folder of this user's homes, which nobody else can look into."""
+    """The folder of this user's owners, which nobody else can look into."""
     if not hasattr(socket, "AF_UNIX"):
         raise OSError("this system has no sockets with names")
     folder = Path(tempfile.gettempdir()) / f"everwhen-{os.getuid()}"

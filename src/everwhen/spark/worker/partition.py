@@ -1,7 +1,7 @@
-"""One bucket of one stage: a deterministic state machine over epochs.
+"""One partition of one stage: a deterministic state machine over epochs.
 
 It holds what the local runtime holds, guards and a graph of operators, for its share of the rows.  An epoch's input is
-what crossed the exchange: rows of streams in any order, what each source has promised, and what the buckets of the
+what crossed the exchange: rows of streams in any order, what each source has promised, and what the partitions of the
 stage before have promised for the streams they hand over.  No clock, no files, no Spark.
 """
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import NEVER
-from everwhen.engine.fixed_dataflow import FixedDataflow
+from everwhen.engine.dataflow import FixedDataflow
 from everwhen.operators.contract import Output, StateSize
 from everwhen.operators.ingress.guard import CheckedBatch
 from everwhen.operators.ingress.unordered_guard import UnorderedGuard
@@ -26,19 +26,19 @@ from everwhen.operators.stateless.linear import rounded_up_time
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import Port
 from everwhen.plan.stages.model import Stage, StreamIn
-from everwhen.punctuation.intersect import PortIntersection
+from everwhen.punctuation.api import PortIntersection
 from everwhen.rows.changes import Changes, concat, no_changes
-from everwhen.spark.exchange.stream_rows import Rows
+from everwhen.spark.exchange.codec import Rows
 from everwhen.stream.element_batch import ElementBatch, joined
 
 
 @dataclass(frozen=True)
 class EpochInput:
-    """What a bucket gets in an epoch.  `sources`: (largest start, CTI) each; `idle`: those that have been silent for
-    too long to hold the others back; `handed`: the lowest promise of the buckets that hand a stream over; `tau`: the
+    """What a partition gets in an epoch.  `sources`: (largest start, CTI) each; `idle`: those that have been silent for
+    too long to hold the others back; `handed`: the lowest promise of the partitions that hand a stream over; `tau`: the
     largest start that they know of; `emit`: the policy from this epoch on, if not that of the one before.
 
-    `promises` are those about the data of a stream that hold for it as they are; `said` is what each bucket of the
+    `promises` are those about the data of a stream that hold for it as they are; `said` is what each partition of the
     stage before has promised of its own share, its time and what is new."""
 
     rows: Mapping[str, Rows] = field(default_factory=dict)
@@ -67,9 +67,9 @@ _NONE: Final = np.empty(0, np.int64)
 
 
 class StagePartition:
-    """The state of a bucket; call `step` once per epoch."""
+    """The state of a partition; call `step` once per epoch."""
 
-    def __init__(self, stage: Stage, emit: Emit, lenient: frozenset[str] = frozenset(), buckets: int = 1) -> None:
+    def __init__(self, stage: Stage, emit: Emit, lenient: frozenset[str] = frozenset(), partitions: int = 1) -> None:
         self.stage = stage
         self.emit = emit
         self.plan = lower(stage.queries, emit, handed=stage.handed, facing=stage.facing)
@@ -77,8 +77,8 @@ class StagePartition:
         self.tau = NEVER
         self.cti = {s.feed.source.name: NEVER for s in stage.inputs if s.feed is not None}
         self.promised = {s.name: NEVER for s in stage.inputs if s.feed is None}
-        self.gathered = {s.name: PortIntersection(s.schema, buckets) for s in stage.inputs if s.feed is None}
-        self._buckets = buckets
+        self.gathered = {s.name: PortIntersection(s.schema, partitions) for s in stage.inputs if s.feed is None}
+        self._partitions = partitions
         self.guards: dict[str, UnorderedGuard] = {}
         for stream in stage.inputs:
             if stream.form == "elements" and stream.feed is not None and stream.name in self.plan.sources:
@@ -144,12 +144,14 @@ class StagePartition:
             assert stream.feed is not None
             rows = rows or Rows(_NONE, _NONE, _NONE, _NONE, tuple(pa.array([], t) for t in stream.schema.types))
             cti = self.cti[stream.feed.source.name]
-            guarded = self.guards[stream.name].step(rows.w, rows.a, rows.b, rows.c, rows.columns, cti, promises)
+            guarded = self.guards[stream.name].step(
+                rows.weight, rows.lo, rows.hi, rows.vnew, rows.columns, cti, promises
+            )
             promises = self.guards[stream.name].frontier.promises
         elif stream.feed is None:
             said = given.said.get(stream.name, {})
-            ports = [said.get(bucket, Frontier()) for bucket in range(self._buckets)]
-            promises = [*promises, *self.gathered[stream.name].take(ports)]
+            ports = [said.get(partition, Frontier()) for partition in range(self._partitions)]
+            promises = [*promises, *self.gathered[stream.name].intersect(ports)]
         frontier = Frontier(self.frontier(stream), tuple(promises))
         for port in wanted:
             if guarded is not None:
@@ -157,7 +159,7 @@ class StagePartition:
             elif rows is None:
                 changes = no_changes(codec)
             else:
-                changes = Changes(codec, rows.a, rows.b, rows.w, codec.encode(rows.columns, len(rows.a)))
+                changes = Changes(codec, rows.lo, rows.hi, rows.weight, codec.encode(rows.columns, len(rows.lo)))
             inputs[port] = Output(changes, frontier)
 
     def frontier(self, stream: StreamIn) -> int:
@@ -185,7 +187,7 @@ class StagePartition:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a snapshot of the same stage and bucket."""
+        """Go on from a snapshot of the same stage and partition."""
         self.tau, self.cti, self.promised = state["tau"], dict(state["cti"]), dict(state["promised"])
         for name, guard in self.guards.items():
             guard.restore(state["guards"][name])

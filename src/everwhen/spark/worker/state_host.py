@@ -1,35 +1,48 @@
-"""Tasks whose state lives in a worker from epoch to epoch, exactly once in effect however often they are run.
+"""The state of partitions in Python workers: one owner each, one way to it, exactly once in effect.
 
-    1. a worker that has not the state asks the one that has it, the bucket's home, to do the rest (`owner_rpc`);
-    2. if the epoch's input was published before, that is the input, whatever has come now;
-    3. take the state after the epoch before: live in this worker, or loaded and caught up from the files;
-    4. step; publish the input (the first one wins; a loser starts again from the winner's); now and then a snapshot;
-    5. give the output; keep the state, with its epoch, for the next time.
+    rows of an epoch ─▶ StateHost.run(program, context, partition, rows) ─▶ what the partition gives out
 
-Kernels are deterministic, so 2. and 3. make every attempt give the same output.  Where no home answers, a state that
-lags behind is caught up by the published inputs it has missed, or loaded anew where these have been tidied away.
+A `Program` is static: what a stage does, and where its state is kept.  A `StateHost` is a worker process as the owner
+of partitions: it has their state as it was after the last epoch that they did here.
+
+**Who does a step.**  The owner.  Spark gives a task to any worker that is idle, so a worker that is not the owner sends
+the rows to the one that is, and passes its answer on (`owner_rpc`).  The owner answers if its state is that before the
+epoch, of this run.  Else, or if it is dead, stuck or on another machine, the worker that got the task becomes the
+owner: from the newest state it can have, its own of a few epochs ago or the newest snapshot, it replays the logs.  One
+more rule keeps the work spread: an owner that is busy and has two partitions more than the worker that asks does not
+answer, and forgets that partition.
+
+**Why it is exactly once.**  A partition's input of an epoch is published once, under a name, before anything is given
+out: of several attempts the first one wins, and the others, also later ones, work on what it has published.  Partitions
+are deterministic, so all attempts give the same.  Who owns a partition is therefore a matter of speed alone: two
+workers that both take themselves for the owner, one that wakes up late, or none, change nothing in what comes out.
+
+Why not one engine process per machine that owns all partitions: we would have to start, watch and end it beside Spark's
+workers, also on a cluster whose daemons run already; all rows would take one more copy through a socket, those too that
+now come to their owner (with two partitions on two cores about half); and partitions would share one interpreter lock.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from everwhen.errors import StateError
+from everwhen.errors import EverwhenError, StateError
 from everwhen.operators.contract import StateSize
+from everwhen.spark.exchange.schema import check_log
 from everwhen.spark.state.state_store import PartitionStore
+from everwhen.spark.worker.epoch_context import EpochContext
 from everwhen.spark.worker.owner_rpc import Answer, Request, StateServer, ask
 from everwhen.storage.state_format import restore
 
 
-class Kernel(Protocol):
+class Partition(Protocol):
     """A state machine over epochs."""
 
     def state_size(self) -> StateSize: ...
@@ -39,189 +52,186 @@ class Kernel(Protocol):
         """Let go of what the outputs of the last step needed."""
 
 
-K = TypeVar("K", bound=Kernel)
+P = TypeVar("P", bound=Partition)
 Out = TypeVar("Out")
 
 
-@dataclass
-class LiveState(Generic[K, Out]):
-    """A kernel after an epoch, and the task that was run last with it."""
+@dataclass(frozen=True)
+class StateSpec:
+    """Where the state of a stage is kept.  `query` names it for ever, `run` one start of the query: an owner only goes
+    on within a run, since an epoch that failed may be taken back before the next one."""
 
-    task: StatefulTask[K, Out]
-    epoch: int
-    kernel: K
-
-    def is_before(self, run: str, epoch: int) -> bool:
-        """Whether an epoch of a run can go on from here."""
-        return self.task.run == run and self.epoch == epoch - 1
+    query: str
+    run: str
+    root: str
+    stage: int
+    snapshot_every: int = 10
 
 
 @dataclass(frozen=True)
-class StepResult(Generic[K, Out]):
-    """What a task has done in its epoch.  `caught_up`: how many epochs had to be run again before it (-1: none, the
-    state was live); `damaged`: files of the state that could not be read, with the reason."""
+class Step(Generic[P, Out]):
+    """A step that was done, and published.  `caught_up`: how many epochs had to be run again before it (-1: none, the
+    state was here); `damaged`: files of the state that could not be read, with the reason."""
 
-    live: LiveState[K, Out]
+    partition: P
     out: Out
-    table: pa.Table
+    rows: int
     size: StateSize
     caught_up: int
     damaged: list[str]
     seconds: dict[str, float]
 
 
-_LIVE: Final[dict[tuple[str, int, int], LiveState[Any, Any]]] = {}
-"""The kernels that this worker process holds, by query, stage and bucket."""
-
-_STEPPING: Final = threading.Lock()
-"""Held while a kernel steps: one at a time in a process."""
-
-
-class StatefulTask(ABC, Generic[K, Out]):
-    """A task of a stage in an epoch.  `query` names the query's state for ever, `run` one start of it: a live kernel is
-    only used for the run it belongs to, since an epoch that failed may be taken back before the next one."""
-
-    query: str
-    run: str
-    root: str
-    epoch: int
-    snapshot_every: int
+class Program(Protocol[P, Out]):
+    """What the partitions of a stage do in every epoch."""
 
     @property
-    @abstractmethod
-    def level(self) -> int:
-        """The number of the stage."""
+    def state(self) -> StateSpec: ...
+    def fresh(self) -> P:
+        """A partition as it is before the first epoch."""
 
-    @abstractmethod
-    def fresh(self) -> K:
-        """A kernel as it is before the first epoch."""
+    def step(self, partition: P, rows: pa.Table, context: EpochContext) -> Out:
+        """An epoch."""
 
-    @abstractmethod
-    def step(self, kernel: K, rows: pa.Table, meta: Mapping[str, Any]) -> Out:
-        """An epoch, with its published metadata."""
+    def output(self, at: int, context: EpochContext, done: Step[P, Out]) -> Iterator[pa.RecordBatch]:
+        """What partition number `at` gives out after a step."""
 
-    @abstractmethod
-    def answer(self, bucket: int, received: pa.Table, started: float) -> Iterator[pa.RecordBatch]:
-        """The task's output, if it is done in this process; `started` is when a worker got it, by `perf_counter`."""
+    def failed(self, error: EverwhenError) -> pa.RecordBatch:
+        """What it gives out instead."""
 
-    @abstractmethod
-    def words(self) -> dict[str, Any]:
-        """In what this epoch's task differs from other epochs', as JSON says it."""
 
-    @abstractmethod
-    def told(self, words: Request) -> Self:
-        """The same task in the epoch that such words tell."""
+@dataclass
+class _Owned:
+    """A partition after an epoch, and the program that it runs."""
 
-    def answered(self, bucket: int, received: pa.Table) -> Iterator[pa.RecordBatch]:
-        """The task's output, from here or from the bucket's home."""
+    program: Program[Any, Any]
+    epoch: int
+    partition: Any
+
+    def is_before(self, run: str, epoch: int) -> bool:
+        """Whether an epoch of a run can go on from here."""
+        return self.program.state.run == run and self.epoch == epoch - 1
+
+
+class StateHost:
+    """A process as the owner of partitions.  `shared`: other processes find them here."""
+
+    def __init__(self, shared: bool = False) -> None:
+        self._owned: dict[tuple[str, int, int], _Owned] = {}
+        self._stepping = threading.Lock()
+        """Held while a partition steps: one at a time in a process."""
+        self._shared = shared
+        self._server: StateServer | None = None
+
+    def run(
+        self, program: Program[Any, Any], context: EpochContext, at: int, rows: pa.Table
+    ) -> Iterator[pa.RecordBatch]:
+        """What partition number `at` gives out for the rows of an epoch, done here or by its owner."""
         started = time.perf_counter()
-        answer = self._at_home(bucket, received, started)
-        yield from self.answer(bucket, received, started) if answer is None else answer
+        state = program.state
+        key = (state.query, state.stage, at)
+        mine = self._owned.get(key)
+        if self._shared and (mine is None or not mine.is_before(state.run, context.epoch)):
+            request = {"key": key, "run": state.run, "held": self._held(state.run), "started": started}
+            answer = ask(_name(state, at), request | {"context": context.to_plain()}, rows)
+            if answer is not None:
+                self._owned.pop(key, None)
+                yield from answer
+                return
+        yield from self._answer(program, context, at, rows, started)
 
-    def stepped(self, bucket: int, received: pa.Table, meta: dict[str, Any], started: float) -> StepResult[K, Out]:
-        """Take the state, step, publish.  When the output has been given, `stays` is due."""
-        store = PartitionStore(self.root, self.level, bucket)
-        with _STEPPING:
+    def offer(self, request: Request) -> Answer | None:
+        """How to answer to a worker that got the rows of a partition; None if it has to become the owner itself."""
+        query, stage, at = request["key"]
+        context = EpochContext.from_plain(request["context"])
+        mine = self._owned.get((query, stage, at))
+        if mine is None or not mine.is_before(request["run"], context.epoch):
+            return None
+        if self._stepping.locked() and self._held(request["run"]) >= request["held"] + 2:
+            self._owned.pop((query, stage, at), None)
+            return None
+        return lambda rows: self._answer(mine.program, context, at, rows, request["started"])
+
+    def _held(self, run: str) -> int:
+        return sum(owned.program.state.run == run for owned in list(self._owned.values()))
+
+    def _answer(
+        self, program: Program[P, Any], context: EpochContext, at: int, rows: pa.Table, started: float
+    ) -> Iterator[pa.RecordBatch]:
+        state = program.state
+        try:
+            done = self._step(program, context, at, rows, started)
+            yield from program.output(at, context, done)
+        except EverwhenError as error:
+            yield program.failed(error)
+            return
+        done.partition.collect()
+        self._owned[state.query, state.stage, at] = _Owned(program, context.epoch, done.partition)
+        if self._shared:
+            with suppress(OSError):  # where a system has not what it takes, every worker is on its own
+                self._server = self._server or StateServer(self.offer)
+                self._server.keep(_name(state, at))
+
+    def _step(
+        self, program: Program[P, Out], context: EpochContext, at: int, rows: pa.Table, started: float
+    ) -> Step[P, Out]:
+        """Take the state, step, publish the input, and now and then a snapshot."""
+        state, epoch = program.state, context.epoch
+        store = PartitionStore(state.root, state.stage, at)
+        with self._stepping:
             while True:
-                published = store.log(self.epoch)
-                table, told = published if published is not None else (received, meta)
-                live, caught_up = self._state(bucket, store)
+                published = _published(store, epoch)
+                table, told = published or (rows, context)
+                mine, caught_up = self._state(program, epoch, at, store)
                 loaded = time.perf_counter()
-                out = self.step(live.kernel, table, told)
+                out = program.step(mine, table, told)
                 stepped = time.perf_counter()
-                size = live.kernel.state_size()
-                meta |= {"state_rows": size.rows, "state_bytes": size.bytes}
-                if published is not None or store.publish_log(self.epoch, table, meta):
+                size = mine.state_size()
+                meta = context.to_plain() | {"state_rows": size.rows, "state_bytes": size.bytes}
+                if published is not None or store.publish_log(epoch, table, meta):
                     break
-            if (self.epoch + bucket) % self.snapshot_every == 0:
-                store.publish_snapshot(self.epoch, live.kernel.snapshot())
-                store.collect(self.epoch)
+            if (epoch + at) % state.snapshot_every == 0:
+                store.publish_snapshot(epoch, mine.snapshot())
+                store.collect(epoch)
         logged = time.perf_counter()
         seconds = {"load": loaded - started, "step": stepped - loaded, "state": logged - stepped}
-        return StepResult(live, out, table, size, caught_up, store.damaged, seconds)
+        return Step(mine, out, table.num_rows, size, caught_up, store.damaged, seconds)
 
-    def stays(self, bucket: int, live: LiveState[K, Out]) -> None:
-        """Keep the state after this epoch."""
-        live.kernel.collect()
-        live.task, live.epoch = self, self.epoch
-        _LIVE[self.query, self.level, bucket] = live
-        _keep(self._name(bucket))
-
-    # -- state --------------------------------------------------------------------------------------------------
-
-    def _state(self, bucket: int, store: PartitionStore) -> tuple[LiveState[K, Out], int]:
-        """The state after the epoch before, and how many epochs had to be replayed for it (-1: none, it was live)."""
-        live = _LIVE.pop((self.query, self.level, bucket), None)
-        before = self.epoch - 1
-        if live is not None and live.task.run == self.run and live.epoch <= before:
-            if live.epoch == before:
-                return live, -1
-            # Another worker had the bucket meanwhile.  What it published may be collected, once a snapshot covers it.
-            if before - live.epoch <= self.snapshot_every:
-                with suppress(StateError):
-                    return live, self._catch_up(live, store)
-        live = LiveState(self, -1, self.fresh())
-        snapshot = store.newest_snapshot(before)
+    def _state(self, program: Program[P, Any], epoch: int, at: int, store: PartitionStore) -> tuple[P, int]:
+        """The state before an epoch: what is here, or what the files say; and how many epochs were replayed for it."""
+        state = program.state
+        mine = self._owned.pop((state.query, state.stage, at), None)
+        if mine is not None and mine.program.state.run == state.run and mine.epoch < epoch:
+            if mine.epoch == epoch - 1:
+                return mine.partition, -1
+            if epoch - 1 - mine.epoch <= state.snapshot_every:
+                with suppress(StateError):  # what others have logged meanwhile may be gone, as a snapshot covers it
+                    return _replayed(program, mine.partition, mine.epoch, epoch, store)
+        partition, after = program.fresh(), -1
+        snapshot = store.newest_snapshot(epoch - 1)
         if snapshot is not None:
-            live.epoch = snapshot[0]
-            restore(live.kernel, snapshot[1], store.place)
-        return live, self._catch_up(live, store)
-
-    def _catch_up(self, live: LiveState[K, Out], store: PartitionStore) -> int:
-        """Replay the published inputs of the epochs before this one; how many there were."""
-        replayed = 0
-        for epoch, table, meta in store.logs_between(live.epoch, self.epoch - 1):
-            self.step(live.kernel, table, meta)
-            live.kernel.collect()
-            live.epoch = epoch
-            replayed += 1
-        return replayed
-
-    # -- at home ------------------------------------------------------------------------------------------------
-
-    def _name(self, bucket: int) -> str:
-        return f"{self.run}-{self.level}-{bucket}"
-
-    def _at_home(self, bucket: int, received: pa.Table, started: float) -> list[pa.RecordBatch] | None:
-        """What the worker answers that has the state; None if that is this one, or there is none."""
-        key = (self.query, self.level, bucket)
-        live = _LIVE.get(key)
-        if live is not None and live.is_before(self.run, self.epoch):
-            return None
-        about = {"key": key, "run": self.run, "epoch": self.epoch, "held": _held(self.run), "started": started}
-        answer = ask(self._name(bucket), about | {"task": self.words()}, received)
-        if answer is not None:
-            _LIVE.pop(key, None)
-        return answer
+            after = snapshot[0]
+            restore(partition, snapshot[1], store.place)
+        return _replayed(program, partition, after, epoch, store)
 
 
-# -- this worker as the home of buckets ------------------------------------------------------------------------------
+HOST: Final = StateHost(shared=True)
+"""This process."""
 
 
-def _held(run: str) -> int:
-    return sum(live.task.run == run for live in list(_LIVE.values()))
+def _replayed(program: Program[P, Any], partition: P, after: int, epoch: int, store: PartitionStore) -> tuple[P, int]:
+    """A partition with what was logged after an epoch and before another one; and how many epochs that was."""
+    for _, table, meta in store.logs_between(after, epoch - 1):
+        program.step(partition, check_log(table, store.place), EpochContext.from_plain(meta))
+        partition.collect()
+    return partition, epoch - 1 - after
 
 
-def _agrees(words: Request) -> Answer | None:
-    """How to answer to a worker that got the task of a bucket whose state is here.  A busy worker that holds two more
-    than the one that asks lets it have the bucket."""
-    query, level, bucket = words["key"]
-    live = _LIVE.get((query, level, bucket))
-    if live is None or not live.is_before(words["run"], words["epoch"]):
-        return None
-    if _STEPPING.locked() and _held(words["run"]) >= words["held"] + 2:
-        _LIVE.pop((query, level, bucket), None)
-        return None
-    task = live.task.told(words["task"])
-    return lambda rows: task.answer(bucket, rows, words["started"])
+def _published(store: PartitionStore, epoch: int) -> tuple[pa.Table, EpochContext] | None:
+    found = store.log(epoch)
+    return None if found is None else (check_log(found[0], store.place), EpochContext.from_plain(found[1]))
 
 
-_HOME: StateServer | None = None
-
-
-def _keep(bucket: str) -> None:
-    """Others find the state of a bucket here from now on, if this system has what it takes."""
-    global _HOME
-    with suppress(OSError):
-        _HOME = _HOME or StateServer(_agrees)
-        _HOME.keep(bucket)
+def _name(state: StateSpec, at: int) -> str:
+    """What the owner of a partition is found by."""
+    return f"{state.run}-{state.stage}-{at}"

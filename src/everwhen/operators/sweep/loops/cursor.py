@@ -217,7 +217,7 @@ def take(first, keys, offsets, starts, ends, segments, runs, end, forest, old, c
             t_hi = hi[ends[j]] if j < b else _INF
             time = min(t_old, min(t_lo, t_hi))
             which = 0 if t_old == time else 1 if t_lo == time else 2
-            if (t_old == time) + (t_lo == time) + (t_hi == time) > 1:
+            if np.int64(t_old == time) + np.int64(t_lo == time) + np.int64(t_hi == time) > 1:
                 x = starts[i] if t_lo == time else np.int64(-1)
                 which = _first(old, o, t_old == time, labels, x, ends[j] if t_hi == time else np.int64(-1))
             if which == 0:

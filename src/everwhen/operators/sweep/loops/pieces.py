@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from everwhen.compiled.njit import loop, njit
-from everwhen.compiled.prefetch import prefetch
+from everwhen.compiled.njit import njit
 from everwhen.containers.run_pool import LENGTH, START
 from everwhen.core.time import INF
 from everwhen.operators.clip import INFINITE, after, alive, frontier_of, raised
-from everwhen.operators.sweep.loops.extremes import plain_code
 
 _INF = np.int64(INF)
 
@@ -77,52 +75,6 @@ def pending(keys, since, place, mode, tau_1, m_1, c_0, floor0, floor1, pool):
             out[count, 2] = t
             count += 1
     return out[:count]
-
-
-@njit(cache=True, nogil=True)
-def aggregate_rows(visited, taken, said, keys, key_words, words, key_columns, value_lane, valid_lane, kinds):
-    """What is taken back, then what is said, with coded rows, for aggregates that are a lane each (null where the valid
-    lane is zero): an extreme is an order code of a kind, others have the kind 0.  Returns keys, starts, ends, weights
-    and rows."""
-    n = len(taken) + len(said)
-    out = np.empty((4, n), np.int64)
-    rows = np.empty((n, words + key_columns + len(value_lane)), np.int64)
-    lanes = value_lane, valid_lane, kinds
-    _fill_rows(visited, taken, -1, 0, keys, key_words, words, key_columns, lanes, out, rows)
-    _fill_rows(visited, said, 1, len(taken), keys, key_words, words, key_columns, lanes, out, rows)
-    return out[0], out[1], out[2], out[3], rows
-
-
-@loop
-def _fill_rows(visited, source, weight, first, keys, key_words, words, key_columns, lanes, out, rows):
-    """Pieces as `aggregate_rows` gives them, from the row `first` on."""
-    value_lane, valid_lane, kinds = lanes
-    n_values = len(value_lane)
-    for at in range(len(source)):
-        i = first + at
-        if at + 16 < len(source):
-            prefetch(keys, visited[source[at + 16, 0]])
-        k = visited[source[at, 0]]
-        out[0, i] = k
-        out[1, i] = source[at, 1]
-        out[2, i] = source[at, 2]
-        out[3, i] = weight
-        if words == 1 and key_words == 1 and key_columns == 1:  # the usual case, without loops
-            rows[i, 0] = keys[k, 0]
-            rows[i, 1] = keys[k, 1]
-        else:
-            for c in range(words):
-                rows[i, c] = keys[k, c] if c < key_words else 0
-            for c in range(key_columns):
-                rows[i, words + c] = keys[k, key_words + c]
-        for c in range(n_values):
-            to = words + key_columns + c
-            if valid_lane[c] < 0 or source[at, 3 + valid_lane[c]] > 0:
-                rows[i, to] = plain_code(source[at, 3 + value_lane[c]], kinds[c])
-            else:
-                rows[i, to] = 0
-                column = key_columns + c
-                rows[i, column // 63] |= np.int64(1) << np.int64(column % 63)
 
 
 @njit(cache=True, nogil=True)

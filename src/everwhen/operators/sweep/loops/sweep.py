@@ -19,10 +19,10 @@ from typing import Final
 
 import numpy as np
 
-from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.njit import loop_of, njit
 from everwhen.compiled.prefetch import prefetch
-from everwhen.containers.calendar import BLOCK
-from everwhen.containers.run_pool import LENGTH, START, copy_row, fits, make_room
+from everwhen.containers.calendar import BLOCK, DueTimes
+from everwhen.containers.run_pool import LENGTH, START, RunArrays, copy_row, fits, make_room
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.clip import (
     CUT,
@@ -37,8 +37,8 @@ from everwhen.operators.clip import (
     frontier_of,
     raised,
 )
-from everwhen.operators.sweep.loops.arguments import Entered, View
-from everwhen.operators.sweep.loops.extremes import fill
+from everwhen.operators.sweep.loops.arguments import Clip, Edges, Entered, Lanes, Old, Report, View
+from everwhen.operators.sweep.loops.extremes import ExtremeArrays, fill
 from everwhen.operators.sweep.loops.fast_path import enter, one_lifetime, say_now
 from everwhen.operators.sweep.loops.merge import merge, merge_two
 
@@ -138,8 +138,7 @@ def _say(v, was, now, first, last, mode, lanes, taken, nt, said, ns):
         w += 1
     o_next = old[o, 0] if o < o1 and old[o, 0] <= L0 else _INF
     w_next = pool[w, 0] if w < w1 and pool[w, 0] <= L1 else _INF
-    first_taken = nt
-    first_said = ns
+    first_taken, first_said = nt, ns
     while p < top:
         if p >= F0:  # nothing had been said from here on
             while p < F1:
@@ -221,7 +220,10 @@ def _settle(k, place, pool, at, F, mode, tau, m, ni, due, block):
     return dead
 
 
-@loop
+@loop_of(
+    edges=Edges, lanes=Lanes, clip=Clip, runs=RunArrays, before=Old, calendar=DueTimes, report=Report,
+    extremes=ExtremeArrays,
+)  # fmt: skip
 def visit(keys, edges, lanes, clip, parts, runs, end, before, calendar, report, delta, extremes):
     """Visit keys: merge edges into their runs (`parts` & 1) and say what changes by it (`parts` & 2).
 
@@ -240,8 +242,7 @@ def visit(keys, edges, lanes, clip, parts, runs, end, before, calendar, report, 
     ni, na, tests, taken, said = lanes.integers, lanes.added, lanes.tests, report.taken, report.said
     width = pool.shape[1]
     frontier = _INF
-    o0 = 0
-    o1 = 0
+    o0 = o1 = 0
     touched = len(offsets) > 0
     two = ni == 2 and width == 3
     for v in range(len(keys)):
@@ -326,7 +327,7 @@ def visit(keys, edges, lanes, clip, parts, runs, end, before, calendar, report, 
     return end, nt, ns
 
 
-@loop
+@loop_of(lanes=Lanes, clip=Clip, runs=RunArrays, calendar=DueTimes, report=Report, extremes=ExtremeArrays)
 def pass_by(keys, lanes, clip, runs, calendar, report, extremes):
     """Visit keys of which nothing has changed but the clip: the run is its own past.
 
@@ -383,8 +384,7 @@ def endless(ids, place, pool, ni):
 @njit(cache=True, nogil=True)
 def settle_all(ids, place, pool, cti, floor, ni):
     """Drop all settled edges of ids.  Returns how many are left, and how many ids have something in force."""
-    edges = 0
-    based = 0
+    edges = based = 0
     for i in range(len(ids)):
         k = ids[i]
         s = place[k, START]

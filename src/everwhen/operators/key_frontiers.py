@@ -1,0 +1,115 @@
+"""What punctuation says about the keys that an operator keeps state by: which it reaches, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from everwhen.containers.arrays import grown
+from everwhen.containers.key_table import KeyTable
+from everwhen.core.punctuation import Punctuation
+from everwhen.core.time import NEVER
+from everwhen.punctuation.api import PunctuationStore, PunctuationTable, read_promises
+from everwhen.rows import restored
+from everwhen.rows.codec import RowCodec
+
+_NO_INTS: Final = np.empty(0, np.int64)
+
+NONE: Final = (_NO_INTS, _NO_INTS)
+"""No keys are reached."""
+
+
+def constant_keys(
+    said: PunctuationTable, codec: RowCodec, names: Sequence[str] = ()
+) -> tuple[np.ndarray, np.ndarray, PunctuationTable]:
+    """The keys that are promised by constants of all key columns, coded, until when each is, and what else is said.
+
+    `names`: what the key columns are called in the table, if not as in the codec."""
+    columns, times, rest = said.split_keys(names or codec.schema.names)
+    return codec.encode(columns, len(times)) if len(times) else codec.empty(), times, rest
+
+
+def keys_covered(promises: Sequence[Punctuation], codec: RowCodec, keys: KeyTable) -> tuple[np.ndarray, np.ndarray]:
+    """The keys that punctuation about key columns reaches, each once and in order, and until when.
+
+    Constants are looked up; anything else is compared with all keys, by columns.
+    """
+    if not promises:
+        return NONE
+    rows, times, others = constant_keys(read_promises(promises, codec.schema), codec)
+    found = keys.find(rows) if len(rows) else _NO_INTS
+    if others:
+        ids = keys.ids()
+        found = np.concatenate([found, ids])
+        times = np.concatenate([times, upto(others, codec, keys.codes[ids])])
+    at = np.lexsort((times, found))
+    found, times = found[at], times[at]
+    last = np.append(found[1:] != found[:-1], True)[: len(found)] & (found >= 0) & (times > NEVER)
+    return found[last], times[last]
+
+
+def upto(promises: Iterable[Punctuation] | PunctuationStore, codec: RowCodec, rows: np.ndarray) -> np.ndarray:
+    """Until when punctuation holds for each of these coded rows."""
+    if not isinstance(promises, PunctuationStore):
+        listed, promises = promises, PunctuationStore(codec.schema)
+        promises.add(listed)
+    columns = {name: codec.column(rows, codec.schema.index(name)) for name in promises.bound}
+    return promises.upto(columns, len(rows))
+
+
+class KeyFrontiers:
+    """How far each key has been promised beyond time, for state that is kept by key id."""
+
+    def __init__(self) -> None:
+        self.before = np.full(0, NEVER, np.int64)
+        self.now = np.full(0, NEVER, np.int64)
+        self._raised = _NO_INTS
+
+    @property
+    def any(self) -> bool:
+        return len(self.now) > 0
+
+    def grow(self, capacity: int) -> None:
+        if len(self.now) < capacity:
+            self.before, self.now = grown(self.before, capacity, NEVER), grown(self.now, capacity, NEVER)
+
+    def raise_to(self, ids: np.ndarray, times: np.ndarray, capacity: int) -> np.ndarray:
+        """Raise the floors of keys, each once; returns those for which that is news."""
+        self.grow(capacity)
+        news = times > self.now[ids]
+        found = ids[news]
+        self.now[found] = times[news]
+        self._raised = np.concatenate([self._raised, found]) if len(self._raised) else found
+        return found
+
+    def then(self, ids: np.ndarray, promise: int) -> np.ndarray:
+        """How far keys had been promised before this step, if all were to `promise`."""
+        return _floored(self.before, ids, promise)
+
+    def until(self, ids: np.ndarray, promise: int) -> np.ndarray:
+        """How far keys are promised, if all are to `promise`."""
+        return _floored(self.now, ids, promise)
+
+    def settle(self, gone: np.ndarray) -> None:
+        """The raised floors stand; keys that are gone have none."""
+        self.before[self._raised] = self.now[self._raised]
+        gone = gone[gone < len(self.now)]
+        self.before[gone] = self.now[gone] = NEVER
+        self._raised = _NO_INTS
+
+    def snapshot(self, ids: np.ndarray) -> np.ndarray | None:
+        """The floors of these keys."""
+        return self.now[ids] if self.any else None
+
+    def restore(self, ids: np.ndarray, floors: np.ndarray | None, capacity: int) -> None:
+        if floors is not None:
+            restored.ints(len(ids), floors)
+            self.raise_to(ids, floors, capacity)
+            self.settle(_NO_INTS)
+
+
+def _floored(floors: np.ndarray, ids: np.ndarray, promise: int) -> np.ndarray:
+    everywhere = np.full(len(ids), promise, np.int64)
+    return np.maximum(everywhere, floors[ids]) if len(floors) else everywhere

@@ -1,0 +1,54 @@
+"""What differs from epoch to epoch, except for the rows: one value, with one encoder.
+
+It goes with the job as one of its properties, to another worker with the rows, and into the log of a partition's input.
+So the program that Spark is given is the same in every epoch, and is pickled and planned once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pyspark import SparkContext, TaskContext
+
+from everwhen.core.consistency import MIDDLE, Consistency
+from everwhen.spark.exchange.messages import Message, decode, encode, kind_of
+
+_PROPERTY: Final = "everwhen.epoch"
+
+
+@dataclass(frozen=True)
+class EpochContext:
+    """`idle` are the sources that have been silent for too long, `now` is the time by which that was decided,
+    `promised` what the sources had promised before.  `progress` are messages that every partition of the first stage
+    gets, where they were known before the stage began; they are part of its input."""
+
+    epoch: int
+    idle: frozenset[str] = frozenset()
+    now: float = 0.0
+    level: Consistency = MIDDLE
+    promised: Mapping[str, int] = field(default_factory=dict)
+    progress: tuple[Message, ...] = ()
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON says it, without what is part of the input."""
+        plain = {"epoch": self.epoch, "idle": sorted(self.idle), "now": self.now}
+        return plain | {"level": self.level.to_plain(), "promised": dict(self.promised)}
+
+    @classmethod
+    def from_plain(cls, given: Mapping[str, Any]) -> EpochContext:
+        level = Consistency.from_plain(given["level"])
+        return cls(given["epoch"], frozenset(given["idle"]), given["now"], level, given["promised"])
+
+    def tell(self, context: SparkContext) -> None:
+        """Tell the tasks of the jobs that this thread starts next."""
+        progress = [(kind_of(type(message)), encode(message)) for message in self.progress]
+        context.setLocalProperty(_PROPERTY, json.dumps(self.to_plain() | {"progress": progress}))
+
+    @classmethod
+    def told(cls, task: TaskContext) -> EpochContext:
+        """What a task was told."""
+        given = json.loads(str(task.getLocalProperty(_PROPERTY)))
+        return replace(cls.from_plain(given), progress=tuple(decode(*each) for each in given["progress"]))

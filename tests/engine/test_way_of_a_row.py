@@ -1,0 +1,71 @@
+"""How many of our files a row passes in process, from JSON line to JSON line.
+
+A reader of the code follows a row through these files; ARCHITECTURE.md draws them.  Counted is where a function runs
+while one epoch of a grouped sum goes through a plan that is at work; a compiled loop counts as the file that it is in.
+`core`, `errors` and `__init__` are not counted: they hold words, not steps.
+"""
+
+import io
+import sys
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+
+import everwhen as ew
+from everwhen.engine.run import run_batches
+from everwhen.formats.json.lines import write_jsonlines
+
+MOST_FILES = 27
+ROOT = Path(ew.__file__).parent
+NOT_COUNTED = ("core/", "errors.py")
+EPOCH = 2_000
+LATE = 3
+
+
+def lines(first: int) -> list[str]:
+    """An epoch of a dirty stream: late events, removals, and what is promised in the end."""
+    made: list[str] = []
+    t = first
+    while len(made) < EPOCH - 1:
+        row = f'{{"key":"k{t % 7}","value":{t % 100}}}'
+        made.append(f'{{"vs":{t},"row":{row}}}')
+        if t % 10 == 9:
+            made.append(f'{{"op":"adjust","vs":{t},"ve":{t + 1},"vnew":{t},"row":{row}}}')
+        if t % 10 == 8:
+            made.append(f'{{"vs":{t - LATE},"row":{{"key":"late","value":1}}}}')
+        t += 1
+    return [*made[: EPOCH - 1], f'{{"op":"cti","t":{t - 2 * LATE}}}']
+
+
+class Trace:
+    """Which files run functions, and how many, in one thread."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(ROOT)):
+            self.calls[str(Path(frame.f_code.co_filename).relative_to(ROOT))] += 1
+
+    @property
+    def files(self) -> list[str]:
+        return sorted(f for f in self.calls if not f.startswith(NOT_COUNTED) and not f.endswith("__init__.py"))
+
+
+def test_a_grouped_sum_passes_few_files(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join(line for epoch in range(6) for line in lines(epoch * EPOCH)) + "\n", encoding="utf-8")
+    source = ew.source("S", {"key": "string", "value": "int64"})
+    query = source.range(60).group_by("key").agg(value=ew.sum("value"))
+    answers = run_batches(query, {"S": path}, batch=EPOCH, emit="current")
+    out = io.StringIO()
+    write_jsonlines([next(answers) for _ in range(4)], out)  # what is compiled, loaded and reserved is there
+    before, trace = len(out.getvalue()), Trace()
+    sys.setprofile(trace)
+    try:
+        write_jsonlines([next(answers)], out)
+    finally:
+        sys.setprofile(None)
+    assert "operators/sweep/loops/sweep.py" in trace.files, "compiled loops are seen"
+    assert len(out.getvalue()) > before, "rows have come out"
+    assert len(trace.files) <= MOST_FILES, "\n".join([f"{len(trace.files)} files:", *trace.files])
