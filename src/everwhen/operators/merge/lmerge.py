@@ -41,12 +41,12 @@ from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import Operator, Output, StateSize
+from everwhen.operators.key_frontiers import upto
 from everwhen.operators.merge.policy_loops import kth_largest
 from everwhen.operators.net import cancelled
 from everwhen.operators.output.changelog import net_corrected
 from everwhen.operators.signed_bag import SignedBag, after, before
-from everwhen.punctuation.rules import promised, settled
-from everwhen.punctuation.store import PunctuationStore
+from everwhen.punctuation.api import PunctuationStore, make_frontier
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat_all, no_changes
 from everwhen.rows.codec import RowCodec
@@ -157,7 +157,7 @@ class LMergeOperator(Operator):
                 promises += frontier.promises
         self._speculate(out)
         changes = net_corrected(concat_all(self.codec, out)) if out else no_changes(self.codec)
-        return Output(self._as_events(changes) if self._events else changes, settled(self._promise, promises))
+        return Output(self._as_events(changes) if self._events else changes, make_frontier(self._promise, promises))
 
     def _keyed(self, batch: Changes) -> Changes:
         """Rows with the start of their event as one more word."""
@@ -179,7 +179,7 @@ class LMergeOperator(Operator):
         if not len(self._said):
             return everywhere
         rows = np.ascontiguousarray(changes.rows[:, : self.codec.width])
-        return np.maximum(promised(self._said, self.codec, rows), everywhere)
+        return np.maximum(upto(self._said, self.codec, rows), everywhere)
 
     def _open(self, changes: Changes, since: int) -> Changes:
         return after(changes, self._limit(changes, since))
@@ -201,6 +201,7 @@ class LMergeOperator(Operator):
             # a correction reaches as far as the difference does, else it would come in parts
             self._emit(before(ahead, until) if self._policy.final else ahead.take(ahead.lo < until), out)
             self._promise = until
+            self._said.forget(until)
             for each in self._inputs:
                 each.ahead.cut(until)
             self._emitted.cut(self._kept_from)
@@ -208,7 +209,7 @@ class LMergeOperator(Operator):
     def _decide_rows(self, each: _Input, frontier: Frontier, out: list[Changes]) -> None:
         """What is promised of rows is the answer there."""
         ahead = each.ahead.netted()
-        until = promised(frontier.promises, self.codec, np.ascontiguousarray(ahead.rows[:, : self.codec.width]))
+        until = upto(frontier.promises, self.codec, np.ascontiguousarray(ahead.rows[:, : self.codec.width]))
         wrong = ahead.lo < until
         if wrong.any():
             self._emit(before(ahead, until) if self._policy.final else ahead.take(wrong), out)
@@ -277,8 +278,9 @@ class LMergeOperator(Operator):
         np.add.at(missing, ids, changes.weight[late])
         emitted = self._emitted.netted()
         of = table.find(emitted.rows)
-        ending = (of >= 0) & (emitted.hi == at)
-        np.subtract.at(missing, of[ending], emitted.weight[ending])
+        for times, sign in ((emitted.hi, -1), (emitted.lo, 1)):  # as many events end there as are fewer alive
+            there = (of >= 0) & (times == at)
+            np.add.at(missing, of[there], sign * emitted.weight[there])
         late_keys = np.flatnonzero(missing > 0)
         if not len(late_keys):
             return changes  # they grow from where events end
