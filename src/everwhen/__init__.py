@@ -30,7 +30,7 @@ from everwhen.algebra.aggregates import (
     variance,
     variance_pop,
 )
-from everwhen.algebra.builder import Stream, source
+from everwhen.algebra.builder import Stream, lmerge, source
 from everwhen.algebra.expressions.build import col, function, lit, udf, when
 from everwhen.core.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.core.schema import Schema
@@ -100,6 +100,7 @@ __all__ = [
     "function",
     "last",
     "lit",
+    "lmerge",
     "max",
     "median",
     "min",

@@ -13,7 +13,7 @@ from typing import Final
 
 from everwhen.algebra import nodes
 from everwhen.algebra.nodes import Node, walk
-from everwhen.core.time import INF, show
+from everwhen.core.time import INF, NEVER, show
 from everwhen.punctuation.schemes import described
 
 WIDTH: Final = 120
@@ -110,6 +110,9 @@ def describe(node: Node) -> str:
             return "Select " + ", ".join(name if str(e) == name else f"{name} = {e}" for name, e in columns)
         case nodes.Union():
             return "Union"
+        case nodes.LMerge(_, since, policy):
+            late = [f"input {i} since {t}" for i, t in enumerate(since, 1) if t != NEVER]
+            return ", ".join([f"LMerge {'of events' if node.keeps_events else 'of snapshots'}, {policy}", *late])
         case nodes.Join():
             return _describe_join(node)
         case nodes.Distinct():

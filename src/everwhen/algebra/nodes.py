@@ -30,6 +30,7 @@ from everwhen.algebra.node import Node as Node
 from everwhen.algebra.node import over as over
 from everwhen.algebra.node import walk as walk
 from everwhen.core.kinds import is_orderable
+from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Field, Schema
 from everwhen.errors import QueryError
@@ -166,6 +167,33 @@ class Union(Node):
     @property
     def keeps_events(self) -> bool:
         return self.left.keeps_events and self.right.keeps_events
+
+
+@dataclass(frozen=True, eq=False)
+class LMerge(Node):
+    """Copies of one stream as one: at every instant what the copy says that first promised it, then what the policy
+    says.  `since`: from when on each copy is right."""
+
+    copies: tuple[Node, ...]
+    since: tuple[int, ...]
+    policy: MergePolicy
+
+    def __post_init__(self) -> None:
+        if len(self.copies) < 2:
+            raise QueryError("LMERGE needs at least two inputs")
+        for other in self.copies[1:]:
+            if other.schema != self.copies[0].schema:
+                raise QueryError(
+                    f"LMERGE needs the same columns on all inputs: {self.copies[0].schema} against {other.schema}"
+                )
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.copies[0].schema
+
+    @property
+    def keeps_events(self) -> bool:
+        return all(each.keeps_events for each in self.copies)
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,6 +112,12 @@ class Dataflow(Generic[Key, Flow]):
         if self._check is not None:
             self._check.after(Step(node.number, node.placed.operator, changes, frontiers, tau, output))
 
+    def end(self, sources: Collection[str]) -> None:
+        """Tell operators which of their ports have ended, because all sources below have."""
+        for node in self.nodes.values():
+            below = [{p.source for p in self.below(port) if p.source} for port in node.placed.inputs]
+            node.placed.operator.end([port for port, found in enumerate(below) if found <= set(sources)])
+
     def given(self, port: Port, inputs: EpochInputs) -> tuple[Output, int]:
         """What a port brings in this epoch, and its τ."""
         if port.source is None:

@@ -68,6 +68,8 @@ class Ingress:
         shared: bool = False,
     ) -> None:
         self.inputs: dict[str, SourceInput] = {}
+        self.ended: set[str] = set()
+        """The sources that have come to their end."""
         self._shared = shared
         self._clock = clock
         self._idleness = IdleSources(clock, idle)
@@ -150,6 +152,7 @@ class Ingress:
             intake.check_end()
         for intake in intakes:
             intake.close()
+        self.ended |= set(sources)
 
     def advance(self, read_together: Iterable[Set[str]] = (), closes: Collection[str] = ()) -> dict[str, CheckedBatch]:
         """Take what was checked: what goes on, by input.  `read_together`: sources that queries read together, which

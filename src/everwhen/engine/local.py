@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from everwhen.algebra.builder import Stream
@@ -120,14 +120,18 @@ class LocalRuntime:
         """The end of all inputs: CTI(∞) on each."""
         if self._closed:
             return self._dataflow.nothing_new()
-        self._ingress.end(self.inputs)
+        self._end(self.inputs)
         self._closed = True
         return self._epoch()
 
     def close_input(self, name: str) -> dict[str, ElementBatch]:
         """The end of one input."""
-        self._ingress.end([name])
+        self._end([name])
         return self._epoch()
+
+    def _end(self, names: Collection[str]) -> None:
+        self._ingress.end(names)
+        self._dataflow.flow.end(self._ingress.ended)
 
     def answers(self, epochs: Iterable[Epoch]) -> Iterator[ElementBatch]:
         """What a runtime with one query says to epochs."""

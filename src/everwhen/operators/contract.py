@@ -32,7 +32,7 @@ plan makes it continue as if nothing had happened.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,6 +157,9 @@ class Operator(ABC):
         forgotten because of promises about data.  None: it cannot be told from what is kept.
         """
         return None
+
+    def end(self, ports: Collection[int]) -> None:
+        """The inputs of these ports have come to their end.  To most operators that is what their frontiers say."""
 
     def state_size(self) -> StateSize:
         return StateSize()

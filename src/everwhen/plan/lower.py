@@ -24,6 +24,7 @@ from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 from everwhen.operators.contract import EVERYTHING, Operator, Policy
 from everwhen.operators.join.join import JoinOperator
+from everwhen.operators.merge.lmerge import LMergeOperator
 from everwhen.operators.net import NetOperator
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
 from everwhen.operators.output.emit_filter import EmitFilter
@@ -218,6 +219,8 @@ class Lowering:
             case n.Union(left, right):
                 union = UnionOperator(codec, second=right.schema)
                 return self.place("union", union, self.lower(left, "events"), self.lower(right, "events"))
+            case n.LMerge(copies):
+                return self._lmerge(node, [self.lower(each, "events") for each in copies], True)
             case n.AlterLifetime(input, hop, shift, length):
                 altered = AlterLifetimeOperator(hop, shift, length, codec, pieces=in_pieces(input))
                 return self.place("alter lifetime", altered, self.lower(input, "events"))
@@ -270,6 +273,8 @@ class Lowering:
             case n.Union(left, right):
                 ports = self.lower(left, "segments", top), self.lower(right, "segments", top)
                 return self.place("union", UnionOperator(codec, second=right.schema), *ports)
+            case n.LMerge(copies):
+                return self._lmerge(node, [self.lower(each, "segments") for each in copies], False)
             case n.TimeWindow(input, 1, 1) | n.Granularity(input, 1):  # the identity (thesis, remark 12.1)
                 return self.lower(input, "segments")
             case n.TimeWindow(input, size, slide):
@@ -300,6 +305,10 @@ class Lowering:
             case n.Join():
                 return lower_join(self, node, policy)
         raise AssertionError(f"no operator for {type(node).__name__}")
+
+    def _lmerge(self, node: n.LMerge, ports: list[Port], events: bool) -> Port:
+        merge = LMergeOperator(self.codec(node.schema), node.since, node.policy, events)
+        return self.place("lmerge", merge, *ports)
 
     def clipped(self, port: Port, codec: RowCodec, policy: Policy) -> Port:
         return self.place("clip", CountsOperator("clip", codec, policy), port)

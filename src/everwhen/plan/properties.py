@@ -183,7 +183,7 @@ def whole(node: n.Node) -> bool:
     stream, retractions included, leads to no corrections.
     """
     match node:
-        case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RowsWindow() | n.Coalesce() | n.Join():
+        case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RowsWindow() | n.Coalesce() | n.Join() | n.LMerge():
             return False
         case n.RelationToStream(_, "istream" | "dstream"):
             return False

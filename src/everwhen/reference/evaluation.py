@@ -20,6 +20,7 @@ from everwhen.algebra.nodes import (
     Filter,
     Granularity,
     Join,
+    LMerge,
     Map,
     Node,
     Punctuate,
@@ -77,6 +78,12 @@ def _stream(node: Node, streams: list[LogicalStream], inputs: Inputs) -> Logical
                 )
             keys = tuple(input.schema.index(name) for name in partition)
             return _over(s, lambda t: temporal.rows_window(s, rows, slide, keys, t), instants.of_rows_window(s))
+        case LMerge(_, since):  # copies of one history: any that is right there
+
+            def at_copy(t: int) -> Snapshot:
+                return next((s.at(t) for s, first in zip(streams, since, strict=True) if first <= t), Snapshot())
+
+            return LogicalStream(min(s.start for s in streams), at_copy, instants.same_as(*streams))
         case Granularity(_, granule):
             (s,) = streams
             return _over(s, lambda t: temporal.granularity(s, granule, t), instants.of_granularity(s, granule))
@@ -130,6 +137,8 @@ def events(node: Node, inputs: Inputs) -> list[Event]:
             return events(left, inputs) + events(right, inputs)
         case Punctuate(input):
             return events(input, inputs)
+        case LMerge(copies):
+            return events(copies[0], inputs)
         case Coalesce(input, longest):
             return [piece for e in evaluate(input, inputs).levels() for piece in _pieces(e, longest)]
         case AlterLifetime(input):  # definition 6

@@ -19,6 +19,7 @@ Keys that sources declare are trusted, not checked: that would need a memory of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from everwhen.algebra import nodes as n
@@ -82,6 +83,8 @@ def _derive(node: n.Node) -> Properties:
             return _map(node)
         case n.Union(left, right):
             return _union(properties(left), properties(right))
+        case n.LMerge(copies):
+            return _lmerge([properties(each) for each in copies])
         case n.Join():
             return _join(node)
         case n.Distinct(input):
@@ -157,6 +160,14 @@ def _union(left: Properties, right: Properties) -> Properties:
         insert_only=left.insert_only and right.insert_only,
         chronon=left.chronon and right.chronon,
         lifetime=left.lifetime if left.lifetime == right.lifetime else None,
+    )
+
+
+def _lmerge(copies: Sequence[Properties]) -> Properties:
+    """One history: what is known of any copy of it is known of all.  How it comes is the merge's own."""
+    return Properties(
+        chronon=any(p.chronon for p in copies),
+        keys=frozenset().union(*(p.keys for p in copies)),
     )
 
 

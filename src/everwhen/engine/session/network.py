@@ -283,6 +283,11 @@ class Network:
                 failed[exit] = error
         return said, failed
 
+    def end(self, sources: Collection[str]) -> None:
+        """These sources have ended."""
+        self.ingress.end(sources)
+        self.flow.end({name for name, each in self.ingress.inputs.items() if each.source in self.ingress.ended})
+
     def _read_together(self) -> list[set[str]]:
         """The sources that each query reads, where idle ones are to hold nobody back."""
         if not self._idle:

@@ -297,14 +297,14 @@ class Session:
     def close_input(self, name: str) -> dict[str, ElementBatch]:
         """The end of one source."""
         self._require_open()
-        self._network.ingress.end([name])
+        self._network.end([name])
         return self._epoch()
 
     def close(self) -> dict[str, ElementBatch]:
         """The end of all sources: CTI(∞) on each; then all queries stop."""
         if self._closed:
             return {}
-        self._network.ingress.end(self.inputs)
+        self._network.end(self.inputs)
         results = self._epoch()
         self._closed = True
         for entry in self._catalogue.running():

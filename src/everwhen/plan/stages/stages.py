@@ -137,8 +137,8 @@ class _Cutter:
                 return self._keyed(node, want, partition, input)
             case n.Join():
                 return self._join(node, want)
-            case n.SetOperation(left, right):
-                return self._keyed(node, want, node.schema.names, left, right)
+            case n.SetOperation() | n.LMerge():
+                return self._keyed(node, want, node.schema.names, *node.inputs)
             case n.Sort() | n.Punctuate():
                 what = "ORDER BY (sort)" if isinstance(node, n.Sort) else "punctuate() inside a plan"
                 raise QueryError(f"{what} needs all rows in one place; it runs in process only (--engine local)")
