@@ -30,8 +30,9 @@ from everwhen.algebra.aggregates import (
     variance,
     variance_pop,
 )
-from everwhen.algebra.builder import Stream, lmerge, source
+from everwhen.algebra.builder import Stream, source
 from everwhen.algebra.expressions.build import col, function, lit, udf, when
+from everwhen.algebra.lmerge import lmerge
 from everwhen.core.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, ticks

@@ -26,9 +26,8 @@ from everwhen.algebra import nodes
 from everwhen.algebra.aggregates import AggregateCall, Aggregation
 from everwhen.algebra.explain import explain
 from everwhen.algebra.expressions.build import Column, Expr, col, to_expr, type_of
-from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.schema import Schema
-from everwhen.core.time import INF, NEVER, ticks
+from everwhen.core.time import INF, ticks
 from everwhen.errors import QueryError
 from everwhen.punctuation.schemes import Scheme
 
@@ -69,44 +68,6 @@ def source(
         raise QueryError(f"kind={kind!r} is no kind of source; there are {', '.join(get_args(nodes.SourceKind))}")
     found = tuple(_names(key) for key in ([keys] if isinstance(keys, str) else keys))
     return Stream(nodes.Source(name, schema, insert_only, chronons, found, ordered, kind))
-
-
-def lmerge(
-    *copies: Stream,
-    since: Mapping[int, int] | None = None,
-    policy: MergePolicy | None = None,
-) -> Stream:
-    """Physically different copies of one stream as one: it follows whichever is ahead.
-
-    `since`: from when on a copy is right, by its position, where it is not right from the start.  `policy` says what is
-    emitted before it is final; by default what is new at once where no copy is ever corrected, else what the copy says
-    that has promised most.
-
-    >>> import everwhen as ew
-    >>> a, b = (ew.source(name, {"x": "int64"}) for name in "ab")
-    >>> inputs = {"a": [ew.Insert(0, 5, {"x": 1})], "b": [ew.Insert(0, 5, {"x": 1}), ew.Cti(9)]}
-    >>> print(*ew.run(ew.lmerge(a, b), inputs, batch=1), sep=chr(10))
-    insert [0, 5) x=1
-    cti 9
-    cti ∞
-    """
-    if len(copies) < 2:
-        raise QueryError("lmerge() needs at least two streams: copies of one stream")
-    found = [_node(each, "lmerge") for each in copies]
-    names = found[0].schema.names
-    for at, each in enumerate(found[1:], 1):
-        if each.schema.names != names and each.schema.same_types(found[0].schema):
-            columns = zip(names, each.schema.names, strict=True)
-            found[at] = nodes.Map(each, tuple((name, col(own)) for name, own in columns))
-    starts = tuple((since or {}).get(at, NEVER) for at in range(len(found)))
-    if policy is None:
-        corrected = not all(_never_corrected(each) for each in found)
-        policy = MergePolicy(leader=corrected)
-    return Stream(nodes.LMerge(tuple(found), starts, policy))
-
-
-def _never_corrected(node: nodes.Node) -> bool:
-    return all(each.insert_only for each in nodes.walk(node) if isinstance(each, nodes.Source)) and node.keeps_events
 
 
 @dataclass(frozen=True, eq=False)

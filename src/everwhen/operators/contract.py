@@ -158,7 +158,7 @@ class Operator(ABC):
         """
         return None
 
-    def end(self, ports: Collection[int]) -> None:
+    def end(self, ports: Collection[int]) -> None:  # noqa: B027 - most operators need not know
         """The inputs of these ports have come to their end.  To most operators that is what their frontiers say."""
 
     def state_size(self) -> StateSize:

@@ -41,6 +41,27 @@ def cancelled(codec: RowCodec, parts: Sequence[Changes]) -> Changes:
     return Changes(codec, named[:, 0].copy(), named[:, 1].copy(), total[left], named[:, 2:].copy())
 
 
+def net_corrected(batch: Changes) -> Changes:
+    """The same sum, where segments of rows of which something is taken back are disjoint; other rows stay as they
+    are."""
+    if len(batch) < 2 or batch.weight.min() > 0:
+        return batch
+    lo, hi, weight, of = net_rows(batch)
+    return Changes(batch.codec, lo, hi, weight, batch.rows[of])
+
+
+def net_rows(batch: Changes) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Starts, ends, weights and positions of rows: what `net_corrected` gives."""
+    lo, hi, weight, of = batch.lo, batch.hi, batch.weight, np.arange(len(batch))
+    if len(batch) > 1 and weight.min() < 0:
+        others, offsets, order = kernel.corrected(weight, batch.rows)
+        if len(order):
+            netted = kernel.net(order[offsets[:-1]], offsets, order, lo, hi, weight)
+            lo, hi = np.concatenate([lo[others], netted[:, 1]]), np.concatenate([hi[others], netted[:, 2]])
+            weight, of = np.concatenate([weight[others], netted[:, 3]]), np.concatenate([others, netted[:, 0]])
+    return lo, hi, weight, of
+
+
 class NetOperator(Operator):
     """Event form to segment form: whole events taken back and said again become the difference between them."""
 

@@ -119,3 +119,82 @@ def levels(keys, offsets, records, out_offsets, longest):
                 change += 1
     out_offsets[len(keys)] = n
     return out[:n]
+
+
+@njit(cache=True, inline="always")
+def hashed(rows, i, first):
+    """The hash of a row that begins in column `first`."""
+    h = np.uint64(0x243F6A8885A308D3)
+    for j in range(first, rows.shape[1]):
+        h = (h ^ np.uint64(rows[i, j])) * np.uint64(0x9E3779B97F4A7C15)
+        h ^= h >> np.uint64(29)
+    return h ^ (h >> np.uint64(32))
+
+
+@njit(cache=True, inline="always")
+def same(rows, i, log, at, first):
+    """Whether row i is that of an entry of a log, from a column on."""
+    for j in range(rows.shape[1]):
+        if rows[i, j] != log[at, first + j]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def corrected(weight, rows):
+    """Which segments must be netted: those of rows of which this batch takes something back and says more than that.
+
+    Returns the positions of all others, and the former grouped by row: offsets, positions.
+    """
+    n = len(weight)
+    negative = 0
+    for i in range(n):
+        if weight[i] < 0:
+            negative += 1
+    size = 64
+    while size < 4 * negative:
+        size *= 2
+    mask = np.uint64(size - 1)
+    slots = np.full(size, -1, np.int64)
+    member = np.empty(negative, np.int64)  # a segment of each group
+    counts = np.zeros(negative + 1, np.int64)
+    group = np.full(n, -1, np.int64)
+    groups = 0
+    for turn in range(2):  # rows that are taken back make the groups; the others may fall into one
+        for i in range(n):
+            if (weight[i] < 0) != (turn == 0):
+                continue
+            slot = hashed(rows, i, 0) & mask
+            while slots[slot] >= 0 and not same(rows, i, rows, member[slots[slot]], 0):
+                slot = (slot + np.uint64(1)) & mask
+            if slots[slot] < 0:
+                if turn == 1:
+                    continue
+                slots[slot] = groups
+                member[groups] = i
+                groups += 1
+            group[i] = slots[slot]
+            counts[slots[slot]] += 1
+    # several segments: netted
+    number = np.full(groups, -1, np.int64)
+    offsets = np.zeros(groups + 1, np.int64)
+    several = 0
+    for g in range(groups):
+        if counts[g] > 1:
+            number[g] = several
+            offsets[several + 1] = offsets[several] + counts[g]
+            several += 1
+    total = offsets[several]
+    order = np.empty(total, np.int64)
+    others = np.empty(n - total, np.int64)
+    fill = offsets[:several].copy()
+    m = 0
+    for i in range(n):
+        g = number[group[i]] if group[i] >= 0 else np.int64(-1)
+        if g < 0:
+            others[m] = i
+            m += 1
+        else:
+            order[fill[g]] = i
+            fill[g] += 1
+    return others, offsets[: several + 1], order

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from everwhen.core.time import INF
 from everwhen.operators.contract import StateSize
-from everwhen.operators.output.changelog import net_corrected
+from everwhen.operators.net import net_corrected
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat_all
 from everwhen.rows.codec import RowCodec

@@ -43,8 +43,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import Operator, Output, StateSize
 from everwhen.operators.key_frontiers import upto
 from everwhen.operators.merge.policy_loops import kth_largest
-from everwhen.operators.net import cancelled
-from everwhen.operators.output.changelog import net_corrected
+from everwhen.operators.net import cancelled, net_corrected
 from everwhen.operators.signed_bag import SignedBag, after, before
 from everwhen.punctuation.api import PunctuationStore, make_frontier
 from everwhen.rows import restored

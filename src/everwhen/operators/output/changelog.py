@@ -20,8 +20,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.key_frontiers import upto
-from everwhen.operators.net import cancelled
-from everwhen.operators.net_loops import net
+from everwhen.operators.net import cancelled, net_rows
 from everwhen.operators.output import changelog_loops as kernel
 from everwhen.punctuation.api import PunctuationStore
 from everwhen.rows import restored
@@ -83,7 +82,7 @@ class ChangelogEncoder:
     def _elements(self, batch: Changes, promise: int) -> tuple[np.ndarray, int]:
         """Rows op, vs, ve, vnew and position of the payload, with room for one more element, and how many there are."""
         lo, hi, weight, of = (
-            (batch.lo, batch.hi, batch.weight, np.arange(len(batch))) if self._disjoint else _net_rows(batch)
+            (batch.lo, batch.hi, batch.weight, np.arange(len(batch))) if self._disjoint else net_rows(batch)
         )
         self._reserve(int(np.abs(weight).sum()))
         out, n, self._log, self._count, missing = kernel.say(
@@ -161,27 +160,6 @@ class ChangelogEncoder:
         rows = restored.rows(self.codec, state["rows"], n)
         said = Changes(self.codec, state["vs"], state["ve"], np.ones(n, np.int64), rows)
         self._elements(said, self.cti)
-
-
-def net_corrected(batch: Changes) -> Changes:
-    """The same sum, where segments of rows of which something is taken back are disjoint; other rows stay as they
-    are."""
-    if len(batch) < 2 or batch.weight.min() > 0:
-        return batch
-    lo, hi, weight, of = _net_rows(batch)
-    return Changes(batch.codec, lo, hi, weight, batch.rows[of])
-
-
-def _net_rows(batch: Changes) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Starts, ends, weights and positions of rows: what `net_corrected` gives."""
-    lo, hi, weight, of = batch.lo, batch.hi, batch.weight, np.arange(len(batch))
-    if len(batch) > 1 and weight.min() < 0:
-        others, offsets, order = kernel.corrected(weight, batch.rows)
-        if len(order):
-            netted = net(order[offsets[:-1]], offsets, order, lo, hi, weight)
-            lo, hi = np.concatenate([lo[others], netted[:, 1]]), np.concatenate([hi[others], netted[:, 2]])
-            weight, of = np.concatenate([weight[others], netted[:, 3]]), np.concatenate([others, netted[:, 0]])
-    return lo, hi, weight, of
 
 
 class EventChangelogEncoder:

@@ -13,90 +13,13 @@ import numpy as np
 
 from everwhen.compiled.njit import njit
 from everwhen.core.time import NEVER
+from everwhen.operators.net_loops import hashed, same
 
 _GONE: Final = np.int64(NEVER)
 VS: Final = 0
 VE: Final = 1
 AFTER: Final = 2
 ROW: Final = 3
-
-
-@njit(cache=True, inline="always")
-def _hash(rows, i, first):
-    """The hash of a row that begins in column `first`."""
-    h = np.uint64(0x243F6A8885A308D3)
-    for j in range(first, rows.shape[1]):
-        h = (h ^ np.uint64(rows[i, j])) * np.uint64(0x9E3779B97F4A7C15)
-        h ^= h >> np.uint64(29)
-    return h ^ (h >> np.uint64(32))
-
-
-@njit(cache=True, inline="always")
-def _same(rows, i, log, at, first):
-    for j in range(rows.shape[1]):
-        if rows[i, j] != log[at, first + j]:
-            return False
-    return True
-
-
-@njit(cache=True, nogil=True)
-def corrected(weight, rows):
-    """Which segments must be netted: those of rows of which this batch takes something back and says more than that.
-
-    Returns the positions of all others, and the former grouped by row: offsets, positions.
-    """
-    n = len(weight)
-    negative = 0
-    for i in range(n):
-        if weight[i] < 0:
-            negative += 1
-    size = 64
-    while size < 4 * negative:
-        size *= 2
-    mask = np.uint64(size - 1)
-    slots = np.full(size, -1, np.int64)
-    member = np.empty(negative, np.int64)  # a segment of each group
-    counts = np.zeros(negative + 1, np.int64)
-    group = np.full(n, -1, np.int64)
-    groups = 0
-    for turn in range(2):  # rows that are taken back make the groups; the others may fall into one
-        for i in range(n):
-            if (weight[i] < 0) != (turn == 0):
-                continue
-            slot = _hash(rows, i, 0) & mask
-            while slots[slot] >= 0 and not _same(rows, i, rows, member[slots[slot]], 0):
-                slot = (slot + np.uint64(1)) & mask
-            if slots[slot] < 0:
-                if turn == 1:
-                    continue
-                slots[slot] = groups
-                member[groups] = i
-                groups += 1
-            group[i] = slots[slot]
-            counts[slots[slot]] += 1
-    # several segments: netted
-    number = np.full(groups, -1, np.int64)
-    offsets = np.zeros(groups + 1, np.int64)
-    several = 0
-    for g in range(groups):
-        if counts[g] > 1:
-            number[g] = several
-            offsets[several + 1] = offsets[several] + counts[g]
-            several += 1
-    total = offsets[several]
-    order = np.empty(total, np.int64)
-    others = np.empty(n - total, np.int64)
-    fill = offsets[:several].copy()
-    m = 0
-    for i in range(n):
-        g = number[group[i]] if group[i] >= 0 else np.int64(-1)
-        if g < 0:
-            others[m] = i
-            m += 1
-        else:
-            order[fill[g]] = i
-            fill[g] += 1
-    return others, offsets[: several + 1], order
 
 
 @njit(cache=True, nogil=True)
@@ -130,7 +53,7 @@ def say(lo, hi, weight, of, rows, heads, log, count, promise):
             _element(out, n, 0, lo[i], hi[i], 0, of[i])
             n += 1
             if hi[i] > promise:
-                slot = _hash(rows, of[i], 0) & mask
+                slot = hashed(rows, of[i], 0) & mask
                 log[count, VS] = lo[i]
                 log[count, VE] = hi[i]
                 log[count, AFTER] = heads[slot]
@@ -147,7 +70,7 @@ def _take_back(lo, b, copies, row, rows, heads, log, count, out, n, said):
 
     Room is kept for `said` more elements and entries.
     """
-    slot = _hash(rows, row, 0) & np.uint64(len(heads) - 1)
+    slot = hashed(rows, row, 0) & np.uint64(len(heads) - 1)
     # where each of the copies to take back has got to; always go on with the earliest, so that what is said about one
     # row has ascending sync times
     reached = np.full(copies, lo, np.int64)
@@ -162,7 +85,7 @@ def _take_back(lo, b, copies, row, rows, heads, log, count, out, n, said):
         best = np.int64(-1)
         at = heads[slot]
         while at >= 0:
-            if log[at, VS] <= a and a < log[at, VE] and _same(rows, row, log, at, ROW):
+            if log[at, VS] <= a and a < log[at, VE] and same(rows, row, log, at, ROW):
                 # who ends with it, else who ends last; of these who starts last: never who stands first in the log, for
                 # a log that was restored may have another order
                 fits = log[at, VE] == b
@@ -223,7 +146,7 @@ def tidy(heads, log, count, cti):
     n = 0
     if len(heads) > 8 * count:
         for at in range(count):
-            heads[_hash(log, at, ROW) & mask] = -1
+            heads[hashed(log, at, ROW) & mask] = -1
     else:
         heads[:] = -1
     for at in range(count):
@@ -231,7 +154,7 @@ def tidy(heads, log, count, cti):
             if n != at:
                 for j in range(width):
                     log[n, j] = log[at, j]
-            slot = _hash(log, n, ROW) & mask
+            slot = hashed(log, n, ROW) & mask
             log[n, AFTER] = heads[slot]
             heads[slot] = n
             n += 1

@@ -24,26 +24,22 @@ a correction that comes in parts takes more elements than one that comes at once
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from everwhen.containers.key_table import KeyTable
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
-from everwhen.core.time import INF, NEVER
+from everwhen.core.time import NEVER
 from everwhen.operators.contract import Policy, StateSize
 from everwhen.operators.key_frontiers import upto
-from everwhen.operators.net import netted
-from everwhen.operators.output.changelog import net_corrected
+from everwhen.operators.net import net_corrected, netted
+from everwhen.operators.signed_bag import SignedBag, after, before
 from everwhen.rows import restored
-from everwhen.rows.changes import Changes, concat, concat_all, no_changes
+from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.rows.codec import RowCodec
-
-_FEWEST_TO_NET: Final = 1024
-"""So many segments come before what waits is netted again, or as many as were left the last time."""
 
 
 class EmitFilter:
@@ -53,28 +49,21 @@ class EmitFilter:
         self.codec = codec
         self.emit = emit
         self._starts = starts
-        self._parts: list[Changes] = []
-        self._size = self._left = 0
-        self._corrects = False  # whether something that waits may correct something else that does
-        self._first = INF  # nothing that waits starts earlier
+        self._waiting = SignedBag(codec)
         self._ahead = NEVER  # nothing that has gone on ends later
         self._unordered = KeyTable(codec.width, codec.pooled)  # rows that are emitted as they come,
         self._until = np.empty(0, np.int64)  # and until when
-        codec.pool.register(self)
         codec.pool.register(self._unordered)
 
     keeps = "segments until the policy lets them go, at the latest until ve ≤ c"
 
     def step(self, changes: Changes, tau: int, frontier: Frontier) -> Changes:
         """What goes on when the largest start is `tau`."""
-        if len(changes):
-            self._add(changes)
+        self._waiting.add(changes)
         if self.emit is Emit.FINAL and self._ahead <= frontier.time:
             return self._final(frontier)
         batch = netted(changes) if self._orders else changes
-        whole = self._taken()
-        if self._corrects:
-            whole = net_corrected(whole)
+        whole = self._waiting.netted()
         if not len(whole):
             return no_changes(self.codec)
         retracted, limit = whole.weight < 0, self._limit(whole, frontier)
@@ -82,11 +71,10 @@ class EmitFilter:
         if self._orders:
             due |= self._out_of_order(batch, whole, tau, frontier.time)
         cut = ~due & (whole.lo < limit)
-        self._keep(_from(whole, ~due & (whole.hi > limit), limit))
-        self._corrects = False
+        self._waiting.put(after(whole.take(~due), limit[~due]))
         out = whole.take(due)
         self._ahead = max(self._ahead, int(out.hi.max(initial=NEVER)))
-        return concat(out, _upto(whole, cut, limit)) if cut.any() else out
+        return concat(out, before(whole.take(cut), limit[cut])) if cut.any() else out
 
     @property
     def _orders(self) -> bool:
@@ -106,12 +94,12 @@ class EmitFilter:
 
     def _final(self, frontier: Frontier) -> Changes:
         """What the frontier covers, if nothing beyond it has gone on."""
-        if not self._size or (frontier.time <= self._first and not frontier.promises):
+        if frontier.time <= self._waiting.first and not frontier.promises:
             return no_changes(self.codec)
-        whole = self._taken()
+        whole = self._waiting.whole()
         limit = self._limit(whole, frontier)
-        self._keep(_from(whole, whole.hi > limit, limit))
-        out = net_corrected(_upto(whole, whole.lo < limit, limit))
+        out = net_corrected(before(whole, limit))
+        self._waiting.cut(limit)
         if frontier.promises:
             self._ahead = max(self._ahead, int(out.hi.max(initial=NEVER)))
         return out
@@ -142,71 +130,22 @@ class EmitFilter:
         self._until = until
         return found
 
-    # -- what waits ---------------------------------------------------------------------------------------------
-
-    def _add(self, changes: Changes) -> None:
-        # rows are recoded in place, so they are this filter's own
-        self._parts.append(Changes(self.codec, changes.lo, changes.hi, changes.weight, changes.rows.copy()))
-        self._size += len(changes)
-        self._corrects |= bool((changes.weight < 0).any())
-        self._first = min(self._first, int(changes.lo.min()))
-        if self._size > 2 * self._left + _FEWEST_TO_NET:
-            self._tidy()
-
-    def _taken(self) -> Changes:
-        whole = concat_all(self.codec, self._parts)
-        self._parts = [whole]
-        return whole
-
-    def _keep(self, left: Changes) -> None:
-        self._parts = [left] if len(left) else []
-        self._size = len(left)
-        self._left = min(self._left, len(left))
-        self._first = int(left.lo.min(initial=INF))
-
-    def _tidy(self) -> Changes:
-        """Net what waits."""
-        whole = self._taken()
-        self._keep(net_corrected(whole))
-        self._left, self._corrects = self._size, False
-        return self._taken()
-
-    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
-        return [(self._taken().rows, self.codec.pooled)]
-
-    def recoded(self) -> None:
-        """Segments carry no hash."""
+    # -- state ----------------------------------------------------------------------------------------------------
 
     def state_size(self) -> StateSize:
-        waiting = self._tidy() if self.emit is Emit.FINAL else self._taken()
-        parts = (waiting.lo, waiting.hi, waiting.weight, waiting.rows)
-        return StateSize(len(waiting) + len(self._unordered), sum(part.nbytes for part in parts))
+        return self._waiting.state_size() + StateSize(len(self._unordered), self._until.nbytes)
 
     def snapshot(self) -> dict[str, Any]:
-        waiting, unordered = self._tidy(), self._unordered.ids()
-        rows = self.codec.decode(self._unordered.codes[unordered])
-        return {
-            "lo": waiting.lo, "hi": waiting.hi, "weight": waiting.weight, "rows": self.codec.decode(waiting.rows),
-            "ahead": self._ahead, "unordered": rows, "until": self._until[unordered],
-        }  # fmt: skip
+        ids = self._unordered.ids()
+        rows = self.codec.decode(self._unordered.codes[ids])
+        unordered = {"rows": rows, "until": self._until[ids]}
+        return {"waiting": self._waiting.snapshot(), "ahead": self._ahead, "unordered": unordered}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        restored.ints(len(state["lo"]), state["lo"], state["hi"], state["weight"])
-        restored.counts(state["weight"])
-        restored.ints(len(state["until"]), state["until"])
-        rows = restored.rows(self.codec, state["rows"], len(state["lo"]))
-        self._keep(Changes(self.codec, state["lo"], state["hi"], state["weight"], rows))
+        self._waiting.restore(state["waiting"])
         self._ahead = state["ahead"]
-        ids = self._unordered.intern(restored.rows(self.codec, state["unordered"], len(state["until"])))
+        rows, until = state["unordered"]["rows"], state["unordered"]["until"]
+        restored.ints(len(until), until)
+        ids = self._unordered.intern(restored.rows(self.codec, rows, len(until)))
         self._until = np.full(self._unordered.capacity, NEVER, np.int64)
-        self._until[ids] = state["until"]
-
-
-def _from(changes: Changes, picked: np.ndarray, limit: np.ndarray) -> Changes:
-    left = changes.take(picked)
-    return Changes(left.codec, np.maximum(left.lo, limit[picked]), left.hi, left.weight, left.rows)
-
-
-def _upto(changes: Changes, picked: np.ndarray, limit: np.ndarray) -> Changes:
-    left = changes.take(picked)
-    return Changes(left.codec, left.lo, np.minimum(left.hi, limit[picked]), left.weight, left.rows)
+        self._until[ids] = until
