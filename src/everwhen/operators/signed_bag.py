@@ -32,7 +32,8 @@ class SignedBag:
         self._width = codec.width + extra
         self._parts: list[Changes] = []
         self._left = 0
-        self._corrects = False  # whether something may correct something else
+        self._negative = False  # whether something is taken back
+        self._corrects = False  # and something may have come since that it is taken back from
         self.first = INF
         """Nothing starts earlier."""
         self.size = 0
@@ -45,7 +46,8 @@ class SignedBag:
         # rows are recoded in place, so they are this bag's own
         self._parts.append(Changes(self.codec, changes.lo, changes.hi, weight, changes.rows.copy()))
         self.size += len(changes)
-        self._corrects |= bool((weight < 0).any())
+        self._negative = self._negative or bool((weight < 0).any())
+        self._corrects = self._negative
         self.first = min(self.first, int(changes.lo.min()))
         if self.size > 2 * self._left + _FEWEST_TO_NET:
             self.netted()
@@ -72,7 +74,8 @@ class SignedBag:
         self._parts = [changes]
         self.size = len(changes)
         self._left = min(self._left, self.size)
-        self._corrects = corrects
+        self._negative = bool((changes.weight < 0).any())
+        self._corrects = corrects and self._negative
         self.first = int(changes.lo.min(initial=INF))
 
     def cut(self, limit: int | np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""LMerge against its rule, over random copies of one history: disorder, corrections, gaps, other cuts, late joins, ends."""
+"""LMerge against its rule, over random copies of one history: disorder, corrections, gaps, late joins, early ends."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def texts(elements: list[Element]) -> list[str]:
     return [str(e) for e in elements]
 
 
-# -- the paper's tables ----------------------------------------------------------------------------------------------------
+# -- the paper's tables ----------------------------------------------------------------------------------------------
 
 PHY1 = [a("B", 8, INF), a("A", 6, 12), m("B", 8, INF, 10), Cti(11), Cti(INF)]
 PHY2 = [a("A", 6, 7), a("B", 8, 15), m("A", 6, 7, 12), m("B", 8, 15, 10), Cti(INF)]
@@ -138,7 +138,7 @@ def test_table_2(policy: MergePolicy, wanted: list[Element]) -> None:
     assert texts(said) == texts(wanted)
 
 
-# -- random copies -------------------------------------------------------------------------------------------------------
+# -- random copies ---------------------------------------------------------------------------------------------------
 
 
 def history(rng: random.Random, unique: bool) -> list[tuple[str, int, int]]:
@@ -221,7 +221,8 @@ def test_with_gaps_the_first_promise_decides(policy: MergePolicy, events: bool, 
         taus = [each.tau for each in merge.operator._inputs]
         while True:
             if len(ended) == n:
-                best, until = max(range(n), key=lambda i: (promise[i], taus[i], -i)), INF
+                here = [i for i in range(n) if since[i] <= reached]
+                best, until = max(here, key=lambda i: (promise[i], taus[i], -i)), INF
             else:
                 joined = [i for i in range(n) if i not in ended and since[i] <= reached]
                 if not joined:

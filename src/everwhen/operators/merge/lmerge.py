@@ -18,7 +18,8 @@ promised is final.
 been emitted and may still change.  Copies at the same speed differ in little, so many cost no more than two.
 
 **Joining.**  An input that is right from an instant on only (`since`) counts once the merge has come to it.  One that
-has ended has left: it decides nothing any more.  When all have, the one that had promised most is believed.
+has ended has left: it decides nothing any more.  When all have, of those that had joined the one that had promised most
+is believed.
 
 **Events.**  Where every input keeps events the start of an event is one more column of its row.  A segment [a, b) of
 (start, row) is the difference of the events [start, b) and [start, a), so events stay events.  An event that began
@@ -30,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -49,6 +50,8 @@ from everwhen.punctuation.api import PunctuationStore, make_frontier
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat_all, no_changes
 from everwhen.rows.codec import RowCodec
+
+_NO_KEYS: Final = np.empty(0, np.int64)
 
 
 @dataclass
@@ -187,7 +190,7 @@ class LMergeOperator(Operator):
         """What joined inputs have promised is the answer.  Who joins because of it may have promised more."""
         while True:
             if all(each.ended for each in self._inputs):
-                best, until = self._furthest(self._inputs), INF
+                best, until = self._furthest([each for each in self._inputs if each.since <= self._promise]), INF
             else:
                 joined = self._joined()
                 if not joined:
@@ -225,6 +228,9 @@ class LMergeOperator(Operator):
             target = self._furthest(joined).ahead.netted()
         else:
             target = self._kth(joined, min(self._policy.quorum, len(joined)))
+            if self._events:  # who promised the past has no such event: it is for a promise to say that it is there
+                keys, table = self._late(target)
+                target = target.take(~np.isin(table.find(target.rows), keys)) if len(keys) else target
         if self._policy.lazy:
             new = target.weight > 0
             if self._events:  # an event that grows is known already
@@ -265,30 +271,31 @@ class LMergeOperator(Operator):
         grow."""
         return self._promise - 1 if self._events and NEVER < self._promise < INF else self._promise
 
-    def _named(self, changes: Changes, out: list[Changes]) -> Changes:
-        """The same, where events that began before the promise and are new have the promise as their start."""
-        at, start = self._promise, changes.rows[:, -1]
-        late = (changes.lo == at) & (start < at) & (changes.weight > 0)
+    def _late(self, changes: Changes) -> tuple[np.ndarray, KeyTable]:
+        """The keys of which there are events that began before the promise and have not been emitted, in a table."""
+        at, table = self._promise, KeyTable(changes.rows.shape[1])
+        late = (changes.lo == at) & (changes.rows[:, -1] < at) & (changes.weight > 0)
         if not late.any():
-            return changes
-        table = KeyTable(changes.rows.shape[1])
+            return _NO_KEYS, table
         ids = table.intern(changes.rows[late])
         missing = np.zeros(table.capacity, np.int64)
         np.add.at(missing, ids, changes.weight[late])
         emitted = self._emitted.netted()
         of = table.find(emitted.rows)
-        for times, sign in ((emitted.hi, -1), (emitted.lo, 1)):  # as many events end there as are fewer alive
+        for times, sign in ((emitted.hi, -1), (emitted.lo, 1)):  # as many may grow as end there
             there = (of >= 0) & (times == at)
             np.add.at(missing, of[there], sign * emitted.weight[there])
-        late_keys = np.flatnonzero(missing > 0)
-        if not len(late_keys):
-            return changes  # they grow from where events end
-        rows = table.codes[late_keys]
-        self._names.give(rows, at)
-        moved = after(emitted.take(np.isin(of, late_keys)), at)
-        if len(
-            moved
-        ):  # of several equal events those that were emitted are cut at the promise, and go on with the rest
+        return np.flatnonzero(missing > 0), table
+
+    def _named(self, changes: Changes, out: list[Changes]) -> Changes:
+        """The same, where events that began before the promise and are new have the promise as their start."""
+        keys, table = self._late(changes)
+        if not len(keys):
+            return changes
+        emitted = self._emitted.netted()
+        moved = after(emitted.take(np.isin(table.find(emitted.rows), keys)), self._promise)
+        self._names.give(table.codes[keys], self._promise)
+        if len(moved):  # of equal events, those that were emitted are cut at the promise and go on with the new ones
             out.append(moved.negated())
             self._emitted.add(moved, -1)
             moved = Changes(self.codec, moved.lo, moved.hi, moved.weight, self._names.known(moved.rows))
