@@ -200,21 +200,30 @@ class LMergeOperator(Operator):
             if until <= self._promise:
                 return
             ahead = best.ahead.netted()
-            # a correction reaches as far as the difference does, else it would come in parts
-            self._emit(before(ahead, until) if self._policy.final else ahead.take(ahead.lo < until), out)
+            self._emit(self._due(ahead, until), out)
             self._promise = until
             self._said.forget(until)
             for each in self._inputs:
                 each.ahead.cut(until)
             self._emitted.cut(self._kept_from)
 
+    def _due(self, ahead: Changes, until: int | np.ndarray) -> Changes:
+        """What must be emitted so that all before a time is said.  A correction reaches as far as the difference does,
+        else it would come in parts; of an event, to its end."""
+        if self._policy.final:
+            return before(ahead, until)
+        due = ahead.lo < until
+        if self._events and due.any() and not due.all():
+            table = KeyTable(ahead.rows.shape[1])
+            table.intern(ahead.rows[due])
+            due = table.find(ahead.rows) >= 0
+        return ahead.take(due)
+
     def _decide_rows(self, each: _Input, frontier: Frontier, out: list[Changes]) -> None:
         """What is promised of rows is the answer there."""
         ahead = each.ahead.netted()
         until = upto(frontier.promises, self.codec, np.ascontiguousarray(ahead.rows[:, : self.codec.width]))
-        wrong = ahead.lo < until
-        if wrong.any():
-            self._emit(before(ahead, until) if self._policy.final else ahead.take(wrong), out)
+        self._emit(self._due(ahead, until), out)
         self._said.add(frontier.promises)
         for other in self._inputs:
             other.ahead.cut(self._limit(other.ahead.whole()))
