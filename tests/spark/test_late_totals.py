@@ -82,7 +82,7 @@ def test_files_read_out_of_order_are_noticed_and_the_count_survives_a_restart(
     handle = run(spark, tmp_path)
     assert [dict(report.late_total) for report in handle.recent] == [{}, {"S": 150}, {"S": 150}, {"S": 300}]
     assert handle.recent[-1].rows_total == {"S": 600} and handle.late == {"S": 300}
-    told = [record.getMessage() for record in caplog.records if record.name.endswith("late_totals")]
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("late_rows")]
     assert [text.split(" so far")[0] for text in told] == [
         "source 'S': 150 of 300 rows (50 %)",
         "source 'S': 300 of 600 rows (50 %)",

@@ -194,7 +194,7 @@ def test_ranges_that_grow_are_kept_once_and_all_of_them_hold() -> None:
     steps = [punct(x=Range(lt=i)) for i in range(200)]
     apart = [punct(x=Range(ge=1000 + 2 * i, le=1000 + 2 * i)) for i in range(40)]
     checker.take(batch_of([*steps, *apart, punct(x=Range(ge=1040, lt=1080)), insert(1, 5, 1001)], XY))
-    assert checker.report().valid and len(checker._patterns) == 26
+    assert checker.report().valid and len(checker._patterns) <= 42
     checker.take(batch_of([insert(1, 5, 1079), insert(1, 5, 1000)], XY))
     assert str(checker.offences["valid"].why).endswith("but punct x >= 1040 and x < 1080 came before")
     for x in (199, 1000, 1078, 1079):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
-from everwhen.stream.element_batch import ADJUST, CTI, INSERT, PUNCT
-from everwhen.stream.wellformed import ill_formed, lifetime_problem, well_formed
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT, PUNCT, ill_formed, lifetime_problem, well_formed
 
 TIMES = (NEVER, MIN_TIME, 0, 1, MAX_TIME, INF)
 

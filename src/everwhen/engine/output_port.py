@@ -14,7 +14,7 @@ from typing import Any
 
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
-from everwhen.core.time import NEVER
+from everwhen.core.time import INF, NEVER
 from everwhen.engine.change_emit import Standing
 from everwhen.operators.contract import StateSize
 from everwhen.operators.net import netted
@@ -71,7 +71,7 @@ class OutputPort:
         else:
             self.encoder.takes_all(last)
         if self.filter is None:
-            self.filter = EmitFilter(self.encoder.codec, emit)
+            self.filter = EmitFilter(self.encoder.codec, emit, ahead=INF)
         self.filter.emit = emit
 
     def state_size(self) -> StateSize:

@@ -20,7 +20,7 @@ from everwhen.rows import restored
 from everwhen.rows.changes import Changes, concat_all
 from everwhen.rows.codec import RowCodec
 
-_FEWEST_TO_NET: Final = 1024
+_FEWEST_TO_NET: Final = 32
 """So many segments come before the sum is netted again, or as many as were left the last time."""
 
 
@@ -91,14 +91,20 @@ class SignedBag:
         """Segments carry no hash."""
 
     def state_size(self) -> StateSize:
-        found = self.netted()
-        return StateSize(len(found), sum(part.nbytes for part in (found.lo, found.hi, found.weight, found.rows)))
+        """What is left if all is netted; the bytes are those in use."""
+        whole = self.whole()
+        size = len(net_corrected(whole)) if self._corrects else len(whole)
+        return StateSize(size, sum(part.nbytes for part in (whole.lo, whole.hi, whole.weight, whole.rows)))
 
     def snapshot(self) -> dict[str, Any]:
-        found = self.netted()
-        rows = self.codec.decode(np.ascontiguousarray(found.rows[:, : self.codec.width]))
-        extra = [found.rows[:, at].copy() for at in range(self.codec.width, self._width)]
-        return {"lo": found.lo, "hi": found.hi, "weight": found.weight, "rows": rows, "extra": extra}
+        """The segments as they came: who goes on with them nets when this one would have."""
+        whole = self.whole()
+        rows = self.codec.decode(np.ascontiguousarray(whole.rows[:, : self.codec.width]))
+        extra = [whole.rows[:, at].copy() for at in range(self.codec.width, self._width)]
+        return {
+            "lo": whole.lo, "hi": whole.hi, "weight": whole.weight, "rows": rows, "extra": extra,
+            "left": self._left, "corrects": self._corrects,
+        }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
         n = len(state["lo"])
@@ -108,7 +114,8 @@ class SignedBag:
         if len(state["extra"]) != self._width - self.codec.width:
             raise restored.misfit("segments have other words")
         rows = np.concatenate([rows, *(column[:, None] for column in state["extra"])], axis=1)
-        self.put(Changes(self.codec, state["lo"], state["hi"], state["weight"], rows), True)
+        self.put(Changes(self.codec, state["lo"], state["hi"], state["weight"], rows), state["corrects"])
+        self._left = state["left"]
 
 
 def after(changes: Changes, limit: int | np.ndarray) -> Changes:

@@ -27,7 +27,10 @@ def arrived(elements: list[Element]) -> Arrived:
     batch = batch_of(elements, SCHEMA)
     data = np.flatnonzero(batch.op <= ADJUST)
     gaps = np.flatnonzero(batch.op[: data[-1] + 1] > ADJUST)
-    return Arrived.of(batch, len(data), int((batch.op == ADJUST).sum()), gaps)
+    n = int(data[-1]) + 1
+    columns = tuple(column[:n] for column in batch.columns)
+    times = batch.op[:n], batch.vs[:n], batch.ve[:n], batch.vnew[:n]
+    return Arrived(*times, columns, int((batch.op == ADJUST).sum()), gaps)
 
 
 @pytest.mark.parametrize("name", STREAMS)

@@ -110,7 +110,7 @@ def test_events_without_end_that_are_taken_back_do_not_pile_up() -> None:
     for _ in range(4000):
         kept.step(drawn(codec, [(1, LAST, 1, 0)]), 1, Frontier(0))
         kept.step(drawn(codec, [(1, LAST, -1, 0)]), 1, Frontier(0))
-    assert kept._waiting.size < 2100
+    assert kept._waiting.size < 100
     assert kept.state_size().rows == 0
 
 

@@ -43,14 +43,15 @@ from everwhen.rows.codec import RowCodec
 
 
 class EmitFilter:
-    """The filter of one output.  `starts`: in `ended`, what has begun goes on; the policy says when that is."""
+    """The filter of one output.  `starts`: in `ended`, what has begun goes on; the policy says when that is.  `ahead`:
+    what has gone on without it ends no later."""
 
-    def __init__(self, codec: RowCodec, emit: Emit, starts: Policy | None = None) -> None:
+    def __init__(self, codec: RowCodec, emit: Emit, starts: Policy | None = None, ahead: int = NEVER) -> None:
         self.codec = codec
         self.emit = emit
         self._starts = starts
         self._waiting = SignedBag(codec)
-        self._ahead = NEVER  # nothing that has gone on ends later
+        self._ahead = ahead  # nothing that has gone on ends later
         self._unordered = KeyTable(codec.width, codec.pooled)  # rows that are emitted as they come,
         self._until = np.empty(0, np.int64)  # and until when
         codec.pool.register(self._unordered)
@@ -64,7 +65,7 @@ class EmitFilter:
             return self._final(frontier)
         batch = netted(changes) if self._orders else changes
         whole = self._waiting.netted()
-        if not len(whole):
+        if not len(whole) and not len(self._unordered):
             return no_changes(self.codec)
         retracted, limit = whole.weight < 0, self._limit(whole, frontier)
         due = retracted | self._due(whole, tau, frontier.time, limit)

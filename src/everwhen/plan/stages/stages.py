@@ -137,10 +137,11 @@ class _Cutter:
                 return self._keyed(node, want, partition, input)
             case n.Join():
                 return self._join(node, want)
-            case n.SetOperation() | n.LMerge():
+            case n.SetOperation():
                 return self._keyed(node, want, node.schema.names, *node.inputs)
-            case n.Sort() | n.Punctuate():
-                what = "ORDER BY (sort)" if isinstance(node, n.Sort) else "punctuate() inside a plan"
+            case n.Sort() | n.Punctuate() | n.LMerge():
+                names = {n.Sort: "ORDER BY (sort)", n.LMerge: "lmerge()"}
+                what = names.get(type(node), "punctuate() inside a plan")
                 raise QueryError(f"{what} needs all rows in one place; it runs in process only (--engine local)")
         # distinct, coalesce, split into chronons, relation to stream: state by whole rows
         (only,) = node.inputs

@@ -15,8 +15,9 @@ from everwhen.core.emit import Emit
 from everwhen.plan.properties import emitted
 from everwhen.testing import assert_valid
 from everwhen.testing.strategies import histories
-from operators.differential import PLANS, SCHEMA, Plan, S, T, run_all
-from operators.test_perfect_input import in_turn, perfect, sources
+from operators.differential import SCHEMA, in_turn, run_all, sources
+from operators.test_perfect_input import perfect
+from plans import PLANS, Plan, S, T
 
 
 def declared(node: n.Node) -> n.Node:
