@@ -90,6 +90,7 @@ class LocalRuntime:
         self._consistency = consistency
         self._idle = idle is not None
         self._waiting = plan.waiting_sources()
+        self._paced = self._waiting - plan.merged_sources()
         self._dropped = dropped
         self._latest: deque[tuple[str, DroppedElements]] = deque()
         self._ingress = Ingress(clock, idle, self._note)
@@ -146,7 +147,7 @@ class LocalRuntime:
 
     def _epoch(self) -> dict[str, ElementBatch]:
         ingress = self._ingress
-        arrived = ingress.advance((self._waiting,))
+        arrived = ingress.advance((self._paced,))
         inputs = {port: ingress.output(port, arrived) for port in self._dataflow.source_ports}
         results = self._dataflow.step(inputs, max([each.intake.tau for each in ingress.inputs.values()]))
         self._plan.pool.collect()

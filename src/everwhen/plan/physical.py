@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,15 +68,23 @@ class PhysicalPlan:
     def waiting_sources(self) -> frozenset[str]:
         """The sources whose elements wait or are forgotten at a level that does so: those that feed an operator with
         state, or wait at an output, and are not known whole from the start."""
-        below: list[frozenset[str]] = []
+        below = self._sources_below()
+        ports = [port for placed in self.operators if not placed.operator.stateless for port in placed.inputs]
+        ports += [sink.port for sink in self.sinks if sink.filter is not None]
+        return frozenset(name for port in ports for name in below(port) if not self.sources[name].is_finite)
 
-        def sources(port: Port) -> frozenset[str]:
-            return below[port.operator] if port.source is None else frozenset({port.source})
+    def merged_sources(self) -> frozenset[str]:
+        """The sources of copies that are merged: their frontiers are never forced, because a merge follows them."""
+        below = self._sources_below()
+        ports = [port for placed in self.operators if placed.name == "lmerge" for port in placed.inputs]
+        return frozenset(name for port in ports for name in below(port))
 
-        found: frozenset[str] = frozenset()
+    def _sources_below(self) -> Callable[[Port], frozenset[str]]:
+        known: list[frozenset[str]] = []
+
+        def below(port: Port) -> frozenset[str]:
+            return known[port.operator] if port.source is None else frozenset({port.source})
+
         for placed in self.operators:
-            below.append(frozenset().union(*map(sources, placed.inputs)))
-            if not placed.operator.stateless:
-                found |= below[-1]
-        found = found.union(*(sources(sink.port) for sink in self.sinks if sink.filter is not None))
-        return frozenset(name for name in found if not self.sources[name].is_finite)
+            known.append(frozenset().union(*map(below, placed.inputs)))
+        return below

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import everwhen as ew
 from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.punctuation import Frontier
 from everwhen.core.schema import Schema
@@ -241,3 +242,36 @@ def test_with_gaps_the_first_promise_decides(policy: MergePolicy, events: bool, 
     wanted = [final[decided[t]][t + 5] for t in range(-5, 45)]
     assert snapshots(merge.out) == wanted
     assert merge.operator.state_size().rows == 0
+
+
+# -- in a runtime ------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_copy_is_not_forced_and_an_end_is_a_leave() -> None:
+    """A copy that says nothing promises nothing; one that has ended takes nothing back."""
+    now = [0.0]
+    copies = [ew.source(name, {"p": "string"}) for name in "xy"]
+    grouped = [each.group_by("p").agg(n=ew.count()) for each in copies]
+    runtime = ew.LocalRuntime(ew.lmerge(*grouped), clock=lambda: now[0], idle=5.0)
+
+    def said(name: str, *elements: Element) -> list[str]:
+        return texts(list(runtime.push({name: ew.ElementBatch.of(elements, SCHEMA)})["out"].elements()))
+
+    assert said("x", a("A", 0, 9), Cti(3)) == ["insert [0, 9) p='A' n=1", "cti 3"]
+    now[0] = 100.0
+    assert said("x", a("A", 4, 6), Cti(5))[-1] == "cti 5", "the other one is idle, and nothing is believed of it"
+    assert runtime.close_input("y")["out"].op.tolist() == [], "it had said nothing"
+    assert said("x", Cti(8)) == ["insert [6, 9) p='A' n=1", "cti 8"]
+    assert texts(list(runtime.close()["out"].elements())) == ["cti ∞"]
+
+
+def test_copies_must_have_the_same_columns() -> None:
+    x, y = ew.source("x", {"p": "string"}), ew.source("y", {"p": "int64"})
+    with pytest.raises(ew.QueryError, match="same columns on all inputs"):
+        ew.lmerge(x, y)
+    with pytest.raises(ew.QueryError, match="at least two"):
+        ew.lmerge(x)
+    with pytest.raises(ew.QueryError, match="takes streams"):
+        ew.lmerge(x, "y")  # type: ignore[arg-type]
+    other = ew.source("z", {"q": "string"})
+    assert ew.lmerge(x, other).schema.names == ("p",), "columns meet by position"
