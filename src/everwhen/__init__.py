@@ -34,6 +34,7 @@ from everwhen.algebra.builder import Stream, source
 from everwhen.algebra.expressions.build import col, function, lit, udf, when
 from everwhen.algebra.lmerge import lmerge
 from everwhen.core.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
+from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, ticks
 from everwhen.engine.local import LocalRuntime
@@ -78,6 +79,7 @@ __all__ = [
     "InputError",
     "Insert",
     "LocalRuntime",
+    "MergePolicy",
     "Punct",
     "QueryError",
     "Schema",

@@ -275,3 +275,10 @@ def test_copies_must_have_the_same_columns() -> None:
         ew.lmerge(x, "y")  # type: ignore[arg-type]
     other = ew.source("z", {"q": "string"})
     assert ew.lmerge(x, other).schema.names == ("p",), "columns meet by position"
+
+
+def test_a_policy_is_one_of_them() -> None:
+    with pytest.raises(ew.QueryError, match="quorum of 0"):
+        ew.MergePolicy(quorum=0)
+    with pytest.raises(ew.QueryError, match="follows one"):
+        ew.MergePolicy(leader=True, final=True)
