@@ -1,8 +1,8 @@
 """Ports with the same columns: what all of them have promised, each by a pattern or by its time.
 
 The first two meet, what they agree on meets the third, and so on.  Kept is the punctuation of each port, until all
-times have passed it.  Used also where the partitions of a stage,
-each with its share of the rows, promise something about the whole of an answer.
+times have passed it.  Used also where the partitions of a stage, each with its share of the rows, promise something
+about the whole of an answer.
 """
 
 from __future__ import annotations
