@@ -32,7 +32,7 @@ from everwhen.values.sets import spans_of
 
 _SHORT: Final = 1 << 14
 """A range of so many values meets others value by value."""
-MOST_COMBINED: Final = 500
+MOST_COMBINED: Final = 64
 """At most so many pairs of punctuations are combined one by one: joins of joins may have hundreds on both sides."""
 _PRODUCTS: Final = Shape((), ("",))
 """Stands for the punctuations that are kept as lists."""
