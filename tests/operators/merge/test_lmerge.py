@@ -244,6 +244,20 @@ def test_with_gaps_the_first_promise_decides(policy: MergePolicy, events: bool, 
     assert merge.operator.state_size().rows == 0
 
 
+def test_events_that_began_before_the_promise_leave_nothing_behind() -> None:
+    """The copy that promises lacks each event at first, so each is emitted under another start; that is forgotten."""
+    merge = Merge([NEVER, NEVER], MergePolicy(leader=True), True)
+    most = 0
+    for t in range(0, 4000, 10):
+        merge.take({0: [Cti(t + 5)]})
+        merge.take({1: [a("A", t, t + 9), Cti(t + 8)]})  # the second one leads now, and has begun it before
+        merge.take({0: [Cti(t + 10)], 1: [Cti(t + 10)]})
+        most = max(most, merge.operator.state_size().rows)
+    assert_valid(merge.out)
+    assert len([e for e in merge.out if isinstance(e, Insert) and e.vs % 10 == 5]) == 400
+    assert most < 100
+
+
 # -- in a runtime ------------------------------------------------------------------------------------------------------
 
 

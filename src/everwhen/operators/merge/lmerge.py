@@ -52,6 +52,7 @@ from everwhen.rows.changes import Changes, concat_all, no_changes
 from everwhen.rows.codec import RowCodec
 
 _NO_KEYS: Final = np.empty(0, np.int64)
+_FEWEST_NAMES: Final = 32
 
 
 @dataclass
@@ -66,12 +67,14 @@ class _Input:
 
 
 class _Names:
-    """Starts under which events are emitted, where they are not their own: per (row, start) the other start."""
+    """Starts under which events are emitted, where they are not their own: per (row, start) the other start, which is
+    later.  Kept while somebody says something of the event that may still change."""
 
     def __init__(self, codec: RowCodec) -> None:
         self._codec = codec
         self._table = KeyTable(codec.width + 1, codec.pooled)
         self._starts = np.empty(0, np.int64)
+        self._left = 0  # how many there were when they were last looked through
         codec.pool.register(self._table)
 
     def give(self, rows: np.ndarray, start: int) -> None:
@@ -92,6 +95,22 @@ class _Names:
                 return rows
             rows[found, -1] = self._starts[ids[found]]
 
+    def forget(self, bags: Sequence[SignedBag]) -> None:
+        """Drop names that stand in none of the bags, once as many have come as were left the last time, or all bags are
+        empty."""
+        few = len(self._table) <= 2 * self._left + _FEWEST_NAMES
+        if few and any(bag.size for bag in bags):
+            return
+        used = KeyTable(self._codec.width + 1)
+        for bag in bags:
+            used.intern(bag.netted().rows)
+        ids = self._table.ids()
+        self._table.remove(ids[used.find(self.known(self._table.codes[ids])) < 0])
+        self._left = len(self._table)
+
+    def state_size(self) -> StateSize:
+        return StateSize(len(self._table), self._table.nbytes + self._starts.nbytes)
+
     def snapshot(self) -> dict[str, Any]:
         ids = self._table.ids()
         codes = self._table.codes[ids]
@@ -101,6 +120,8 @@ class _Names:
     def restore(self, state: dict[str, Any]) -> None:
         n = len(state["start"])
         restored.ints(n, state["start"], state["name"])
+        if (state["name"] <= state["start"]).any():
+            raise restored.misfit("an event begins before its own start")
         rows = np.concatenate([restored.rows(self._codec, state["rows"], n), state["start"][:, None]], axis=1)
         ids = self._table.intern(rows)
         self._starts = grown(self._starts, self._table.capacity, NEVER)
@@ -206,6 +227,7 @@ class LMergeOperator(Operator):
             for each in self._inputs:
                 each.ahead.cut(until)
             self._emitted.cut(self._kept_from)
+            self._names.forget([self._emitted, *(each.ahead for each in self._inputs)])
 
     def _due(self, ahead: Changes, until: int | np.ndarray) -> Changes:
         """What must be emitted so that all before a time is said.  A correction reaches as far as the difference does,
@@ -331,7 +353,8 @@ class LMergeOperator(Operator):
         return tuple(port for port, each in enumerate(self._inputs) if not each.ended)
 
     def state_size(self) -> StateSize:
-        return sum((each.ahead.state_size() for each in self._inputs), self._emitted.state_size())
+        size = self._emitted.state_size() + self._names.state_size()
+        return sum((each.ahead.state_size() for each in self._inputs), size)
 
     def snapshot(self) -> dict[str, Any]:
         return {
