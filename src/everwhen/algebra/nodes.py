@@ -9,6 +9,7 @@ The meaning of each is written down once, in `everwhen.reference`.  Nodes that c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -169,18 +170,26 @@ class Union(Node):
         return self.left.keeps_events and self.right.keeps_events
 
 
+def _copy_names(copies: Sequence[Node]) -> tuple[str, ...]:
+    """Sources by their names, other copies by their positions."""
+    return tuple(each.name if isinstance(each, Source) else f"input {at}" for at, each in enumerate(copies, 1))
+
+
 @dataclass(frozen=True, eq=False)
 class LMerge(Node):
     """Copies of one stream as one: at every instant what the copy says that first promised it, then what the policy
-    says.  `since`: from when on each copy is right."""
+    says.  `since`: from when on each copy is right.  `names`: what messages call them."""
 
     copies: tuple[Node, ...]
     since: tuple[int, ...]
     policy: MergePolicy
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.copies) < 2:
             raise QueryError("LMERGE needs at least two inputs")
+        if not self.names:
+            object.__setattr__(self, "names", _copy_names(self.copies))
         for other in self.copies[1:]:
             if other.schema != self.copies[0].schema:
                 raise QueryError(
