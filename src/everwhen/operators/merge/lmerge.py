@@ -18,8 +18,8 @@ promised is final.
 been emitted and may still change.  Copies at the same speed differ in little, so many cost no more than two.
 
 **Joining.**  An input that is right from an instant on only (`since`) counts once the merge has come to it.  One that
-has ended has left: it decides nothing any more.  When all have, of those that had joined the one that had promised most
-is believed.
+has ended has left: it decides nothing any more.  When all that had joined have, the one of them that had promised most
+is believed, up to where another input is right.  One that goes before its end (`leave`) is not believed any more.
 
 **Events.**  Where every input keeps events the start of an event is one more column of its row.  A segment [a, b) of
 (start, row) is the difference of the events [start, b) and [start, a), so events stay events.  An event that began
@@ -53,6 +53,7 @@ from everwhen.rows.codec import RowCodec
 
 _NO_KEYS: Final = np.empty(0, np.int64)
 _FEWEST_NAMES: Final = 32
+_KEPT: Final = ("since", "promise", "tau", "ended", "left")
 
 
 @dataclass
@@ -64,6 +65,8 @@ class _Input:
     promise: int = NEVER
     tau: int = NEVER
     ended: bool = False
+    left: bool = False
+    """It has gone before its end: what it knew is not believed any more."""
 
 
 class _Names:
@@ -151,6 +154,26 @@ class LMergeOperator(Operator):
         for port in ports:
             self._inputs[port].ended = True
 
+    def leave(self, ports: Collection[int]) -> None:
+        """These inputs have gone before their end; when all have, the merge waits for another one."""
+        self.end(ports)
+        for port in ports:
+            self._inputs[port].left = True
+
+    def add_input(self, since: int) -> None:
+        """One more input, right from `since` on, at a new port behind the others."""
+        self._inputs.append(_Input(SignedBag(self.codec, int(self._events)), since))
+        self.ports = len(self._inputs)
+        self.begin_anew(self.ports - 1, since)
+
+    @property
+    def unknown(self) -> tuple[int, int] | None:
+        """The span of time that none of the inputs knows that are there, if there is one: the merge waits for it."""
+        alive = [each.since for each in self._inputs if not each.ended]
+        if self._promise == INF or (alive and min(alive) <= self._promise):
+            return None
+        return self._promise, min(alive, default=INF)
+
     def begin_anew(self, port: int, since: int) -> None:
         """A new input takes the place of one that has left.  It is right from `since` on."""
         bag = SignedBag(self.codec, int(self._events))
@@ -210,14 +233,16 @@ class LMergeOperator(Operator):
     def _decide(self, out: list[Changes]) -> None:
         """What joined inputs have promised is the answer.  Who joins because of it may have promised more."""
         while True:
-            if all(each.ended for each in self._inputs):
-                best, until = self._furthest([each for each in self._inputs if each.since <= self._promise]), INF
-            else:
-                joined = self._joined()
-                if not joined:
-                    return
+            joined = self._joined()
+            if joined:
                 best = self._furthest(joined)
                 until = best.promise
+            else:  # who has come to its end is believed, up to where somebody else knows more
+                known = [each for each in self._inputs if not each.left and each.since <= self._promise]
+                if not known:
+                    return
+                best = self._furthest(known)
+                until = min((e.since for e in self._inputs if not e.left and e.since > self._promise), default=INF)
             if until <= self._promise:
                 return
             ahead = best.ahead.netted()
@@ -363,8 +388,7 @@ class LMergeOperator(Operator):
             "said": self._said.snapshot() if len(self._said) else None,
             "names": self._names.snapshot(),
             "inputs": [
-                {"since": e.since, "promise": e.promise, "tau": e.tau, "ended": e.ended, "ahead": e.ahead.snapshot()}
-                for e in self._inputs
+                {**{name: getattr(e, name) for name in _KEPT}, "ahead": e.ahead.snapshot()} for e in self._inputs
             ],
         }
 
@@ -375,5 +399,6 @@ class LMergeOperator(Operator):
             self._said.restore(state["said"])
         self._names.restore(state["names"])
         for each, known in zip(self._inputs, state["inputs"], strict=True):
-            each.since, each.promise, each.tau, each.ended = (known[n] for n in ("since", "promise", "tau", "ended"))
+            for name in _KEPT:
+                setattr(each, name, known[name])
             each.ahead.restore(known["ahead"])
