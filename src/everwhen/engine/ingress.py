@@ -92,7 +92,7 @@ class Ingress:
 
         `source`: what the source is called from outside, if not as declared.  `keep_all`: its events are kept, so that
         whoever joins later knows all of it.  `ordered=False`: its schemes (PUNCTUATE) must not count on the order of
-        rows within an epoch.
+        rows within an epoch, nor is that order checked (ARRIVES IN ORDER).
         """
         name = source or declared.name
         guard = Guard(
@@ -102,6 +102,7 @@ class Ingress:
             declared.chronons,
             keep_all,
             punctuator=source_punctuators(declared, ordered),
+            arrives=declared.arrives if ordered else "any",
         )
         return SourceInput(name, bounds, SourcePipeline(guard, bounds.remember, bounds.finalizes, bounds.aligns))
 

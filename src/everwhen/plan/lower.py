@@ -237,7 +237,7 @@ class Lowering:
         known = self.sources.setdefault(node.name, node)
         if known is not node and known.columns != node.columns:
             raise QueryError(f"the source {node.name!r} is used with two schemas: {known.columns} and {node.columns}")
-        if (known.insert_only, known.chronons, known.schemes) != (node.insert_only, node.chronons, node.schemes):
+        if known is not node and _checked(known) != _checked(node):
             raise QueryError(
                 f"the source {node.name!r} is declared in two ways, {describe(known)!r} and {describe(node)!r}; "
                 "declare it once and use that for all queries"
@@ -332,3 +332,8 @@ class Lowering:
         before = self.place("a tick ago", ShiftOperator(1, codec), port)
         sides = (port, before) if kind == "istream" else (before, port)
         return self.place(kind, CountsOperator("difference", codec, policy), *sides)
+
+
+def _checked(source: n.Source) -> tuple[object, ...]:
+    """What a source declares that its guard checks."""
+    return source.insert_only, source.chronons, source.schemes, source.arrives
