@@ -49,9 +49,10 @@ def source(
     """A named input with its payload columns; types are Arrow types or their names.
 
     Declarations make plans better.  `insert_only` (no adjusts), `chronons` (every lifetime is one tick) and `arrives`
-    ("in order": starts of inserts never go down; "strictly": they always go up) are checked for each element; `ordered` (no late elements) and `keys` are trusted.  `keys="id"` or `keys=["id", ("day", "no")]`
-    declares that no two events of the whole history have the same id, nor the same day and no; for the kinds
-    "temporal" and "varying", no two rows alive at one instant.
+    ("in order": starts of inserts never go down; "strictly": they always go up) are checked for each element; `ordered`
+    (no late elements) and `keys` are trusted.  `keys="id"` or `keys=["id", ("day", "no")]` declares that no two events
+    of the whole history have the same id, nor the same day and no; for the kinds "temporal" and "varying", no two rows
+    alive at one instant.
 
     >>> import everwhen as ew
     >>> ew.source("Bid", {"item": "int64", "price": "float64"}, insert_only=True).schema.names

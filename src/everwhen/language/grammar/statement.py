@@ -234,8 +234,8 @@ class Statements(BatchPunctuation):
                 punctuate = self.punctuate_clause()
             elif self.at_word("SOURCE", "ORDERED", "INSERT", "ARRIVES", "PUNCTUATE"):
                 self.fail_expected(
-                    "SOURCE f(…), ORDERED BY column, INSERT ONLY, ARRIVES IN ORDER [STRICTLY] and PUNCTUATE (…) at most "
-                    "once each"
+                    "SOURCE f(…), ORDERED BY column, INSERT ONLY, ARRIVES IN ORDER [STRICTLY] and PUNCTUATE (…) at "
+                    "most once each"
                 )
             else:
                 break

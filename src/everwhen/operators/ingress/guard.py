@@ -267,8 +267,8 @@ class Guard:
         if at >= 0:
             how, words = ("not after", " STRICTLY") if strictly else ("before", "")
             raise self._error(
-                batch, at, f"an insert that starts at {show(int(batch.vs[at]))}, {how} {show(int(last))}, where the one "
-                f"before it starts, on a source that is declared to come in order (ARRIVES IN ORDER{words})",
+                batch, at, f"an insert that starts at {show(int(batch.vs[at]))}, {how} {show(int(last))}, where the "
+                f"one before it starts, on a source that is declared to come in order (ARRIVES IN ORDER{words})",
                 "sort the input, or declare the source without it; then it may come in any order",
             )  # fmt: skip
 
