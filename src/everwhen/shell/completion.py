@@ -31,9 +31,9 @@ _REFUSED: Final = frozenset({"FETCH", "LATERAL", "LIMIT", "MINUS", "NATURAL", "O
 KEYWORDS: Final = tuple(
     sorted({
         *(RESERVED - _REFUSED), "ARRIVES", "BY", "CAST", "CONSISTENCY", "CONSTANT", "DAYS", "DSTREAM", "EXPLAIN",
-        "GRANULARITY", "HOURS", "IF", "INSERT", "ISTREAM", "KEY", "MINUTES", "NOW", "ONLY", "ORDERED", "OUTER", "PARTITION",
-        "RANGE", "RELATION", "REPLACE", "ROWS", "RSTREAM", "SECONDS", "SLIDE", "SOURCE", "STREAM", "STRICTLY", "TEMPORAL",
-        "UNBOUNDED", "VARYING", "WINDOW",
+        "GRANULARITY", "HOURS", "IF", "INSERT", "ISTREAM", "KEY", "MINUTES", "NOW", "ONLY", "ORDERED", "OUTER",
+        "PARTITION", "RANGE", "RELATION", "REPLACE", "ROWS", "RSTREAM", "SECONDS", "SLIDE", "SOURCE", "STREAM",
+        "STRICTLY", "TEMPORAL", "UNBOUNDED", "VARYING", "WINDOW",
     })
 )  # fmt: skip
 _BREAKS: Final = " \t\n,()[]=<>;'+-*/|"
