@@ -94,8 +94,10 @@ class LocalRuntime:
         self._dropped = dropped
         self._latest: deque[tuple[str, DroppedElements]] = deque()
         self._ingress = Ingress(clock, idle, self._note)
+        logs = plan.shared_logs()
         for name, source in plan.sources.items():
-            self._ingress.add(name, self._ingress.open(source, plan.codecs[name], self._bounds(name)))
+            opened = self._ingress.open(source, plan.codecs[name], self._bounds(name), log=logs.get(name))
+            self._ingress.add(name, opened)
         self._dataflow = FixedDataflow(plan, check)
         self._clock = clock
         self._since = clock()

@@ -22,7 +22,7 @@ from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.errors import InputError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.checked_batch import Arrived
-from everwhen.operators.ingress.event_log import EventLog
+from everwhen.operators.ingress.event_log import EventLog, EventStore
 from everwhen.operators.ingress.event_log_loops import first_fall, look, segments
 from everwhen.operators.ingress.source_punctuation import SourcePromises
 from everwhen.operators.punctuate.punctuator import Punctuator
@@ -82,7 +82,8 @@ class CheckedBatch:
 class Guard:
     """One source's guard.  `whole`: it keeps all events, also behind the CTI, as for a finite relation.
 
-    `finalized`: Finalize stands behind it, which matches adjusts with events and reads external CTIs.
+    `finalized`: Finalize stands behind it, which matches adjusts with events and reads external CTIs.  `log`: where its
+    events are kept, if not in a log of its own.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Guard:
         finalized: bool = False,
         punctuator: Punctuator | None = None,
         arrives: Literal["any", "in order", "strictly"] = "any",
+        log: EventStore | None = None,
     ) -> None:
         self.name = name
         self.codec = codec
@@ -109,7 +111,7 @@ class Guard:
         """What the last settled batch has promised about data."""
         self._promises = SourcePromises(codec.schema, punctuator)
         self._silent = punctuator is None  # nothing has been promised about data, nothing declared is looked after
-        self._log = EventLog(codec)
+        self._log: EventStore = log or EventLog(codec)
         self._forgotten = NEVER  # what `forgotten` was when Finalize took the events over
         self._before: tuple[int, int] = (NEVER, NEVER)
 
@@ -198,6 +200,7 @@ class Guard:
         self.finalized = True
         events = None if self.insert_only else self._log.events()
         self._forgotten = self.forgotten
+        self._log.forget(INF)
         self._log = EventLog(self.codec)
         return events
 
