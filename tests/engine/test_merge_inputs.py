@@ -19,7 +19,8 @@ from everwhen.testing import assert_same_history, assert_valid
 
 COLUMNS = {"k": "int64", "v": "int64"}
 POLICIES = [
-    None, MergePolicy(lazy=True), MergePolicy(), MergePolicy(leader=True), MergePolicy(quorum=2), MergePolicy(final=True),
+    None, MergePolicy(lazy=True), MergePolicy(), MergePolicy(leader=True), MergePolicy(quorum=2),
+    MergePolicy(final=True),
 ]  # fmt: skip
 
 

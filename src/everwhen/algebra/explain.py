@@ -153,7 +153,9 @@ def _describe_source(node: nodes.Source) -> str:
     declared = [
         "inserts only" if node.insert_only else "",
         "one tick each" if node.chronons else "",
-        "in order" if node.ordered else "",
+        {"any": "in order" if node.ordered else "", "in order": "arrives in order"}.get(
+            node.arrives, "arrives strictly in order"
+        ),
         *(f"key ({', '.join(key)})" for key in node.keys),
         described(node.schemes) if node.schemes else "",
     ]

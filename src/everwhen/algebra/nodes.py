@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -39,6 +39,7 @@ from everwhen.punctuation.schemes import Scheme, Selection, bound
 
 SetKind = Literal["difference", "strict_difference", "intersect", "max_union"]
 SourceKind = Literal["stream", "constant", "temporal", "varying"]
+Arrival = Literal["any", "in order", "strictly"]
 JoinKind = Literal["inner", "semi", "anti", "left", "full"]
 
 
@@ -47,7 +48,8 @@ class Source(Node):
     """A named input and what it declares.
 
     Checked as elements come in: `insert_only` (no adjust will come, so the guard keeps nothing) and `chronons` (every
-    lifetime is one tick; an adjust can only remove).  Trusted, not checked: `ordered` (no element is late) and `keys`.
+    lifetime is one tick; an adjust can only remove), and `arrives` (starts of inserts never go down, or always go up).
+    Trusted, not checked: `ordered` (no element is late) and `keys`.
     A key of a stream or a constant relation says that no two events of the whole history agree on its columns, nulls
     counted as equal; a key of a temporal or time-varying relation says so of the rows alive at any one instant.
     `schemes` say which promises about attributes follow from the rows; a row that breaks one is refused.
@@ -64,8 +66,16 @@ class Source(Node):
     ordered: bool = False
     kind: SourceKind = "stream"
     schemes: tuple[Scheme, ...] = ()
+    arrives: Arrival = "any"
 
     def __post_init__(self) -> None:
+        if self.arrives not in get_args(Arrival):
+            raise QueryError(f"arrives={self.arrives!r} is no order; there are {', '.join(get_args(Arrival))}")
+        if self.arrives != "any" and self.is_finite:
+            raise QueryError(
+                f"the {self.kind} relation {self.name!r} is known whole before anything else comes, so no order is "
+                "checked; ARRIVES IN ORDER is for streams"
+            )
         object.__setattr__(self, "schemes", bound(self.schemes, self.columns, f"the source {self.name!r}"))
         for key in self.keys:
             self.columns.select(key, f"the key ({', '.join(key)}) of source {self.name!r}")
@@ -85,6 +95,11 @@ class Source(Node):
     def is_finite(self) -> bool:
         """Whether it is a relation that is known whole before anything else comes: its rows are never late."""
         return self.kind in ("constant", "temporal")
+
+    @property
+    def in_order(self) -> bool:
+        """Whether no insert starts before one that came earlier: as declared and checked, or as trusted."""
+        return self.ordered or self.arrives != "any"
 
     @property
     def keeps_events(self) -> bool:

@@ -96,8 +96,10 @@ class LocalRuntime:
         self._dropped = dropped
         self._latest: deque[tuple[str, DroppedElements]] = deque()
         self._ingress = Ingress(clock, idle, self._note)
+        self._logs = plan.shared_logs()
         for name, source in plan.sources.items():
-            self._ingress.add(name, self._ingress.open(source, plan.codecs[name], self._bounds(name)))
+            opened = self._ingress.open(source, plan.codecs[name], self._bounds(name), log=self._logs.get(name))
+            self._ingress.add(name, opened)
         self._dataflow = FixedDataflow(plan, check)
         self._attached: list[tuple[str, str]] = []
         self._clock = clock
@@ -180,14 +182,18 @@ class LocalRuntime:
                 raise QueryError(f"there is an input {name!r} already; without `like` it begins anew")
             merge_port(self._dataflow.plan, like)
             self._grow(name, like, start)
-        source = self._dataflow.plan.sources[name]
-        codec = self._dataflow.plan.codecs[name]
-        self._ingress.add(name, self._ingress.open(source, codec, self._bounds(name)))
+        self._open(name)
         return self._epoch()
+
+    def _open(self, name: str) -> None:
+        plan, log = self._dataflow.plan, self._logs.get(name)
+        if log is not None:
+            log.begin_anew()
+        self._ingress.add(name, self._ingress.open(plan.sources[name], plan.codecs[name], self._bounds(name), log=log))
 
     def _grow(self, name: str, like: str, since: int) -> None:
         queries = {each: with_copy(query, name, like) for each, query in self._queries.items()}
-        grow(self._dataflow, lower(queries, self._consistency.emit, self._dataflow.plan.pool), since)
+        grow(self._dataflow, lower(queries, self._consistency.emit, self._dataflow.plan.pool), name, since)
         self._queries = queries
         self._attached.append((name, like))
         if like in self._waiting:
@@ -329,8 +335,7 @@ class LocalRuntime:
                 self._ingress.change(name, self._bounds(name))
         for name, like in state["attached"]:
             self._grow(name, like, NEVER)
-            source = self._dataflow.plan.sources[name]
-            self._ingress.add(name, self._ingress.open(source, self._dataflow.plan.codecs[name], self._bounds(name)))
+            self._open(name)
         self._ingress.ended |= set(state["ended"])
         self._ingress.restore(state["ingress"])
         self._dataflow.restore(state["dataflow"])

@@ -16,7 +16,7 @@ from everwhen.core.time import NEVER
 from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.node import OperatorNode
 from everwhen.errors import QueryError
-from everwhen.operators.merge.lmerge import LMergeOperator
+from everwhen.operators.merge.inputs import MergeOperator
 from everwhen.plan.physical import PhysicalPlan, PlacedOperator, Port
 
 
@@ -25,7 +25,7 @@ def merge_port(plan: PhysicalPlan, name: str) -> tuple[int, int]:
     found = [
         (number, port)
         for number, placed in enumerate(plan.operators)
-        if isinstance(placed.operator, LMergeOperator)
+        if isinstance(placed.operator, MergeOperator)
         for port, each in enumerate(placed.inputs)
         if name in plan.sources_below(each)
     ]
@@ -78,7 +78,7 @@ def _renamed(copy: n.Node, name: str, like: str) -> n.Node:
     return made[id(copy)]
 
 
-def grow(dataflow: FixedDataflow, plan: PhysicalPlan, since: int) -> None:
+def grow(dataflow: FixedDataflow, plan: PhysicalPlan, name: str, since: int) -> None:
     """Go on with a plan whose merge has one more input, right from `since` on: all others keep their state."""
     flow = dataflow.flow
     before = _counterparts(dataflow.plan, plan)
@@ -89,7 +89,7 @@ def grow(dataflow: FixedDataflow, plan: PhysicalPlan, since: int) -> None:
             continue
         node = nodes[number] = flow.nodes[before[number]]
         if len(placed.inputs) > len(node.placed.inputs):
-            _merge(node).add_input(since)
+            _merge(node).add_input(name, since)
             node.frontiers.append(NO_PROGRESS)
         node.number, node.placed = number, PlacedOperator(placed.name, node.placed.operator, placed.inputs)
     flow.nodes = nodes
@@ -119,13 +119,13 @@ def unknown_spans(dataflow: FixedDataflow) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for node in dataflow.flow.nodes.values():
         operator = node.placed.operator
-        if isinstance(operator, LMergeOperator) and (span := operator.unknown) is not None:
+        if isinstance(operator, MergeOperator) and (span := operator.unknown) is not None:
             below = [", ".join(sorted(dataflow.plan.sources_below(port))) for port in node.placed.inputs]
             found[f"lmerge of {', '.join(below)}"] = span
     return found
 
 
-def _merge(node: OperatorNode) -> LMergeOperator:
+def _merge(node: OperatorNode) -> MergeOperator:
     operator = node.placed.operator
-    assert isinstance(operator, LMergeOperator), "inputs come and go at a merge"
+    assert isinstance(operator, MergeOperator), "inputs come and go at a merge"
     return operator

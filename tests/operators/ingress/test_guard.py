@@ -203,3 +203,74 @@ def test_the_guard_forgets_punctuations_that_the_cti_overtook() -> None:
     runtime = LocalRuntime(S)
     runtime.push({"S": batch_of([punct(5, k="a"), punct(k="b"), Cti(6)], SCHEMA)})
     assert [promise.t for promise in runtime._ingress.inputs["S"].intake.guard.standing_promises] == [INF]
+
+
+# -- ARRIVES IN ORDER --------------------------------------------------------------------------------------------------
+
+IN_ORDER = [Insert(0, 9, A), Insert(2, 5, B), Insert(2, 6, A), Adjust(0, 9, 7, A), Cti(3)]
+
+
+def arriving(arrives: str) -> LocalRuntime:
+    return LocalRuntime(ew.source("S", SCHEMA, arrives=arrives))
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_an_order_that_is_kept(cut: int) -> None:
+    """However it is cut into batches; an adjust names an event that came earlier, so it may go back."""
+    runtime = arriving("in order")
+    said = [*push(runtime, IN_ORDER[:cut]), *push(runtime, IN_ORDER[cut:])]
+    assert_same_history(said, IN_ORDER)
+
+
+@pytest.mark.parametrize(
+    ("arrives", "first", "then", "line", "message"),
+    [
+        ("in order", [Insert(5, 9, A)], [Insert(4, 5, A)], 1, "starts at 4, before 5, where the one before it starts"),
+        ("in order", [], [Insert(5, 9, A), Cti(3), Insert(4, 9, B)], 3, "starts at 4, before 5"),
+        ("in order", [Insert(5, 9, A), Adjust(5, 9, 5, A)], [Insert(4, 9, B)], 1, "starts at 4, before 5"),
+        ("strictly", [Insert(5, 9, A)], [Insert(6, 9, A), Insert(6, 7, B)], 2, "starts at 6, not after 6"),
+        (
+            "strictly",
+            [Insert(5, 9, A)],
+            [Cti(5), Insert(5, 6, B)],
+            2,
+            "come in order .ARRIVES IN ORDER STR",
+        ),
+    ],
+)
+def test_an_order_that_is_broken(
+    arrives: str, first: list[Element], then: list[Element], line: int, message: str
+) -> None:
+    """It names the element and the one before, nothing of the epoch is taken, and the source goes on."""
+    runtime = arriving(arrives)
+    push(runtime, first)
+    state = runtime.snapshot()
+    for again in (runtime, arriving(arrives)):
+        if again is not runtime:
+            again.restore(state)
+        with pytest.raises(InputError, match=message) as caught:
+            push(again, then)
+        assert (caught.value.source, caught.value.line) == ("S", line)
+        assert "declare the source without it" in (caught.value.remedy or "")
+        assert texts(push(again, [Insert(7, 8, A)])) == ["insert [7, 8) k='a' x=1"], "as if nothing had come"
+
+
+def test_an_order_in_sql_and_in_explain() -> None:
+    query = ew.sql("CREATE STREAM S (x INT) ARRIVES IN ORDER INSERT ONLY; SELECT x FROM S")
+    assert "arrives in order" in str(query)
+    with pytest.raises(InputError, match=r"S:2: .* starts at 1, before 4"):
+        list(ew.run(query, {"S": [Insert(4, 5, {"x": 1}), Insert(1, 5, {"x": 1})]}))
+    with pytest.raises(ew.QueryError, match="is no order"):
+        ew.source("S", SCHEMA, arrives="sorted")  # type: ignore[arg-type]
+    with pytest.raises(ew.QueryError, match="known whole"):
+        ew.source("S", SCHEMA, kind="temporal", arrives="in order")
+    with pytest.raises(ew.QueryError, match="declared in two ways"):
+        ew.LocalRuntime({"a": ew.source("S", SCHEMA), "b": ew.source("S", SCHEMA, arrives="in order")})
+
+
+def push(runtime: LocalRuntime, elements: list[Element]) -> list[Element]:
+    return list(runtime.push({"S": ElementBatch.of(elements, SCHEMA)})["out"].elements())
+
+
+def texts(elements: list[Element]) -> list[str]:
+    return [str(e) for e in elements]

@@ -3,14 +3,16 @@
 It checks each element against what the stream has promised so far (also within the batch) and each adjust against the
 events that are there.  Kept is the multiset of events (vs, ve, row) until `ve < c`, strictly, because an event that
 ends at the CTI may still grow; for a source declared insert-only nothing is kept and an adjust is an error.  On a
-source declared to live one tick a longer lifetime is an error, because plans leave work out that it would need.
+source declared to live one tick a longer lifetime is an error, because plans leave work out that it would need.  On one
+declared to arrive in order an insert that starts before the one before it is an error; the largest start is the last
+one's, so nothing more is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +22,8 @@ from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.errors import InputError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.checked_batch import Arrived
-from everwhen.operators.ingress.event_log import EventLog
-from everwhen.operators.ingress.event_log_loops import look, segments
+from everwhen.operators.ingress.event_log import EventLog, EventStore
+from everwhen.operators.ingress.event_log_loops import first_fall, look, segments
 from everwhen.operators.ingress.source_punctuation import SourcePromises
 from everwhen.operators.punctuate.punctuator import Punctuator
 from everwhen.rows.changes import Changes
@@ -80,7 +82,8 @@ class CheckedBatch:
 class Guard:
     """One source's guard.  `whole`: it keeps all events, also behind the CTI, as for a finite relation.
 
-    `finalized`: Finalize stands behind it, which matches adjusts with events and reads external CTIs.
+    `finalized`: Finalize stands behind it, which matches adjusts with events and reads external CTIs.  `log`: where its
+    events are kept, if not in a log of its own.
     """
 
     def __init__(
@@ -92,9 +95,12 @@ class Guard:
         whole: bool = False,
         finalized: bool = False,
         punctuator: Punctuator | None = None,
+        arrives: Literal["any", "in order", "strictly"] = "any",
+        log: EventStore | None = None,
     ) -> None:
         self.name = name
         self.codec = codec
+        self.arrives = arrives
         self.insert_only = insert_only
         self.chronons = chronons
         self.whole = whole
@@ -105,7 +111,7 @@ class Guard:
         """What the last settled batch has promised about data."""
         self._promises = SourcePromises(codec.schema, punctuator)
         self._silent = punctuator is None  # nothing has been promised about data, nothing declared is looked after
-        self._log = EventLog(codec)
+        self._log: EventStore = log or EventLog(codec)
         self._forgotten = NEVER  # what `forgotten` was when Finalize took the events over
         self._before: tuple[int, int] = (NEVER, NEVER)
 
@@ -146,6 +152,8 @@ class Guard:
             self._explain_times(batch, at, sync, cti)
         if self.chronons:
             self._check_chronons(batch)
+        if self.arrives != "any":
+            self._check_order(batch)
         columns, end = batch.columns, n + g
         if end < len(op):  # what stands behind the last element that is data
             op, vs, ve, vnew = op[:end], vs[:end], ve[:end], vnew[:end]
@@ -192,6 +200,7 @@ class Guard:
         self.finalized = True
         events = None if self.insert_only else self._log.events()
         self._forgotten = self.forgotten
+        self._log.forget(INF)
         self._log = EventLog(self.codec)
         return events
 
@@ -253,6 +262,18 @@ class Guard:
         if wrong >= 0:
             end = batch.vnew[wrong] if batch.op[wrong] == ADJUST else batch.ve[wrong]
             raise self._error(batch, wrong, NOT_ONE_TICK.format(show(int(batch.vs[wrong])), show(int(end))), ONE_TICK)
+
+    def _check_order(self, batch: ElementBatch) -> None:
+        """Starts of inserts never go down, or always go up."""
+        strictly = self.arrives == "strictly"
+        at, last = first_fall(batch.op, batch.vs, self.tau, strictly)
+        if at >= 0:
+            how, words = ("not after", " STRICTLY") if strictly else ("before", "")
+            raise self._error(
+                batch, at, f"an insert that starts at {show(int(batch.vs[at]))}, {how} {show(int(last))}, where the "
+                f"one before it starts, on a source that is declared to come in order (ARRIVES IN ORDER{words})",
+                "sort the input, or declare the source without it; then it may come in any order",
+            )  # fmt: skip
 
     def _check_promises(self, batch: ElementBatch, data: Arrived) -> None:
         """No element contradicts an earlier punctuation."""
