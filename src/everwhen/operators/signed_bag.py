@@ -53,6 +53,12 @@ class SignedBag:
             self.netted()
             self._left = self.size
 
+    def settle(self) -> None:
+        """Net what has come, if it is half as much as was left the last time."""
+        if self._corrects and self.size > self._left + self._left // 2 + _FEWEST_TO_NET:
+            self.netted()
+            self._left = self.size
+
     def whole(self) -> Changes:
         """The segments as they came."""
         if len(self._parts) != 1:

@@ -178,6 +178,7 @@ class Guard:
 
     def settle(self) -> None:
         """The batch stays: forget what its promises allow to forget."""
+        self._log.settle()
         if not self._silent:
             self._settle_promises()
         if self.cti > self._before[0] and not self.whole:
