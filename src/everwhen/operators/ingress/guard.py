@@ -70,6 +70,8 @@ class CheckedBatch:
 
     def events(self) -> Changes:
         """Event form: an adjust takes the whole event back and says it again."""
+        if not self.adjusts:
+            return self.segments()
         adjust = np.flatnonzero(self.op == ADJUST)
         again = adjust[self.vnew[adjust] > self.vs[adjust]]
         at = np.concatenate([np.arange(len(self.op)), again])

@@ -79,7 +79,7 @@ class LMergeOperator(MergeOperator):
         for each, batch in zip(self._inputs, inputs, strict=True):
             if len(batch):
                 each.tau = max(each.tau, int(batch.lo.max()))
-                each.bag.add(self._open(self._keyed(batch), each.since))
+                each.bag.add(self._open(self._keyed(batch), each.since), own=self._events)
         out: list[Changes] = []
         self._decide(out)
         promises: list[Punctuation] = []

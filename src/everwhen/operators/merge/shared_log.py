@@ -134,11 +134,19 @@ class CopyLog:
         shared = self._shared
         self.settle()
         shared.reserve(len(op))
-        journal = np.empty(len(op) + adjusts, np.int64)
+        slots, journal = np.empty(len(op), np.int64), np.empty(len(op) + adjusts, np.int64)
         if adjusts:
             until = NEVER  # one of them may name what ends before
         shared.top, done, wrong = kernel.apply(
-            op, vs, ve, vnew, rows, until, shared.pool, shared.heads, shared.free, shared.top, self._bit, journal
+            kernel.Elements(op, vs, ve, vnew, rows),
+            until,
+            shared.pool,
+            shared.heads,
+            shared.free,
+            shared.top,
+            self._bit,
+            slots,
+            journal,
         )
         self._journal = journal[: int(done)]
         if wrong >= 0:

@@ -6,11 +6,12 @@ are linked to be used again, the first one and their number in `free`.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.njit import loop, loop_of, njit
+from everwhen.compiled.prefetch import prefetch
 
 NEXT: Final = 0
 VS: Final = 1
@@ -71,8 +72,7 @@ def _unlink(pool, heads, free, at):
 
 
 @njit(cache=True, inline="always")
-def _add(pool, heads, free, top, vs, ve, row, bit, journal, done):
-    slot = _slot(vs, ve, row, len(heads))
+def _add(pool, heads, free, top, slot, vs, ve, row, bit, journal, done):
     at = _found(pool, heads[slot], vs, ve, row, bit, False)
     if at >= 0:
         pool[at, HAVE] |= bit
@@ -97,26 +97,50 @@ def _add(pool, heads, free, top, vs, ve, row, bit, journal, done):
     return top
 
 
-@loop
-def apply(op, vs, ve, vnew, rows, until, pool, heads, free, top, bit, journal):
+class Elements(NamedTuple):
+    """Elements of a batch in arrival order."""
+
+    op: np.ndarray
+    """0: insert, 1: adjust; others carry no data."""
+    vs: np.ndarray
+    """Starts."""
+    ve: np.ndarray
+    """Ends; of an adjust the end by which it names its event."""
+    vnew: np.ndarray
+    """New ends of adjusts."""
+    rows: np.ndarray
+    """Coded rows."""
+
+
+@loop_of(elements=Elements)
+def apply(elements, until, pool, heads, free, top, bit, slots, journal):
     """Take a copy's elements in arrival order: how many entries were ever used, how many steps the journal has, and the
-    first adjust without its event (-1: none).  Events that end before `until` can be named by nobody later."""
+    first adjust without its event (-1: none).  Events that end before `until` can be named by nobody later.  `slots`
+    has room for as many as there are elements."""
+    op, vs, ve, vnew, rows = elements.op, elements.vs, elements.ve, elements.vnew, elements.rows
     done = 0
-    for i in range(len(op)):
+    n = len(op)
+    for i in range(n):
+        slots[i] = _slot(vs[i], ve[i], rows[i], len(heads))
+    for i in range(n):
+        if i + 16 < n:
+            prefetch(heads, slots[i + 16])
+        if i + 8 < n and heads[slots[i + 8]] >= 0:
+            prefetch(pool, heads[slots[i + 8]])
         if op[i] == 0:
             if ve[i] >= until:
-                top = _add(pool, heads, free, top, vs[i], ve[i], rows[i], bit, journal, done)
+                top = _add(pool, heads, free, top, slots[i], vs[i], ve[i], rows[i], bit, journal, done)
                 done += 1
         elif op[i] == 1:
-            slot = _slot(vs[i], ve[i], rows[i], len(heads))
-            at = _found(pool, heads[slot], vs[i], ve[i], rows[i], bit, True)
+            at = _found(pool, heads[slots[i]], vs[i], ve[i], rows[i], bit, True)
             if at < 0:
                 return top, done, np.int64(i)
             pool[at, HAVE] &= ~bit
             journal[done] = at * 4 + _TAKEN
             done += 1
             if vnew[i] > vs[i]:
-                top = _add(pool, heads, free, top, vs[i], vnew[i], rows[i], bit, journal, done)
+                slot = _slot(vs[i], vnew[i], rows[i], len(heads))
+                top = _add(pool, heads, free, top, slot, vs[i], vnew[i], rows[i], bit, journal, done)
                 done += 1
     return top, done, np.int64(-1)
 
