@@ -39,6 +39,7 @@ class SharedLog:
         self.heads = np.full(_FEWEST, -1, np.int64)
         self.free = np.array([-1, 0])
         self.top = 0
+        self._left = 0  # how many were used after the last sweep
         self.copies: list[CopyLog] = []
         codec.pool.register(self)
 
@@ -49,19 +50,23 @@ class SharedLog:
     def reserve(self, more: int) -> None:
         """Make room for so many more.  While a batch may be undone entries stay, and stay where they are."""
         settled = all(each.settled for each in self.copies)
-        wanted = 2 * more if settled else more  # the next copy of the epoch asks, too, and mostly brings nothing new
-        if self._room() >= wanted:
-            return
-        if settled:
+        if settled and self._used > self._left + max(self._left // 4, _FEWEST):
             self._sweep()
-        used = self.top - int(self.free[1])
-        if self._room() < max(wanted, used // 8):
-            self._place(self.pool[: self.top], used + max(wanted, used // 4))
-        elif settled and len(self.pool) > 4 * (used + wanted):
-            self._keep(wanted)
+        if self._room() >= more:
+            return
+        used = self._used
+        self._place(self.pool[: self.top], used + max(more, used // 4))
+
+    @property
+    def _used(self) -> int:
+        return self.top - int(self.free[1])
 
     def _sweep(self) -> None:
+        """Let go what nobody may name any more; where that leaves most of the room empty, the room, too."""
         kernel.sweep(self.pool, self.heads, self.free, self.top, self.ctis, self.ctis.max())
+        self._left = self._used
+        if len(self.pool) > 4 * (self._left + _FEWEST):
+            self._keep()
 
     def _room(self) -> int:
         return len(self.pool) - self.top + int(self.free[1])
@@ -80,13 +85,13 @@ class SharedLog:
             each.settle()
             each.drop_promised()
         self._sweep()
-        self._keep(0)
+        self._keep()
 
-    def _keep(self, more: int) -> None:
-        """Have the events one after the other, with room for so many more."""
+    def _keep(self) -> None:
+        """Have the events one after the other."""
         left = self.pool[: self.top][self.pool[: self.top, kernel.HAVE] > 0]
         self.free[:] = -1, 0
-        self._place(left, len(left) + max(more, len(left) // 4))
+        self._place(left, len(left) + len(left) // 4)
 
     def alive(self, bits: int) -> int:
         return int(kernel.alive(self.pool, self.top, self.ctis, self.ctis.max(), bits))
