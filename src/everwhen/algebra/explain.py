@@ -111,7 +111,7 @@ def describe(node: Node) -> str:
         case nodes.Union():
             return "Union"
         case nodes.LMerge(_, since, policy):
-            late = [f"input {i} since {t}" for i, t in enumerate(since, 1) if t != NEVER]
+            late = [f"{name} since {t}" for name, t in zip(node.names, since, strict=True) if t != NEVER]
             return ", ".join([f"LMerge {'of events' if node.keeps_events else 'of snapshots'}, {policy}", *late])
         case nodes.Join():
             return _describe_join(node)

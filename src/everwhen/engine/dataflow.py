@@ -112,11 +112,14 @@ class Dataflow(Generic[Key, Flow]):
         if self._check is not None:
             self._check.after(Step(node.number, node.placed.operator, changes, frontiers, tau, output))
 
-    def end(self, sources: Collection[str]) -> None:
-        """Tell operators which of their ports have ended, because all sources below have."""
+    def end(self, sources: Collection[str], leaving: Collection[str] = ()) -> None:
+        """Tell operators which of their ports have ended, because all sources below have; `leaving`: some of these go
+        before their end."""
         for node in self.nodes.values():
             below = [{p.source for p in self.below(port) if p.source} for port in node.placed.inputs]
-            node.placed.operator.end([port for port, found in enumerate(below) if found <= set(sources)])
+            ended = [port for port, found in enumerate(below) if found <= set(sources)]
+            node.placed.operator.end([port for port in ended if not below[port] & set(leaving)])
+            node.placed.operator.leave([port for port in ended if below[port] & set(leaving)])
 
     def given(self, port: Port, inputs: EpochInputs) -> tuple[Output, int]:
         """What a port brings in this epoch, and its τ."""
@@ -217,6 +220,14 @@ class FixedDataflow:
         self.flow.outputs = {sink.name: OutputPort(sink.port, sink.encoder, sink.filter) for sink in plan.sinks}
         self.tau = NEVER
         self._moved: tuple[Emit, ...] = ()
+
+    @property
+    def plan(self) -> PhysicalPlan:
+        return self._plan
+
+    @plan.setter
+    def plan(self, plan: PhysicalPlan) -> None:
+        self._plan = plan
         self._roots = {f"sink {sink.name}": sink.port for sink in plan.sinks}
         self._roots |= {f"stream {handed.name}": handed.port for handed in plan.handed}
         ports = [port for placed in plan.operators for port in placed.inputs]

@@ -32,9 +32,11 @@ from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
+from everwhen.core.time import NEVER
 from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.epochs import Epoch
 from everwhen.engine.ingress import Ingress, OnDropped
+from everwhen.engine.merge_inputs import grow, merge_port, restart, unknown_spans, with_copy
 from everwhen.engine.metadata import OperatorMetadata, filter_metadata, node_metadata
 from everwhen.engine.node import StepCheck
 from everwhen.engine.source_levels import Bounds, bounds_of
@@ -85,8 +87,8 @@ class LocalRuntime:
             raise QueryError("there is no query to run")
         if emit is not None:
             consistency = consistency.emitting(emit if isinstance(emit, Emit) else emit_named(emit))
-        plan = lower({name: q.node if isinstance(q, Stream) else q for name, q in named.items()}, consistency.emit)
-        self._plan = plan
+        self._queries = {name: q.node if isinstance(q, Stream) else q for name, q in named.items()}
+        plan = lower(self._queries, consistency.emit)
         self._consistency = consistency
         self._idle = idle is not None
         self._waiting = plan.waiting_sources()
@@ -94,11 +96,12 @@ class LocalRuntime:
         self._dropped = dropped
         self._latest: deque[tuple[str, DroppedElements]] = deque()
         self._ingress = Ingress(clock, idle, self._note)
-        logs = plan.shared_logs()
+        self._logs = plan.shared_logs()
         for name, source in plan.sources.items():
-            opened = self._ingress.open(source, plan.codecs[name], self._bounds(name), log=logs.get(name))
+            opened = self._ingress.open(source, plan.codecs[name], self._bounds(name), log=self._logs.get(name))
             self._ingress.add(name, opened)
         self._dataflow = FixedDataflow(plan, check)
+        self._attached: list[tuple[str, str]] = []
         self._clock = clock
         self._since = clock()
         self._closed = False
@@ -114,8 +117,7 @@ class LocalRuntime:
         Without a batch it lets time pass: what has waited long enough by the clock goes on.  If a batch is wrong
         (`InputError`), none of the epoch's batches has been taken.
         """
-        if self._closed:
-            raise QueryError("the runtime is closed: no more input is possible")
+        self._require_open("no more input is possible")
         self._ingress.check(batches)
         return self._epoch()
 
@@ -136,6 +138,71 @@ class LocalRuntime:
         self._ingress.end(names)
         self._dataflow.flow.end(self._ingress.ended)
 
+    # -- inputs of a merge -------------------------------------------------------------------------------------
+
+    def detach(self, name: str) -> dict[str, ElementBatch]:
+        """An input of a merge goes away, before its end: from now on the merge follows the others only.
+
+        >>> import everwhen as ew
+        >>> a, b = (ew.source(name, {"x": "int64"}) for name in "ab")
+        >>> runtime = LocalRuntime(ew.lmerge(a, b))
+        >>> _ = runtime.detach("b")
+        >>> batch = ew.ElementBatch.of([ew.Insert(0, 5, {"x": 1}), ew.Cti(3)], a.schema)
+        >>> print(*runtime.push({"a": batch})["out"].elements())
+        insert [0, 5) x=1 cti 3
+        >>> _ = runtime.attach("b", since=3)
+        >>> batch = ew.ElementBatch.of([ew.Insert(3, 5, {"x": 1}), ew.Cti(9)], a.schema)
+        >>> print(*runtime.push({"b": batch})["out"].elements())
+        cti 9
+        """
+        self._require_open("its inputs cannot go any more")
+        merge_port(self._dataflow.plan, name)
+        if name in self._ingress.ended:
+            raise QueryError(f"{name!r} has gone already")
+        self._ingress.end([name])
+        self._dataflow.flow.end(self._ingress.ended, leaving=[name])
+        return self._epoch()
+
+    def attach(self, name: str, since: int | None = None, like: str | None = None) -> dict[str, ElementBatch]:
+        """An input of a merge begins anew, after it has gone; or a new one joins, a copy as `like` is one.
+
+        `since`: from when on it is right; by default from the start.  It counts once the merge has come that far.
+        """
+        self._require_open("no input can join any more")
+        start = NEVER if since is None else since
+        if like is None:
+            merge_port(self._dataflow.plan, name)
+            if name not in self._ingress.ended:
+                raise QueryError(f"{name!r} is there: it can begin anew once it has ended, or after detach({name!r})")
+            fresh = lower(self._queries, self._consistency.emit, self._dataflow.plan.pool)
+            restart(self._dataflow, fresh, name, start)
+            self._ingress.ended.discard(name)
+        else:
+            if name in self._ingress.inputs:
+                raise QueryError(f"there is an input {name!r} already; without `like` it begins anew")
+            merge_port(self._dataflow.plan, like)
+            self._grow(name, like, start)
+        self._open(name)
+        return self._epoch()
+
+    def _open(self, name: str) -> None:
+        plan, log = self._dataflow.plan, self._logs.get(name)
+        if log is not None:
+            log.begin_anew()
+        self._ingress.add(name, self._ingress.open(plan.sources[name], plan.codecs[name], self._bounds(name), log=log))
+
+    def _grow(self, name: str, like: str, since: int) -> None:
+        queries = {each: with_copy(query, name, like) for each, query in self._queries.items()}
+        grow(self._dataflow, lower(queries, self._consistency.emit, self._dataflow.plan.pool), name, since)
+        self._queries = queries
+        self._attached.append((name, like))
+        if like in self._waiting:
+            self._waiting |= {name}
+
+    def _require_open(self, what: str) -> None:
+        if self._closed:
+            raise QueryError(f"the runtime is closed: {what}")
+
     def answers(self, epochs: Iterable[Epoch]) -> Iterator[ElementBatch]:
         """What a runtime with one query says to epochs."""
         for epoch in epochs:
@@ -152,7 +219,7 @@ class LocalRuntime:
         arrived = ingress.advance((self._paced,))
         inputs = {port: ingress.output(port, arrived) for port in self._dataflow.source_ports}
         results = self._dataflow.step(inputs, max([each.intake.tau for each in ingress.inputs.values()]))
-        self._plan.pool.collect()
+        self._dataflow.plan.pool.collect()
         return results
 
     # -- consistency --------------------------------------------------------------------------------------------
@@ -176,8 +243,7 @@ class LocalRuntime:
         emission policy takes nothing back; a laxer one says what is missing.  Without `emit` the policy stays as it is:
         a query that says only what is final goes on to do so, however short it blocks.
         """
-        if self._closed:
-            raise QueryError("the runtime is closed: its consistency cannot change any more")
+        self._require_open("its consistency cannot change any more")
         asked = self._consistency.changed(block, remember, emit, tick)
         first = self._dataflow.nothing_new()
         if asked.emit is not self._consistency.emit:
@@ -212,6 +278,11 @@ class LocalRuntime:
                 yield name, element, reason
 
     # -- looking ------------------------------------------------------------------------------------------------
+
+    def unknown_spans(self) -> dict[str, tuple[int, int]]:
+        """The merges that wait because no input that is there knows a span of time, and the span: attach one that
+        does."""
+        return unknown_spans(self._dataflow)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -249,6 +320,8 @@ class LocalRuntime:
         """Everything needed to go on elsewhere, as plain data."""
         return {
             "consistency": self._consistency.to_plain(),
+            "attached": list(self._attached),
+            "ended": sorted(self._ingress.ended),
             "ingress": self._ingress.snapshot(),
             "dataflow": self._dataflow.snapshot(),
         }
@@ -260,5 +333,9 @@ class LocalRuntime:
             self._consistency = level
             for name in sorted(self._waiting):
                 self._ingress.change(name, self._bounds(name))
+        for name, like in state["attached"]:
+            self._grow(name, like, NEVER)
+            self._open(name)
+        self._ingress.ended |= set(state["ended"])
         self._ingress.restore(state["ingress"])
         self._dataflow.restore(state["dataflow"])

@@ -161,6 +161,10 @@ class Operator(ABC):
     def end(self, ports: Collection[int]) -> None:  # noqa: B027 - most operators need not know
         """The inputs of these ports have come to their end.  To most operators that is what their frontiers say."""
 
+    def leave(self, ports: Collection[int]) -> None:
+        """The inputs of these ports go away before their end; others may come in their place."""
+        self.end(ports)
+
     def state_size(self) -> StateSize:
         return StateSize()
 

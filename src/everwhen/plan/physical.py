@@ -80,6 +80,27 @@ class PhysicalPlan:
         ports = [port for placed in self.operators if placed.name == "lmerge" for port in placed.inputs]
         return frozenset(name for port in ports for name in below(port))
 
+    def unmerged_sources(self) -> frozenset[str]:
+        """The sources that are read by something else than merges."""
+        merges = {at for at, placed in enumerate(self.operators) if placed.name == "lmerge"}
+        found: set[str] = set()
+        waiting = [each.port for each in self.sinks] + [each.port for each in self.handed]
+        seen: set[Port] = set()
+        while waiting:
+            port = waiting.pop()
+            if port in seen:
+                continue
+            seen.add(port)
+            if port.source is not None:
+                found.add(port.source)
+            elif port.operator not in merges:
+                waiting += self.operators[port.operator].inputs
+        return frozenset(found)
+
+    def sources_below(self, port: Port) -> frozenset[str]:
+        """The sources that a port needs."""
+        return self._sources_below()(port)
+
     def shared_logs(self) -> dict[str, CopyLog]:
         """Where the guards of sources keep their events that are copies of one stream: together."""
         below = self._sources_below()

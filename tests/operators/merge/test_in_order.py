@@ -179,7 +179,8 @@ def test_where_lives_are_long_an_input_joins_past_its_since() -> None:
 def test_when_all_have_ended_everything_is_promised() -> None:
     merge = Merge([NEVER, 90], FIRST, False, "R0", True)
     merge.take({0: [a("A", 1, 2), Cti(3)], 1: [a("B", 95, 96)]})
-    assert texts(merge.take({}, (0, 1))) == ["cti ∞"], "who never joined is not believed"
+    said = texts(merge.take({}, (0, 1)))
+    assert said == ["insert [95, 96) p='B'", "cti ∞"], "the first is believed up to 90, from there on the second"
     assert merge.operator.state_size().rows == 0
 
 

@@ -128,15 +128,10 @@ def test_with_gaps_the_first_promise_decides(policy: MergePolicy, events: bool, 
         said = merge.take(epoch, tuple(over))
         taus = [each.tau for each in merge.operator._inputs]
         while True:
-            if len(ended) == n:
-                here = [i for i in range(n) if since[i] <= reached]
-                best, until = max(here, key=lambda i: (promise[i], taus[i], -i)), INF
-            else:
-                joined = [i for i in range(n) if i not in ended and since[i] <= reached]
-                if not joined:
-                    break
-                best = max(joined, key=lambda i: (promise[i], taus[i], -i))
-                until = promise[best]
+            joined = [i for i in range(n) if i not in ended and since[i] <= reached]
+            here = joined or [i for i in range(n) if since[i] <= reached]
+            best = max(here, key=lambda i: (promise[i], taus[i], -i))
+            until = promise[best] if joined else min([t for t in since if t > reached], default=INF)
             if until <= reached:
                 break
             decided |= {t: best for t in range(max(reached, -5), min(until, 45))}

@@ -74,7 +74,7 @@ class Audit:
 
     def __init__(self, codec: RowCodec, since: Sequence[int], names: Sequence[str]) -> None:
         self._codec = codec
-        self._names = names
+        self._names = list(names)
         self._first = [_first(each) for each in since]  # per input the first span that has not been compared
         self._spans = [_Spans() for _ in since]  # and its fingerprints from there on
         self._final = _Spans()  # what the first input has said that was there,
@@ -84,6 +84,12 @@ class Audit:
     def begin(self, port: int, since: int) -> None:
         """A new input is there; it is compared from `since` on."""
         self._first[port], self._spans[port] = _first(since), _Spans()
+
+    def add(self, name: str) -> None:
+        """One more input, which begins later (`begin`)."""
+        self._names.append(name)
+        self._first.append(INF)
+        self._spans.append(_Spans())
 
     def skip(self, port: int, until: int) -> None:
         """The input has left out what is before `until`: there it is not compared."""

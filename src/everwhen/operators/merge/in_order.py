@@ -27,7 +27,7 @@ from everwhen.containers.arrays import grown
 from everwhen.containers.key_table import KeyTable
 from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.punctuation import Frontier, Punctuation
-from everwhen.core.time import INF, NEVER
+from everwhen.core.time import NEVER
 from everwhen.operators.contract import Output, StateSize
 from everwhen.operators.merge.in_order_loops import by_count, by_row
 from everwhen.operators.merge.inputs import MergeInput, MergeOperator
@@ -69,6 +69,11 @@ class InOrderMergeOperator(MergeOperator):
         self._counts[port] = 0
         self._times[:, port] = 0
 
+    def add_input(self, name: str, since: int) -> None:
+        self._counts = np.insert(self._counts, self.ports, 0)
+        self._times = np.insert(self._times, self.ports, 0, axis=1)
+        super().add_input(name, since)
+
     def _has_joined(self, each: MergeInput) -> bool:
         if each.since != self._promise or self._instants:
             return each.since <= self._promise
@@ -100,14 +105,17 @@ class InOrderMergeOperator(MergeOperator):
     def _advance(self, out: list[Changes]) -> None:
         """What joined inputs have promised is promised.  Who joins because of it may have said and promised more."""
         while True:
-            joined = [each for each in self._inputs if not each.ended and self._has_joined(each)]
-            until = INF if self._all_ended else max((each.promise for each in joined), default=NEVER)
             for port, each in enumerate(self._inputs):
-                if each.bag.size and (self._all_ended or self._has_joined(each)):
+                if each.bag.size and self._has_joined(each):
                     waiting = each.bag.whole()
                     each.bag.put(waiting.take(slice(0)))
-                    if not each.ended:
+                    if not each.left:
                         self._take(port, waiting, out)
+            joined = [each for each in self._inputs if not each.ended and self._has_joined(each)]
+            until = max((each.promise for each in joined), default=NEVER)
+            if not joined:
+                known, until = self._believed()
+                until = until if known else NEVER
             if until <= self._promise:
                 return
             self._promise = until

@@ -2,7 +2,8 @@
 
 The promise is the largest of the joined inputs', because what one of them has promised is final.  An input that is
 right from an instant on only (`since`) has joined once the merge has come to it.  One that has ended has left: its
-promise does not count any more.
+promise does not count any more.  Where nobody is left who has joined, those are believed that have ended, up to where
+another input is right.  One that has gone before its end (`leave`) is not believed: the merge waits for another one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from everwhen.punctuation.api import PunctuationStore
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 
+_KEPT: Final = ("since", "promise", "tau", "ended", "left")
+
 
 @dataclass
 class MergeInput:
@@ -35,6 +38,8 @@ class MergeInput:
     promise: int = NEVER
     tau: int = NEVER
     ended: bool = False
+    left: bool = False
+    """It has gone before its end: what it knew is not believed any more."""
 
 
 class MergeOperator(Operator):
@@ -71,6 +76,34 @@ class MergeOperator(Operator):
         for port in ports:
             self._inputs[port].ended = True
 
+    def leave(self, ports: Collection[int]) -> None:
+        """These inputs have gone before their end."""
+        self.end(ports)
+        for port in ports:
+            self._inputs[port].left = True
+
+    def add_input(self, name: str, since: int) -> None:
+        """One more input, right from `since` on, at a new port behind the others."""
+        self._inputs.append(self._begun(since))
+        self.ports = len(self._inputs)
+        self.names = (*self.names, name)
+        if self._audit is not None:
+            self._audit.add(name)
+        self.begin_anew(self.ports - 1, since)
+
+    @property
+    def unknown(self) -> tuple[int, int] | None:
+        """The span of time that none of the inputs knows that are there, if there is one: the merge waits for it."""
+        alive = [each.since for each in self._inputs if not each.ended]
+        if self._promise == INF or (alive and min(alive) <= self._promise):
+            return None
+        return self._promise, min(alive, default=INF)
+
+    def _believed(self) -> tuple[list[MergeInput], int]:
+        """Where nobody is there who has joined: those that have ended, and up to when they are believed."""
+        known = [each for each in self._inputs if not each.left and each.since <= self._promise]
+        return known, min((e.since for e in self._inputs if not e.left and e.since > self._promise), default=INF)
+
     def begin_anew(self, port: int, since: int) -> None:
         """A new input takes the place of one that has left.  It is right from `since` on."""
         self._inputs[port] = self._begun(since)
@@ -89,10 +122,6 @@ class MergeOperator(Operator):
 
     def _joined(self) -> list[MergeInput]:
         return [each for each in self._inputs if not each.ended and each.since <= self._promise]
-
-    @property
-    def _all_ended(self) -> bool:
-        return all(each.ended for each in self._inputs)
 
     # -- an epoch -----------------------------------------------------------------------------------------------
 
@@ -130,10 +159,7 @@ class MergeOperator(Operator):
             "promise": self._promise,
             "said": self._said.snapshot() if len(self._said) else None,
             "audit": self._audit.snapshot() if self._audit is not None else None,
-            "inputs": [
-                {"since": e.since, "promise": e.promise, "tau": e.tau, "ended": e.ended, "bag": e.bag.snapshot()}
-                for e in self._inputs
-            ],
+            "inputs": [{**{name: getattr(e, name) for name in _KEPT}, "bag": e.bag.snapshot()} for e in self._inputs],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -143,5 +169,6 @@ class MergeOperator(Operator):
         if self._audit is not None and state["audit"] is not None:
             self._audit.restore(state["audit"])
         for each, known in zip(self._inputs, state["inputs"], strict=True):
-            each.since, each.promise, each.tau, each.ended = (known[n] for n in ("since", "promise", "tau", "ended"))
+            for name in _KEPT:
+                setattr(each, name, known[name])
             each.bag.restore(known["bag"])

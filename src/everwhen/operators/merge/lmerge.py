@@ -17,8 +17,8 @@ promised is final.
 **State.**  Per input the difference between what it says and what has been emitted, from the promise on; and what has
 been emitted and may still change.  Copies at the same speed differ in little, so many cost no more than two.
 
-**Joining.**  See `inputs.py`.  When all inputs have ended, of those that had joined the one that had promised most is
-believed.
+**Joining.**  See `inputs.py`.  Where no input that is there has joined, of those that have ended the one that had
+promised most is believed.
 
 **Events.**  Where every input keeps events the start of an event is one more column of its row.  A segment [a, b) of
 (start, row) is the difference of the events [start, b) and [start, a), so events stay events.  An event that began
@@ -113,14 +113,12 @@ class LMergeOperator(MergeOperator):
     def _decide(self, out: list[Changes]) -> None:
         """What joined inputs have promised is the answer.  Who joins because of it may have promised more."""
         while True:
-            if self._all_ended:
-                best, until = self._furthest([each for each in self._inputs if each.since <= self._promise]), INF
-            else:
-                joined = self._joined()
-                if not joined:
-                    return
-                best = self._furthest(joined)
-                until = best.promise
+            joined = self._joined()
+            known, until = (joined, NEVER) if joined else self._believed()
+            if not known:
+                return
+            best = self._furthest(known)
+            until = best.promise if joined else until
             if until <= self._promise:
                 return
             ahead = best.bag.netted()

@@ -208,6 +208,13 @@ class CopyLog:
             used = self._shared.pool[: self._shared.top]
             used[used[:, kernel.HAVE] > 0, kernel.HAVE] &= ~self._bit
 
+    def begin_anew(self) -> None:
+        """A new copy takes the place of one that has left."""
+        self.clear()
+        self._shared.pending.discard(self._port)
+        self._shared.ctis[self._port] = self._forgotten = NEVER
+        self._over = None
+
     def events(self) -> Changes:
         """The events that can still be named."""
         entries = self._shared.entries()
