@@ -210,8 +210,8 @@ class CopyLog:
 
     def begin_anew(self) -> None:
         """A new copy takes the place of one that has left."""
-        self.clear()
-        self._shared.pending.discard(self._port)
+        self.settle()
+        self.forget(INF)
         self._shared.ctis[self._port] = self._forgotten = NEVER
         self._over = None
 
