@@ -49,6 +49,10 @@ def net(keys, offsets, order, lo, hi, weight):
             out[n, 3] = weight[i]
             n += 1
             continue
+        if m == 2:  # mostly what was said is taken back
+            i, j = order[a], order[a + 1]
+            if lo[i] == lo[j] and hi[i] == hi[j] and weight[i] == -weight[j]:
+                continue
         if 2 * m > len(times):
             times = np.empty(4 * m, np.int64)
             deltas = np.empty(4 * m, np.int64)

@@ -39,17 +39,26 @@ class SignedBag:
         self.size = 0
         codec.pool.register(self)
 
-    def add(self, changes: Changes, sign: int = 1) -> None:
+    def add(self, changes: Changes, sign: int = 1, own: bool = False) -> None:
+        """Add or subtract segments; `own`: nobody else keeps their rows."""
         if not len(changes):
             return
         weight = changes.weight if sign > 0 else -changes.weight
         # rows are recoded in place, so they are this bag's own
-        self._parts.append(Changes(self.codec, changes.lo, changes.hi, weight, changes.rows.copy()))
+        self._parts.append(
+            Changes(self.codec, changes.lo, changes.hi, weight, changes.rows if own else changes.rows.copy())
+        )
         self.size += len(changes)
         self._negative = self._negative or bool((weight < 0).any())
         self._corrects = self._negative
         self.first = min(self.first, int(changes.lo.min()))
         if self.size > 2 * self._left + _FEWEST_TO_NET:
+            self.netted()
+            self._left = self.size
+
+    def settle(self) -> None:
+        """Net what has come, if it is half as much as was left the last time."""
+        if self._corrects and self.size > self._left + self._left // 2 + _FEWEST_TO_NET:
             self.netted()
             self._left = self.size
 
@@ -121,6 +130,9 @@ class SignedBag:
 def after(changes: Changes, limit: int | np.ndarray) -> Changes:
     """Changes from a time on, of all or of each."""
     picked = changes.hi > limit
+    if picked.all():
+        lo = changes.lo if (changes.lo >= limit).all() else np.maximum(changes.lo, limit)
+        return Changes(changes.codec, lo, changes.hi, changes.weight, changes.rows)
     left = changes.take(picked)
     since = limit if isinstance(limit, int) else limit[picked]
     return Changes(left.codec, np.maximum(left.lo, since), left.hi, left.weight, left.rows)

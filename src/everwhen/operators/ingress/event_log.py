@@ -81,6 +81,8 @@ class EventStore(Protocol):
 
     def undo(self) -> None: ...
 
+    def settle(self) -> None: ...
+
     def close(self, promises: Iterable[Punctuation]) -> None: ...
 
     @property
@@ -147,6 +149,10 @@ class EventLog:
             ending, lasting = self._rings
             kernel.undo(elements, ending.arrays, lasting.arrays, taken)
             (ending.count, lasting.count), self._last = before, None
+
+    def settle(self) -> None:
+        """What the last `apply` took stays."""
+        self._last = None
 
     def close(self, promises: Iterable[Punctuation]) -> None:
         """Events whose rows are promised can no longer be named; they go with the next tidying."""

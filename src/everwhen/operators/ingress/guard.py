@@ -70,6 +70,8 @@ class CheckedBatch:
 
     def events(self) -> Changes:
         """Event form: an adjust takes the whole event back and says it again."""
+        if not self.adjusts:
+            return self.segments()
         adjust = np.flatnonzero(self.op == ADJUST)
         again = adjust[self.vnew[adjust] > self.vs[adjust]]
         at = np.concatenate([np.arange(len(self.op)), again])
@@ -178,6 +180,7 @@ class Guard:
 
     def settle(self) -> None:
         """The batch stays: forget what its promises allow to forget."""
+        self._log.settle()
         if not self._silent:
             self._settle_promises()
         if self.cti > self._before[0] and not self.whole:

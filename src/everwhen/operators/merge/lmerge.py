@@ -79,7 +79,7 @@ class LMergeOperator(MergeOperator):
         for each, batch in zip(self._inputs, inputs, strict=True):
             if len(batch):
                 each.tau = max(each.tau, int(batch.lo.max()))
-                each.bag.add(self._open(self._keyed(batch), each.since))
+                each.bag.add(self._open(self._keyed(batch), each.since), own=self._events)
         out: list[Changes] = []
         self._decide(out)
         promises: list[Punctuation] = []
@@ -88,6 +88,8 @@ class LMergeOperator(MergeOperator):
                 self._decide_rows(each, frontier, out)
                 promises += frontier.promises
         self._speculate(out)
+        for each in self._inputs:
+            each.bag.settle()
         changes = net_corrected(concat_all(self.codec, out)) if out else no_changes(self.codec)
         return Output(self._as_events(changes) if self._events else changes, make_frontier(self._promise, promises))
 

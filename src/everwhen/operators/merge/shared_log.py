@@ -24,22 +24,23 @@ from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 
 MOST_COPIES: Final = 62
-_FEWEST: Final = 1024
-"""A ring has room for so many entries at least; its size is a power of two."""
+_FEWEST: Final = 512
+"""There is room for so many events at least."""
 
 
 class SharedLog:
-    """The ring of all copies.  `copy` gives the log of the next one."""
+    """The events of all copies.  `copy` gives the log of the next one."""
 
     def __init__(self, codec: RowCodec, copies: int) -> None:
         assert copies <= MOST_COPIES, "a copy has a bit"
         self.codec = codec
         self.ctis = np.full(copies, NEVER, np.int64)
-        self.log = np.zeros((_FEWEST, kernel.ROW + codec.width), np.int64)
+        self.pool = np.zeros((_FEWEST, kernel.ROW + codec.width), np.int64)
         self.heads = np.full(_FEWEST, -1, np.int64)
-        self.oldest = self.count = 0
+        self.free = np.array([-1, 0])
+        self.top = 0
+        self._left = 0  # how many were used after the last sweep
         self.copies: list[CopyLog] = []
-        self.pending: set[int] = set()  # the copies that have taken a batch of the present epoch, which may be undone
         codec.pool.register(self)
 
     def copy(self) -> CopyLog:
@@ -47,43 +48,68 @@ class SharedLog:
         return self.copies[-1]
 
     def reserve(self, more: int) -> None:
-        """Make room for so many more.  Numbers stay while a batch may still be undone."""
-        if self.count + more - self.oldest > len(self.log):
-            self.tidy(more, renumber=not self.pending)
+        """Make room for so many more.  While a batch may be undone entries stay, and stay where they are."""
+        settled = all(each.settled for each in self.copies)
+        if settled and self._used > self._left + max(self._left // 4, _FEWEST):
+            self._sweep()
+        if self._room() >= more:
+            return
+        used = self._used
+        self._place(self.pool[: self.top], used + max(more, used // 4))
 
-    def tidy(self, more: int = 0, renumber: bool = True) -> None:
-        """Write the events that are left anew, with room for so many more, and half of the ring besides."""
-        if renumber:
-            for each in self.copies:
-                each.drop_promised()
-        left = self.alive(-1) if renumber else self.count - self.oldest
-        size = max(_FEWEST, 1 << max(2 * (left + more) - 1, 0).bit_length())
-        log, heads = np.empty((size, self.log.shape[1]), np.int64), np.empty(size, np.int64)
-        self.count = kernel.rewrite(self.log, self.oldest, self.count, self.ctis, log, heads, renumber)
-        self.oldest = 0 if renumber else self.oldest
-        self.log, self.heads = log, heads
+    @property
+    def _used(self) -> int:
+        return self.top - int(self.free[1])
+
+    def _sweep(self) -> None:
+        """Let go what nobody may name any more; where that leaves most of the room empty, the room, too."""
+        kernel.sweep(self.pool, self.heads, self.free, self.top, self.ctis, self.ctis.max())
+        self._left = self._used
+        if len(self.pool) > 4 * (self._left + _FEWEST):
+            self._keep()
+
+    def _room(self) -> int:
+        return len(self.pool) - self.top + int(self.free[1])
+
+    def _place(self, entries: np.ndarray, size: int) -> None:
+        """Have these entries, in a pool with room for so many."""
+        pool = np.zeros((max(size, _FEWEST), self.pool.shape[1]), np.int64)
+        pool[: len(entries)] = entries
+        self.pool, self.top = pool, len(entries)
+        self.heads = np.empty(max(_FEWEST, 1 << (len(pool) - 1).bit_length() - 1), np.int64)
+        kernel.link(pool, self.heads, self.top)
+
+    def tidy(self) -> None:
+        """Keep the events that are left, and nothing else."""
+        for each in self.copies:
+            each.settle()
+            each.drop_promised()
+        self._sweep()
+        self._keep()
+
+    def _keep(self) -> None:
+        """Have the events one after the other."""
+        left = self.pool[: self.top][self.pool[: self.top, kernel.HAVE] > 0]
+        self.free[:] = -1, 0
+        self._place(left, len(left) + len(left) // 4)
 
     def alive(self, bits: int) -> int:
-        return int(kernel.alive(self.log, self.oldest, self.count, self.ctis, bits))
-
-    def forget(self) -> None:
-        self.oldest = int(kernel.forget(self.log, self.oldest, self.count, self.ctis))
+        return int(kernel.alive(self.pool, self.top, self.ctis, self.ctis.max(), bits))
 
     def entries(self) -> np.ndarray:
         """The events that are left, one after the other."""
-        self.pending.clear()
         self.tidy()
-        return self.log[: self.count]
+        return self.pool[: self.top]
 
     def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
         return [(self.entries(), [(kernel.ROW + j, type_) for j, type_ in self.codec.pooled])]
 
     def recoded(self) -> None:
-        self.tidy()
+        kernel.link(self.pool, self.heads, self.top)
 
     @property
     def nbytes(self) -> int:
-        return self.log.nbytes + self.heads.nbytes
+        return self.pool.nbytes + self.heads.nbytes
 
 
 class CopyLog:
@@ -94,7 +120,7 @@ class CopyLog:
         self._shared = shared
         self._port = port
         self._bit = 1 << port
-        self._journal: tuple[np.ndarray, int] | None = None
+        self._journal: np.ndarray | None = None  # what the last batch has done, until it stays
         self._forgotten = NEVER
         self._over: PunctuationStore | None = None  # what was promised since the last tidying
 
@@ -111,18 +137,23 @@ class CopyLog:
         """Take elements in arrival order; the position of the first adjust without its event (then nothing is
         taken), or -1."""
         shared = self._shared
-        if self._port in shared.pending:  # another epoch
-            shared.pending.clear()
+        self.settle()
         shared.reserve(len(op))
-        journal = np.empty(len(op) + adjusts, np.int64)
+        slots, journal = np.empty(len(op), np.int64), np.empty(len(op) + adjusts, np.int64)
         if adjusts:
             until = NEVER  # one of them may name what ends before
-        before = shared.count
-        shared.count, done, wrong = kernel.apply(
-            op, vs, ve, vnew, rows, until, shared.log, shared.heads, shared.oldest, before, self._bit, journal
+        shared.top, done, wrong = kernel.apply(
+            kernel.Elements(op, vs, ve, vnew, rows),
+            until,
+            shared.pool,
+            shared.heads,
+            shared.free,
+            shared.top,
+            self._bit,
+            slots,
+            journal,
         )
-        self._journal = journal, int(done)
-        shared.pending.add(self._port)
+        self._journal = journal[: int(done)]
         if wrong >= 0:
             self.undo()
         return int(wrong)
@@ -130,8 +161,20 @@ class CopyLog:
     def undo(self) -> None:
         """Take back what the last `apply` took; of several copies, the last one first."""
         if self._journal is not None:
-            shared, (journal, done) = self._shared, self._journal
-            shared.count = int(kernel.undo(shared.log, shared.heads, shared.count, self._bit, journal, done))
+            shared, journal = self._shared, self._journal
+            kernel.undo(shared.pool, shared.heads, shared.free, self._bit, journal, len(journal))
+            self._journal = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is to be undone."""
+        return self._journal is None
+
+    def settle(self) -> None:
+        """The last batch stays, and those of the other copies in the same epoch."""
+        if self._journal is not None:
+            shared, journal = self._shared, self._journal
+            kernel.release(shared.pool, shared.heads, shared.free, journal, len(journal))
             self._journal = None
 
     def close(self, promises: Iterable[Punctuation]) -> None:
@@ -143,13 +186,13 @@ class CopyLog:
         """Drop events that ended before what is promised of their rows."""
         over, self._over = self._over, None
         shared = self._shared
-        if over is None or not len(over) or shared.oldest == shared.count:
+        if over is None or not len(over):
             return
-        at = np.arange(shared.oldest, shared.count) & (len(shared.log) - 1)
-        mine = at[(shared.log[at, kernel.HAVE] & self._bit) != 0]
-        ends, until = shared.log[mine, kernel.VE], upto(over, self.codec, shared.log[mine, kernel.ROW :])
+        used = shared.pool[: shared.top]
+        mine = np.flatnonzero((used[:, kernel.HAVE] > 0) & ((used[:, kernel.HAVE] & self._bit) != 0))
+        ends, until = used[mine, kernel.VE], upto(over, self.codec, used[mine, kernel.ROW :])
         gone = (ends < until) | (until == INF)
-        shared.log[mine[gone], kernel.HAVE] &= ~self._bit
+        shared.pool[mine[gone], kernel.HAVE] &= ~self._bit
         self._forgotten = max(self._forgotten, int(ends[gone].max(initial=NEVER)))
 
     @property
@@ -159,22 +202,16 @@ class CopyLog:
         return self._forgotten
 
     def forget(self, cti: int) -> None:
-        """Events that ended before `cti` can no longer be named."""
-        self._journal = None
-        if cti == INF:
-            self.clear()
+        """Events that ended before `cti` can no longer be named; with the last one all go."""
         self._shared.ctis[self._port] = cti
-        self._shared.forget()
-
-    def clear(self) -> None:
-        """The copy has no events any more."""
-        self._journal = None
-        self._shared.log[:, kernel.HAVE] &= ~self._bit
+        if cti == INF:
+            used = self._shared.pool[: self._shared.top]
+            used[used[:, kernel.HAVE] > 0, kernel.HAVE] &= ~self._bit
 
     def begin_anew(self) -> None:
         """A new copy takes the place of one that has left."""
-        self.clear()
-        self._shared.pending.discard(self._port)
+        self.settle()
+        self.forget(INF)
         self._shared.ctis[self._port] = self._forgotten = NEVER
         self._over = None
 
@@ -200,3 +237,4 @@ class CopyLog:
         vs, ve = state["vs"], state["ve"]
         restored.ints(len(vs), vs, ve)
         self.apply(np.zeros(len(vs), np.uint8), vs, ve, ve, restored.rows(self.codec, state["rows"], len(vs)), 0)
+        self.settle()

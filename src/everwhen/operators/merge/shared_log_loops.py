@@ -1,22 +1,25 @@
 """Loops over the events of several copies of one stream, each stored once with a bit per copy that has it.
 
-An event is an entry (vs, ve, row) with a link to the one before it that has the same hash.  Entries are numbered as
-they come and stand in a ring; those before `oldest` are forgotten.  One that no copy has any more is gone.
+An event is an entry (vs, ve, row), found by its hash: entries of one hash are linked.  Those that nobody has any more
+are linked to be used again, the first one and their number in `free`.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.njit import loop, loop_of, njit
+from everwhen.compiled.prefetch import prefetch
 
-BEFORE: Final = 0
+NEXT: Final = 0
 VS: Final = 1
 VE: Final = 2
 HAVE: Final = 3
+"""A bit per copy; `FREE`: no event."""
 ROW: Final = 4
+FREE: Final = -1
 _ADDED: Final = 0
 _GIVEN: Final = 1
 _TAKEN: Final = 2
@@ -35,12 +38,11 @@ def _slot(vs, ve, row, size):
 
 
 @njit(cache=True, inline="always")
-def _found(log, oldest, at, vs, ve, row, bit, wanted):
-    """The last entry of an event that the copy has (`wanted`) or has not; -1: there is none."""
-    mask = len(log) - 1
-    while at >= oldest:
-        entry = log[at & mask]
-        if entry[VS] == vs and entry[VE] == ve and entry[HAVE] != 0 and ((entry[HAVE] & bit) != 0) == wanted:
+def _found(pool, at, vs, ve, row, bit, wanted):
+    """An entry of an event that the copy has (`wanted`) or has not; -1: there is none."""
+    while at >= 0:
+        entry = pool[at]
+        if entry[VS] == vs and entry[VE] == ve and ((entry[HAVE] & bit) != 0) == wanted:
             same = True
             for j in range(len(row)):
                 if entry[ROW + j] != row[j]:
@@ -48,74 +50,127 @@ def _found(log, oldest, at, vs, ve, row, bit, wanted):
                     break
             if same:
                 return at
-        at = entry[BEFORE]
+        at = entry[NEXT]
     return np.int64(-1)
 
 
 @njit(cache=True, inline="always")
-def _add(log, heads, oldest, count, vs, ve, row, bit, journal, done):
-    slot = _slot(vs, ve, row, len(heads))
-    at = _found(log, oldest, heads[slot], vs, ve, row, bit, False)
+def _unlink(pool, heads, free, at):
+    """Let an entry be used again."""
+    slot = _slot(pool[at, VS], pool[at, VE], pool[at, ROW:], len(heads))
+    if heads[slot] == at:
+        heads[slot] = pool[at, NEXT]
+    else:
+        before = heads[slot]
+        while pool[before, NEXT] != at:
+            before = pool[before, NEXT]
+        pool[before, NEXT] = pool[at, NEXT]
+    pool[at, NEXT] = free[0]
+    pool[at, HAVE] = FREE
+    free[0] = at
+    free[1] += 1
+
+
+@njit(cache=True, inline="always")
+def _add(pool, heads, free, top, slot, vs, ve, row, bit, journal, done):
+    at = _found(pool, heads[slot], vs, ve, row, bit, False)
     if at >= 0:
-        log[at & (len(log) - 1), HAVE] |= bit
+        pool[at, HAVE] |= bit
         journal[done] = at * 4 + _GIVEN
-        return count
-    entry = log[count & (len(log) - 1)]
-    entry[BEFORE] = heads[slot]
+        return top
+    at = free[0]
+    if at >= 0:
+        free[0] = pool[at, NEXT]
+        free[1] -= 1
+    else:
+        at = top
+        top += 1
+    entry = pool[at]
+    entry[NEXT] = heads[slot]
     entry[VS] = vs
     entry[VE] = ve
     entry[HAVE] = bit
     for j in range(len(row)):
         entry[ROW + j] = row[j]
-    heads[slot] = count
-    journal[done] = count * 4 + _ADDED
-    return count + 1
+    heads[slot] = at
+    journal[done] = at * 4 + _ADDED
+    return top
 
 
-@loop
-def apply(op, vs, ve, vnew, rows, until, log, heads, oldest, count, bit, journal):
-    """Take a copy's elements in arrival order: how many entries there are then, how many steps the journal has, and the
-    first adjust without its event (-1: none).  Events that end before `until` can be named by nobody later."""
+class Elements(NamedTuple):
+    """Elements of a batch in arrival order."""
+
+    op: np.ndarray
+    """0: insert, 1: adjust; others carry no data."""
+    vs: np.ndarray
+    """Starts."""
+    ve: np.ndarray
+    """Ends; of an adjust the end by which it names its event."""
+    vnew: np.ndarray
+    """New ends of adjusts."""
+    rows: np.ndarray
+    """Coded rows."""
+
+
+@loop_of(elements=Elements)
+def apply(elements, until, pool, heads, free, top, bit, slots, journal):
+    """Take a copy's elements in arrival order: how many entries were ever used, how many steps the journal has, and the
+    first adjust without its event (-1: none).  Events that end before `until` can be named by nobody later.  `slots`
+    has room for as many as there are elements."""
+    op, vs, ve, vnew, rows = elements.op, elements.vs, elements.ve, elements.vnew, elements.rows
     done = 0
-    for i in range(len(op)):
+    n = len(op)
+    for i in range(n):
+        slots[i] = _slot(vs[i], ve[i], rows[i], len(heads))
+    for i in range(n):
+        if i + 16 < n:
+            prefetch(heads, slots[i + 16])
+        if i + 8 < n and heads[slots[i + 8]] >= 0:
+            prefetch(pool, heads[slots[i + 8]])
         if op[i] == 0:
             if ve[i] >= until:
-                count = _add(log, heads, oldest, count, vs[i], ve[i], rows[i], bit, journal, done)
+                top = _add(pool, heads, free, top, slots[i], vs[i], ve[i], rows[i], bit, journal, done)
                 done += 1
         elif op[i] == 1:
-            slot = _slot(vs[i], ve[i], rows[i], len(heads))
-            at = _found(log, oldest, heads[slot], vs[i], ve[i], rows[i], bit, True)
+            at = _found(pool, heads[slots[i]], vs[i], ve[i], rows[i], bit, True)
             if at < 0:
-                return count, done, np.int64(i)
-            log[at & (len(log) - 1), HAVE] &= ~bit
+                return top, done, np.int64(i)
+            pool[at, HAVE] &= ~bit
             journal[done] = at * 4 + _TAKEN
             done += 1
             if vnew[i] > vs[i]:
-                count = _add(log, heads, oldest, count, vs[i], vnew[i], rows[i], bit, journal, done)
+                slot = _slot(vs[i], vnew[i], rows[i], len(heads))
+                top = _add(pool, heads, free, top, slot, vs[i], vnew[i], rows[i], bit, journal, done)
                 done += 1
-    return count, done, np.int64(-1)
+    return top, done, np.int64(-1)
 
 
 @loop
-def undo(log, heads, count, bit, journal, done):
-    """Take the steps of a journal back, the last first; how many entries there are then."""
-    mask = len(log) - 1
+def undo(pool, heads, free, bit, journal, done):
+    """Take the steps of a journal back, the last first."""
     for x in range(done - 1, -1, -1):
         at, kind = journal[x] >> 2, journal[x] & 3
-        entry = log[at & mask]
         if kind == _TAKEN:
-            entry[HAVE] |= bit
+            pool[at, HAVE] |= bit
+        elif kind == _GIVEN:
+            pool[at, HAVE] &= ~bit
         else:
-            entry[HAVE] &= ~bit
-            if kind == _ADDED:
-                heads[_slot(entry[VS], entry[VE], entry[ROW:], len(heads))] = entry[BEFORE]
-                count -= 1
-    return count
+            _unlink(pool, heads, free, at)
+
+
+@loop
+def release(pool, heads, free, journal, done):
+    """Let the entries be used again that a journal has left without a copy."""
+    for x in range(done):
+        if pool[journal[x] >> 2, HAVE] == 0:
+            _unlink(pool, heads, free, journal[x] >> 2)
 
 
 @njit(cache=True, inline="always")
-def _had(have, ve, ctis):
-    """The copies that may still name an event."""
+def _had(have, ve, ctis, latest):
+    """The copies that may still name an event; `latest`: the largest of their CTIs."""
+    if ve >= latest:
+        return have
     left = np.int64(0)
     for port in range(len(ctis)):
         if (have >> port) & 1 and ve >= ctis[port]:
@@ -124,46 +179,33 @@ def _had(have, ve, ctis):
 
 
 @loop
-def forget(log, oldest, count, ctis):
-    """The number of the first entry, from the oldest on, that a copy may still name."""
-    while oldest < count:
-        entry = log[oldest & (len(log) - 1)]
-        if _had(entry[HAVE], entry[VE], ctis) != 0:
-            break
-        oldest += 1
-    return oldest
+def sweep(pool, heads, free, top, ctis, latest):
+    """Let the entries be used again that no copy may name any more."""
+    for at in range(top):
+        if pool[at, HAVE] > 0:
+            left = _had(pool[at, HAVE], pool[at, VE], ctis, latest)
+            if left == 0:
+                _unlink(pool, heads, free, at)
+            else:
+                pool[at, HAVE] = left
 
 
 @loop
-def alive(log, oldest, count, ctis, bits):
+def alive(pool, top, ctis, latest, bits):
     """How many entries some of the copies may still name."""
     found = 0
-    for at in range(oldest, count):
-        entry = log[at & (len(log) - 1)]
-        if _had(entry[HAVE], entry[VE], ctis) & bits != 0:
+    for at in range(top):
+        if pool[at, HAVE] > 0 and _had(pool[at, HAVE], pool[at, VE], ctis, latest) & bits != 0:
             found += 1
     return found
 
 
 @loop
-def rewrite(log, oldest, count, ctis, target, heads, renumber):
-    """Write entries into another ring, those that can be named (with new numbers, from 0 on) or all; the number of the
-    next one."""
+def link(pool, heads, top):
+    """Link the entries of a pool anew."""
     heads[:] = -1
-    to = np.int64(0) if renumber else oldest
-    for at in range(oldest, count):
-        entry = log[at & (len(log) - 1)]
-        have = entry[HAVE]
-        if renumber:
-            have = _had(have, entry[VE], ctis)
-            if have == 0:
-                continue
-        copied = target[to & (len(target) - 1)]
-        slot = _slot(entry[VS], entry[VE], entry[ROW:], len(heads))
-        for j in range(len(entry)):
-            copied[j] = entry[j]
-        copied[HAVE] = have
-        copied[BEFORE] = heads[slot]
-        heads[slot] = to
-        to += 1
-    return to
+    for at in range(top):
+        if pool[at, HAVE] != FREE:
+            slot = _slot(pool[at, VS], pool[at, VE], pool[at, ROW:], len(heads))
+            pool[at, NEXT] = heads[slot]
+            heads[slot] = at
