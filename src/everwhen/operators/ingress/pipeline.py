@@ -150,6 +150,10 @@ class SourcePipeline:
         assert self.finalize is not None, "only Finalize can do without what is late then"
         return self.finalize.force(cti)
 
+    def raise_floor(self, floor: int) -> None:
+        """Nothing before `floor` is of interest any more."""
+        self.guard.raise_floor(floor)
+
     def block(self) -> None:
         """Let elements wait from now on.  What has gone on stays as it is."""
         if self.align is None:
@@ -159,11 +163,11 @@ class SourcePipeline:
     @property
     def known_from(self) -> int:
         """From which instant on `standing` is all that has gone on: what ended before the CTI is forgotten, and what
-        ended before a promise about its row."""
+        ended before a promise about its row, or before the floor."""
         if self.guard.whole:
             return NEVER
         dropped = self.guard.forgotten if self.finalize is None else self.finalize.forgotten
-        return max(self.cti, self.guard.forgotten, dropped)
+        return max(self.cti, self.guard.floor, self.guard.forgotten, dropped)
 
     def standing(self) -> Changes | None:
         """The events that have gone on and may still be corrected; None if they are not kept."""

@@ -132,6 +132,7 @@ class LMergeOperator(Operator):
     """n copies in, one stream out; see the module's docstring.  `since`: from when on each input is right."""
 
     keeps = "what inputs say differently, and what has been emitted, after the promise"
+    merges = True
 
     def __init__(self, codec: RowCodec, since: Sequence[int], policy: MergePolicy, events: bool) -> None:
         self.ports = len(since)
@@ -139,6 +140,7 @@ class LMergeOperator(Operator):
         self._policy = policy
         self._events = events
         self._promise = min(since)
+        self._floor = NEVER  # all before is decided, whether or not it is promised: nobody cares
         self._inputs = [_Input(SignedBag(codec, int(events)), each) for each in since]
         self._emitted = SignedBag(codec, int(events))
         self._said = PunctuationStore(codec.schema)
@@ -157,6 +159,14 @@ class LMergeOperator(Operator):
         bag.add(self._emitted.netted(), -1)
         bag.cut(max(since, self._promise))
         self._inputs[port] = _Input(bag, since)
+
+    def needs_from(self, wanted: int) -> int:
+        """Behind the promise no input counts; an audit compares all that they say."""
+        return NEVER if self._policy.audit else max(wanted, self._promise)
+
+    def fast_forward(self, t: int) -> None:
+        """All before `t` is decided with the next step, as the input says it that is followed."""
+        self._floor = max(self._floor, t)
 
     def _joined(self) -> list[_Input]:
         return [each for each in self._inputs if not each.ended and each.since <= self._promise]
@@ -217,7 +227,7 @@ class LMergeOperator(Operator):
                 if not joined:
                     return
                 best = self._furthest(joined)
-                until = best.promise
+                until = max(best.promise, self._floor)
             if until <= self._promise:
                 return
             ahead = best.ahead.netted()
@@ -359,6 +369,7 @@ class LMergeOperator(Operator):
     def snapshot(self) -> dict[str, Any]:
         return {
             "promise": self._promise,
+            "floor": self._floor,
             "emitted": self._emitted.snapshot(),
             "said": self._said.snapshot() if len(self._said) else None,
             "names": self._names.snapshot(),
@@ -369,7 +380,7 @@ class LMergeOperator(Operator):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._promise = state["promise"]
+        self._promise, self._floor = state["promise"], state.get("floor", NEVER)
         self._emitted.restore(state["emitted"])
         if state["said"] is not None:
             self._said.restore(state["said"])
