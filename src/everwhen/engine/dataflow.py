@@ -149,7 +149,7 @@ class Dataflow(Generic[Key, Flow]):
             t = needs.get(Port(operator=number), INF)
             if node.placed.operator.merges and NEVER < t < INF:
                 node.placed.operator.fast_forward(t)
-                self._merged[number] = max(self._merged.get(number, NEVER), t)
+                self._merged[number] = max(self.skipped(number), t)
         found: dict[str, int] = {}
         for port, t in needs.items():
             if port.source is not None:
@@ -160,6 +160,10 @@ class Dataflow(Generic[Key, Flow]):
                 self.floors.raise_to(port, found[port.source], codec_of)
         return {source: t for source, t in found.items() if t > NEVER}
 
+    def skipped(self, number: int) -> int:
+        """Before which instant a merge was told that nothing is of interest."""
+        return self._merged.get(number, NEVER)
+
     @property
     def merges(self) -> bool:
         """Whether copies are merged somewhere."""
@@ -168,9 +172,9 @@ class Dataflow(Generic[Key, Flow]):
     def _unforced(
         self, node: OperatorNode, given: list[tuple[Output, int]], forced: Collection[Port]
     ) -> list[tuple[Output, int]]:
-        """What a merge gets of inputs that lag: nothing is promised because it was skipped.  That is never more than the
-        merge has promised itself, but it would take the input for one of those that lead."""
-        skipped = max(node.output.frontier.time, self._merged.get(node.number, NEVER))
+        """What a merge gets of inputs that lag: nothing is promised because it was skipped.  That is never more than
+        the merge has promised itself, but it would take the input for one of those that lead."""
+        skipped = max(node.output.frontier.time, self.skipped(node.number))
         found = []
         for port, (output, tau), before in zip(node.placed.inputs, given, node.frontiers, strict=True):
             if output.frontier.time <= skipped and any(each in forced for each in self.below(port)):

@@ -39,9 +39,9 @@ class Floors:
             return outputs
         return {port: self.ports[port].apply(each) if port in self.ports else each for port, each in outputs.items()}
 
-    def time(self, source: str) -> int:
-        """What is promised of a source because it is cut there, in whichever form it is read."""
-        return min((floor.time for port, floor in self.ports.items() if port.source == source), default=NEVER)
+    def time(self, port: Port) -> int:
+        """What is promised at a port because it is cut there."""
+        return self.ports[port].time if port in self.ports else NEVER
 
     def forced(self) -> set[Port]:
         """The ports that have promised more than their sources."""

@@ -33,7 +33,7 @@ def needed_from(nodes: Mapping[int, OperatorNode], wanted: Wanted) -> dict[Port,
     found: dict[Port, int] = {}
     for port, t in wanted:
         found[port] = min(found.get(port, INF), t)
-    for number, node in reversed(nodes.items()):
+    for number, node in reversed(list(nodes.items())):
         needs = node.placed.operator.needs_from(found.get(Port(operator=number), INF))
         for port in node.placed.inputs:
             found[port] = min(found.get(port, INF), needs)
@@ -51,7 +51,7 @@ class Leads(Flag):
 def leading(nodes: Mapping[int, OperatorNode], outputs: Iterable[Port]) -> dict[Port, Leads]:
     """By port, where it leads: to merges of copies, which take what they are given; to others, or to an output."""
     found = dict.fromkeys(outputs, Leads.ELSEWHERE)
-    for number, node in reversed(nodes.items()):
+    for number, node in reversed(list(nodes.items())):
         operator = node.placed.operator
         if operator.merges:
             leads = Leads.TO_MERGE

@@ -2,11 +2,11 @@
 
 That is legal: a stream that is cut at V says nothing before V, so it may promise V.  Segments are cut one by one.
 
-**Events.**  In event form an event is taken back and said again under its own start, and who has heard of it knows it by
-that start.  So what was said before the floor keeps its start, and is cut from the other side: shortened to the floor
-where it should end earlier.  An event that is new and began before the floor begins there, and one that had ended before
-it and grows beyond it is new.  Which events begin at a floor is remembered, by (row, start, end) as the source names
-them, while they may still be changed.
+**Events.**  In event form an event is taken back and said again under its own start, and who has heard of it knows it
+by that start.  So what was said before the floor keeps its start, and is shortened to the floor where it should end
+earlier.  An event that is new and began before the floor begins there, and so does one that had ended before it and
+grows beyond it.  Which events have another start is remembered, by row, start and end as the source names them, while
+they may still be changed.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ def fork(network: Network, old: OutputKey, new: OutputKey, levels: Levels) -> Sh
         if port.source is not None:
             if port.source not in network.ingress.inputs:
                 _open(network, port.source, *levels[port.source], network.ingress.inputs[was.source or ""])
+            network.flow.floors.copy(was, port, network.codec_of)
             continue
         node = OperatorNode.of(port.operator, operators[port.operator], network.flow.nodes[was.operator].began)
         node.restore(network.flow.nodes[was.operator].snapshot())
@@ -59,7 +60,7 @@ def change_emit(network: Network, outlet: SharedOutput, emit: Emit) -> EmittedBa
 
     def source(port: Port) -> Changes:
         intake = network.ingress.inputs[port.source or ""].intake
-        return intake.standing() or no_changes(intake.codec)
+        return network.flow.floors.known(port, intake.standing()) or no_changes(intake.codec)
 
     news = network.flow.change_emit(numbers, [outlet], emit, source, network.nothing)
     changes = news.get(outlet.port.operator) or network.nothing(outlet.port)

@@ -174,7 +174,7 @@ class Network:
     def opened(self, name: str, source: str, bounds: Bounds) -> SourceInput:
         """A new input of a source; a finite one is kept, so that whoever joins later knows all of it."""
         declared = self.sources[name]
-        return self.ingress.open(declared, self._codec(name), bounds, source=source, keep_all=declared.is_finite)
+        return self.ingress.open(declared, self.codec_of(name), bounds, source=source, keep_all=declared.is_finite)
 
     def _start(self, number: int, placed: PlacedOperator, pasts: dict[Port, AsOf]) -> None:
         """Let a new operator take what stands at its inputs."""
@@ -239,7 +239,7 @@ class Network:
     def _said(self, outlet: SharedOutput) -> AsOf:
         """The events that an outlet has said, by the names that it uses for them."""
         encoder, port = outlet.encoder, outlet.port
-        nothing = AsOf(self._max_end(port), no_changes(encoder.codec))
+        nothing = AsOf(self._running(port).max_end, no_changes(encoder.codec))
         if encoder.cti == INF or isinstance(encoder, EventChangelogEncoder):
             return earliest(outlet.since, nothing, self._past(port, {}))
         if isinstance(encoder, ChangelogEncoder):
@@ -267,7 +267,8 @@ class Network:
         arrived = ingress.advance(self._read_together())
         ports = {port for node in self.flow.nodes.values() for port in node.placed.inputs}
         ports |= {outlet.port for outlet in self.outlets.values()}
-        outputs = {port: ingress.output(port, arrived) for port in ports if port.source}
+        outputs: Mapping[Port, Output] = {port: ingress.output(port, arrived) for port in ports if port.source}
+        outputs = self.flow.floors.applied(outputs)
         inputs = EpochInputs(outputs, {name: each.intake.tau for name, each in ingress.inputs.items()})
         broken = self.flow.step(inputs)
         said: dict[OutputKey, EmittedBatch] = {}
@@ -281,7 +282,24 @@ class Network:
                 said[exit] = outlet.step(cut(output.changes, outlet.since), tau, output.frontier)
             except Exception as error:
                 failed[exit] = error
+        if self.flow.merges:  # of copies that lag nothing is needed that has been promised by now
+            self.fast_forward()
         return said, failed
+
+    def fast_forward(self) -> None:
+        """Skip what no query needs: each has said from when on it cares, and merges of copies need less and less.
+
+        Who joins later knows of nothing before.
+        """
+        wanted = [(outlet.port, outlet.wanted) for outlet in self.outlets.values()]
+        floors = self.flow.fast_forward(wanted, self.codec_of)
+        self.ingress.raise_floors(floors)
+        for number, node in self.flow.nodes.items() if floors else ():
+            if node.placed.operator.merges:  # whatever its inputs skip, it has the answer
+                node.exact = max(node.exact, self.flow.skipped(number))
+            else:
+                since = max(node.since, *(self._running(port).exact for port in node.placed.inputs))
+                node.exact = max(node.exact, self._exact(node.placed, since))
 
     def end(self, sources: Collection[str]) -> None:
         """These sources have ended."""
@@ -303,12 +321,11 @@ class Network:
 
     def _frontier(self, port: Port) -> Frontier:
         if port.source:
-            return self.ingress.frontier(port.source)
+            return Frontier(max(self.ingress.frontier(port.source).time, self.flow.floors.time(port)))
         return self.flow.nodes[port.operator].output.frontier
 
-    def _max_end(self, port: Port) -> int:
-        entry = self.ingress.inputs[port.source] if port.source else self.flow.nodes[port.operator]
-        return entry.max_end
+    def _running(self, port: Port) -> SourceInput | OperatorNode:
+        return self.ingress.inputs[port.source] if port.source else self.flow.nodes[port.operator]
 
     # -- leaving ------------------------------------------------------------------------------------------------
 
@@ -317,6 +334,7 @@ class Network:
         self.flow.outputs = {exit: outlet for exit, outlet in self.outlets.items() if exit in exits}
         used = {port for outlet in self.outlets.values() for port in self.below(outlet.port)}
         self._keep({port.operator for port in used}, {port.source for port in used if port.source})
+        self.fast_forward()  # who has left may have been the one who needed more
 
     def _keep(self, operators: Collection[int], sources: Collection[str]) -> None:
         inputs = self.ingress.inputs
@@ -324,7 +342,9 @@ class Network:
             entry = inputs.pop(name)
             guard = entry.intake.guard
             if not any(each.source == entry.source for each in inputs.values()):
-                self.left[entry.source] = DetachedSource(guard.cti, guard.tau, entry.largest_end, guard.promised)
+                end = max(entry.largest_end, guard.floor)
+                self.left[entry.source] = DetachedSource(guard.cti, guard.tau, end, guard.promised)
+        self.flow.floors.keep(inputs)
         self.flow.detach(self.flow.nodes.keys() - set(operators))
         for lowering in self._lowerings.values():
             lowering.keep(operators, sources)
@@ -343,10 +363,10 @@ class Network:
     def nothing(self, port: Port) -> Changes:
         """No changes, as a port would say them."""
         return no_changes(
-            self.operators[port.operator].operator.codec if port.source is None else self._codec(port.source)
+            self.operators[port.operator].operator.codec if port.source is None else self.codec_of(port.source)
         )
 
-    def _codec(self, name: str) -> RowCodec:
+    def codec_of(self, name: str) -> RowCodec:
         return next(each.codecs[name] for each in self._lowerings.values() if name in each.codecs)
 
     def port_name(self, port: Port) -> str:

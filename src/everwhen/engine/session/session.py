@@ -47,6 +47,7 @@ from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.consistency import MIDDLE, Consistency, Duration
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
+from everwhen.engine.forward.needs import an_instant
 from everwhen.engine.local import Query
 from everwhen.engine.metadata import OperatorMetadata
 from everwhen.engine.run import chosen
@@ -173,9 +174,8 @@ class Session:
         if source in self.inputs:
             readers = [entry.name for entry in self._catalogue.running() if source in entry.reads]
             raise QueryError(f"the source {source!r} cannot be forgotten: {', '.join(readers)} read it")
-        left = self._network.left
-        before = left.pop(source, None)
-        return lambda: None if before is None else left.update({source: before})
+        before = self._network.left.pop(source, None)
+        return lambda: None if before is None else self._network.left.update({source: before})
 
     def stream(self, name: str) -> Stream:
         """A query's answer as a stream: a query built on it shares its operators and depends on it."""
@@ -262,16 +262,29 @@ class Session:
         ports = self._network.below(self._network.outlets[entry.exit].port)
         return self._network.ingress.dropped([port.source for port in ports if port.source])
 
+    def fast_forward(self, name: str, t: int) -> dict[str, ElementBatch]:
+        """From now on a running query's answer before `t` is of no interest; returns what queries say because of it.
+
+        What it shares with others is skipped as far as all of them ask for it.  See `LocalRuntime.fast_forward`.
+
+        >>> import everwhen as ew
+        >>> s = ew.source("S", {"x": "int64"})
+        >>> session = Session()
+        >>> query = session.register("total", s.range(10).aggregate(total=ew.sum("x")))
+        >>> print(*session.fast_forward("total", 100)["total"].elements())
+        cti 91
+        """
+        self._require_open()
+        if (tail := self._catalogue[name].subscription) is None:
+            raise QueryError(f"the query {name!r} is {self._catalogue[name].state}: it has nothing to skip")
+        tail.wanted = max(tail.wanted, an_instant(t))
+        self._network.fast_forward()
+        return self._epoch()
+
     def _leave(self, entry: Entry, error: Exception | None = None) -> None:
         assert entry.exit is not None, "it runs"
         self._network.outlets[entry.exit].leave(entry.name)
-        entry.state, entry.error = ("stopped", None) if error is None else ("failed", error)
-        entry.subscription = entry.pending = entry.exit = None
-        if entry.sink is not None:
-            try:
-                entry.sink.close()
-            except Exception as failure:  # the query has left; others must not notice
-                entry.state, entry.error = "failed", entry.error or failure
+        entry.leave(error)
 
     def _tidy(self) -> None:
         """Drop what no running query needs."""
@@ -324,21 +337,13 @@ class Session:
             try:
                 if isinstance(found, Exception):
                     raise found
-                results[entry.name] = self._deliver(entry, found)
+                results[entry.name] = entry.deliver(found)
             except Exception as error:  # of whatever kind: the other queries must go on
                 self._leave(entry, error)
         if len(results) < len(heard):
             self._tidy()
         self._network.pool.collect()
         return results
-
-    def _deliver(self, entry: Entry, batch: ElementBatch) -> ElementBatch:
-        if entry.pending is not None:
-            batch, entry.pending = joined(entry.pending, batch), None
-        if entry.sink is not None:
-            entry.sink.commit(entry.next_commit, batch)
-            entry.next_commit += 1
-        return batch
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -384,13 +389,7 @@ class Session:
 
         QueryError: the session is not new, or these are other queries.
         """
-        if self._catalogue.entries or self.epoch:
-            raise QueryError("only a new session can be restored: this one has queries or has run")
-        if state.get("idle", False) != self._idle:
-            raise QueryError("the snapshot is of a session with idle=, or without: give this one the same")
-        others = state["queries"].keys() ^ queries.keys()
-        if others:
-            raise QueryError(f"the snapshot is of other queries: {', '.join(sorted(others))} is here or there only")
+        session_state.require_fit(state, queries, self._idle, bool(self._catalogue.entries or self.epoch))
         for name, query in state["queries"].items():
             level = Consistency.from_plain(query["level"])
             entry = self._enter(name, queries[name], (sinks or {}).get(name), level)

@@ -189,7 +189,8 @@ class Guard:
         return None if len(places) == len(data) else places
 
     def raise_floor(self, floor: int) -> None:
-        """Nothing before `floor` is of interest any more.  Where another keeps the events, or all are kept, they stay."""
+        """Nothing before `floor` is of interest any more.  A guard that keeps all events, or none as Finalize does it,
+        skips nothing."""
         if floor > self.floor and not (self.whole or self.finalized):
             self.floor = floor
             self._log.forget(self._kept_from(self.cti))
