@@ -42,10 +42,11 @@ def merged(copy: Callable[[ew.Stream], ew.Stream], policy: MergePolicy | None) -
 
 
 def lagging(rng: random.Random, ctis: float = 0.4) -> list[dict[str, ElementBatch]]:
-    """Copies of one history, of which one leads for a while, and the others lag behind it, and catch up, or never do."""
+    """Copies of one history, of which one leads for a while, and the others lag behind it, and catch up or do not."""
     one = history(rng, False, 25)
     left = {
-        name: reorder(one, rng, disorder=rng.choice((0, 4)), corrections=0.4, ctis=ctis, close=False) for name in NAMES
+        name: reorder(one, rng, disorder=rng.choice((0, 4)), corrections=0.4, ctis=ctis, infinite=False, close=False)
+        for name in NAMES
     }
     found: list[dict[str, ElementBatch]] = []
     leader = rng.choice(NAMES)

@@ -239,13 +239,14 @@ class Network:
     def _said(self, outlet: SharedOutput) -> AsOf:
         """The events that an outlet has said, by the names that it uses for them."""
         encoder, port = outlet.encoder, outlet.port
+        since = max(outlet.since, self._running(port).exact)
         nothing = AsOf(self._running(port).max_end, no_changes(encoder.codec))
         if encoder.cti == INF or isinstance(encoder, EventChangelogEncoder):
-            return earliest(outlet.since, nothing, self._past(port, {}))
+            return earliest(since, nothing, self._past(port, {}))
         if isinstance(encoder, ChangelogEncoder):
-            return earliest(outlet.since, nothing, AsOf(*encoder.standing()))
+            return earliest(since, nothing, AsOf(*encoder.standing()))
         pieces = self._past(port, {})
-        return earliest(outlet.since, nothing, AsOf(pieces.since, encoder.said(pieces.changes)))
+        return earliest(since, nothing, AsOf(pieces.since, encoder.said(pieces.changes)))
 
     def require_same_sources(self, node: Node, nodes: Sharing) -> None:
         """A source that is read already is declared in the same way; `nodes` knows equal nodes as one."""

@@ -189,9 +189,8 @@ class Guard:
         return None if len(places) == len(data) else places
 
     def raise_floor(self, floor: int) -> None:
-        """Nothing before `floor` is of interest any more.  A guard that keeps all events, or none as Finalize does it,
-        skips nothing."""
-        if floor > self.floor and not (self.whole or self.finalized):
+        """Nothing before `floor` is of interest any more, unless all events are kept."""
+        if floor > self.floor and not self.whole:
             self.floor = floor
             self._log.forget(self._kept_from(self.cti))
 

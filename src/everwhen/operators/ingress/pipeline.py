@@ -142,6 +142,7 @@ class SourcePipeline:
             guard = self.guard
             self.finalize = Finalize(guard.name, guard.codec, ticks, guard.insert_only)
             self.finalize.begin(guard.cti, guard.tau, guard.hand_over())
+            self.finalize.raise_floor(guard.floor)
         self.finalize.remember = ticks
         return self.finalize.force()
 
@@ -151,8 +152,11 @@ class SourcePipeline:
         return self.finalize.force(cti)
 
     def raise_floor(self, floor: int) -> None:
-        """Nothing before `floor` is of interest any more."""
+        """Nothing before `floor` is of interest any more; where Finalize is, nothing is skipped."""
         self.guard.raise_floor(floor)
+        if self.finalize is not None:
+            self.finalize.raise_floor(self.guard.floor)
+            self.finalize.force()
 
     def block(self) -> None:
         """Let elements wait from now on.  What has gone on stays as it is."""
@@ -188,6 +192,7 @@ class SourcePipeline:
             self.finalize.counts.clear()
         elif self.finalize is not None:
             self.finalize.begin(self.guard.cti, self.guard.tau, self.guard.hand_over())
+            self.finalize.raise_floor(self.guard.floor)
         if self.finalize is not None:
             self.finalize.force()
         self.latest, self._tau = other.latest, self.guard.tau
