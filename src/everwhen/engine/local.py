@@ -35,6 +35,7 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
 from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.epochs import Epoch
+from everwhen.engine.forward.needs import an_instant
 from everwhen.engine.ingress import Ingress, OnDropped
 from everwhen.engine.merge_inputs import grow, merge_port, restart, unknown_spans, with_copy
 from everwhen.engine.metadata import OperatorMetadata, filter_metadata, node_metadata
@@ -219,8 +220,32 @@ class LocalRuntime:
         arrived = ingress.advance((self._paced,))
         inputs = {port: ingress.output(port, arrived) for port in self._dataflow.source_ports}
         results = self._dataflow.step(inputs, max([each.intake.tau for each in ingress.inputs.values()]))
+        if self._dataflow.flow.merges:  # of copies that lag nothing is needed that has been promised by now
+            self._ingress.raise_floors(self._dataflow.fast_forward())
         self._dataflow.plan.pool.collect()
         return results
+
+    def fast_forward(self, t: int) -> dict[str, ElementBatch]:
+        """From now on the answer before `t` is of no interest: what each output says because of it.
+
+        From `t` on every answer is what it would have been.  What is over by then is skipped where it comes in, and
+        forgotten; windows of rows and other operators that need all of the past still get it.  What has been said
+        before stands.  It is not taken back: an earlier `t` than before changes nothing.
+
+        >>> import everwhen as ew
+        >>> s = ew.source("S", {"x": "int64"})
+        >>> runtime = LocalRuntime(s.range(10).aggregate(total=ew.sum("x")))
+        >>> batch = lambda *elements: ew.ElementBatch.of(elements, s.schema)
+        >>> _ = runtime.push({"S": batch(ew.Insert(1, 2, {"x": 1}))})
+        >>> print(*runtime.fast_forward(100)["out"].elements())
+        adjust [1, ∞ -> 11) total=1 cti 91
+        >>> print(*runtime.push({"S": batch(*(ew.Insert(t, t + 1, {"x": t}) for t in (50, 95)))})["out"].elements())
+        insert [95, ∞) total=95
+        """
+        if self._closed:
+            raise QueryError("the runtime is closed: there is nothing to skip any more")
+        self._ingress.raise_floors(self._dataflow.fast_forward(an_instant(t)))
+        return self._epoch()
 
     # -- consistency --------------------------------------------------------------------------------------------
 
@@ -257,7 +282,9 @@ class LocalRuntime:
     def _standing(self, port: Port) -> Changes | None:
         """What a source has said that stands; of one that is never corrected nothing need be known."""
         intake = self._ingress.inputs[port.source or ""].intake
-        return no_changes(intake.codec) if intake.guard.insert_only else intake.standing()
+        if intake.guard.insert_only:
+            return no_changes(intake.codec)
+        return self._dataflow.flow.floors.known(port, intake.standing())
 
     def _note(self, name: str, dropped: DroppedElements) -> None:
         if self._dropped is not None:

@@ -43,6 +43,7 @@ def restart(dataflow: FixedDataflow, fresh: PhysicalPlan, name: str, since: int)
     """Let an input that has gone begin anew.  `fresh`: the same plan, lowered again."""
     number, port = merge_port(dataflow.plan, name)
     flow = dataflow.flow
+    flow.floors.keep(dataflow.plan.sources.keys() - {name})
     for each in flow.below(flow.nodes[number].placed.inputs[port]):
         if each.source is None:
             flow.add(OperatorNode.of(each.operator, fresh.operators[each.operator]))
@@ -92,7 +93,7 @@ def grow(dataflow: FixedDataflow, plan: PhysicalPlan, name: str, since: int) -> 
             _merge(node).add_input(name, since)
             node.frontiers.append(NO_PROGRESS)
         node.number, node.placed = number, PlacedOperator(placed.name, node.placed.operator, placed.inputs)
-    flow.nodes = nodes
+    flow.renumber(nodes, before)
     sinks = []
     for sink in plan.sinks:
         output = flow.outputs[sink.name]

@@ -118,7 +118,7 @@ class LMergeOperator(MergeOperator):
             if not known:
                 return
             best = self._furthest(known)
-            until = best.promise if joined else until
+            until = max(best.promise, self._floor) if joined else until
             if until <= self._promise:
                 return
             ahead = best.bag.netted()
