@@ -45,7 +45,7 @@ from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import DroppedElements, Reason
 from everwhen.plan.lower import lower
-from everwhen.plan.physical import Port
+from everwhen.plan.physical import PhysicalPlan, Port
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, joined
@@ -157,7 +157,7 @@ class LocalRuntime:
         cti 9
         """
         self._require_open("its inputs cannot go any more")
-        merge_port(self._dataflow.plan, name)
+        merge_port(self.plan, name)
         if name in self._ingress.ended:
             raise QueryError(f"{name!r} has gone already")
         self._ingress.end([name])
@@ -172,29 +172,29 @@ class LocalRuntime:
         self._require_open("no input can join any more")
         start = NEVER if since is None else since
         if like is None:
-            merge_port(self._dataflow.plan, name)
+            merge_port(self.plan, name)
             if name not in self._ingress.ended:
                 raise QueryError(f"{name!r} is there: it can begin anew once it has ended, or after detach({name!r})")
-            fresh = lower(self._queries, self._consistency.emit, self._dataflow.plan.pool)
+            fresh = lower(self._queries, self._consistency.emit, self.plan.pool)
             restart(self._dataflow, fresh, name, start)
             self._ingress.ended.discard(name)
         else:
             if name in self._ingress.inputs:
                 raise QueryError(f"there is an input {name!r} already; without `like` it begins anew")
-            merge_port(self._dataflow.plan, like)
+            merge_port(self.plan, like)
             self._grow(name, like, start)
         self._open(name)
         return self._epoch()
 
     def _open(self, name: str) -> None:
-        plan, log = self._dataflow.plan, self._logs.get(name)
+        plan, log = self.plan, self._logs.get(name)
         if log is not None:
             log.begin_anew()
         self._ingress.add(name, self._ingress.open(plan.sources[name], plan.codecs[name], self._bounds(name), log=log))
 
     def _grow(self, name: str, like: str, since: int) -> None:
         queries = {each: with_copy(query, name, like) for each, query in self._queries.items()}
-        grow(self._dataflow, lower(queries, self._consistency.emit, self._dataflow.plan.pool), name, since)
+        grow(self._dataflow, lower(queries, self._consistency.emit, self.plan.pool), name, since)
         self._queries = queries
         self._attached.append((name, like))
         if like in self._waiting:
@@ -222,7 +222,7 @@ class LocalRuntime:
         results = self._dataflow.step(inputs, max([each.intake.tau for each in ingress.inputs.values()]))
         if self._dataflow.flow.merges:  # of copies that lag nothing is needed that has been promised by now
             self._ingress.raise_floors(self._dataflow.fast_forward())
-        self._dataflow.plan.pool.collect()
+        self.plan.pool.collect()
         return results
 
     def fast_forward(self, t: int) -> dict[str, ElementBatch]:
@@ -310,6 +310,11 @@ class LocalRuntime:
         """The merges that wait because no input that is there knows a span of time, and the span: attach one that
         does."""
         return unknown_spans(self._dataflow)
+
+    @property
+    def plan(self) -> PhysicalPlan:
+        """The operators that run."""
+        return self._dataflow.plan
 
     @property
     def inputs(self) -> tuple[str, ...]:

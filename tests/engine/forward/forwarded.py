@@ -74,7 +74,7 @@ class Forwarded:
             if self.rng.random() < 0.2:
                 self.restart()
             if self.rng.random() < 0.1:
-                self.forward._dataflow.plan.pool.collect(force=True)
+                self.forward.plan.pool.collect(force=True)
             self.push(epoch)
             if self.emit == "all":  # nothing waits, so there is nothing that one of them says earlier
                 self.compare(f"after epoch {number}")
@@ -121,7 +121,7 @@ def _cut(e: Element, floor: int) -> Element | None:
 
 def kept(runtime: LocalRuntime) -> int:
     """What guards and operators keep."""
-    operators = (placed.operator.state_size().rows for placed in runtime._plan.operators)
+    operators = (placed.operator.state_size().rows for placed in runtime.plan.operators)
     return runtime._ingress.state_size().rows + sum(operators)
 
 
