@@ -8,11 +8,12 @@ import random
 import pytest
 
 import everwhen as ew
+from engine.physical_copies import copy_of, history
 from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.time import NEVER
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import QueryError
-from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element import Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid
@@ -26,38 +27,6 @@ POLICIES = [
 
 def sources(names: str) -> list[ew.Stream]:
     return [ew.source(name, COLUMNS) for name in names]
-
-
-def history(rng: random.Random) -> list[tuple[int, int, dict]]:
-    found = []
-    for _ in range(rng.randint(3, 14)):
-        vs = rng.randint(0, 40)
-        found.append((vs, vs + rng.randint(1, 15), {"k": rng.randint(0, 2), "v": rng.randint(0, 1)}))
-    return found
-
-
-def copy(events: list[tuple[int, int, dict]], since: int, rng: random.Random) -> list[Element]:
-    """A way to say the events from an instant on: out of order, with wrong ends, with promises that hold."""
-    placed: list[tuple[float, int, Insert | Adjust]] = []
-    for number, (vs, ve, row) in enumerate(events):
-        vs = max(vs, since)
-        if ve <= vs:
-            continue
-        due = vs + 8 * rng.random()
-        end = rng.randint(vs + 1, vs + 20) if rng.random() < 0.4 else ve
-        placed.append((due, number, Insert(vs, end, row)))
-        if end != ve:
-            placed.append((max(due + 0.01, min(end, ve) + 8 * rng.random() - 8), number, Adjust(vs, end, ve, row)))
-    elements: list[Insert | Adjust] = [each[2] for each in sorted(placed, key=lambda each: each[:2])]
-    said: list[Element] = []
-    last = since
-    for at in range(len(elements) + 1):
-        limit = min((each.sync for each in elements[at:]), default=70)
-        if limit > last and rng.random() < 0.5:
-            said.append(Cti(limit))
-            last = limit
-        said += elements[at : at + 1]
-    return said
 
 
 class Run:
@@ -110,8 +79,7 @@ def test_inputs_come_and_go(shape: str, seed: int) -> None:
     events = history(rng)
     query = queries("abc", rng.choice(POLICIES))[shape]
     run = Run(query, rng.choice(("final", "current", "all", "ended")), rng)
-    run.rest = {name: copy(events, NEVER if name == "a" else -100, rng) for name in "abc"}
-    run.rest["a"] = copy(events, -100, rng)
+    run.rest = {name: copy_of(events, rng) for name in "abc"}
     gone: set[str] = set()
     while any(run.rest.values()):
         run.push()
@@ -134,7 +102,7 @@ def test_inputs_come_and_go(shape: str, seed: int) -> None:
                 run.take(run.runtime.attach(name, since, like="a"))
             else:
                 continue
-            run.rest[name] = copy(events, since, rng)
+            run.rest[name] = copy_of(events, rng, since)
     run.take(run.runtime.close())
     assert_valid(run.said)
     expected = list(ew.run(_alone(shape), {"a": [*(Insert(*each) for each in events)]}, batch=10))
@@ -228,6 +196,6 @@ def test_history_equals() -> None:
     """The oracle of this file: the events themselves."""
     rng = random.Random(1)
     events = history(rng)
-    said = copy(events, -100, rng)
+    said = copy_of(events, rng)
     assert_valid(said)
     assert_same_history(said, History.of([Insert(*each) for each in events], sources("a")[0].schema))

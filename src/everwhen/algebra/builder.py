@@ -1,7 +1,6 @@
 """The fluent API: queries as chains of methods over immutable streams.
 
-A `Stream` wraps a logical node; every method checks its arguments, builds one or two nodes and returns a new stream.
-Nothing runs here.  Text names columns; conditions and computed columns are expressions (`expressions/build.py`).
+A `Stream` wraps a logical node; every method builds one or two nodes and returns a new stream; nothing runs here.
 
     >>> from everwhen.algebra.expressions.build import col
     >>> from everwhen.algebra import aggregates as ew
@@ -48,11 +47,10 @@ def source(
 ) -> Stream:
     """A named input with its payload columns; types are Arrow types or their names.
 
-    Declarations make plans better.  `insert_only` (no adjusts), `chronons` (every lifetime is one tick) and `arrives`
-    ("in order": starts of inserts never go down; "strictly": they always go up) are checked for each element; `ordered`
-    (no late elements) and `keys` are trusted.  `keys="id"` or `keys=["id", ("day", "no")]` declares that no two events
-    of the whole history have the same id, nor the same day and no; for the kinds "temporal" and "varying", no two rows
-    alive at one instant.
+    Checked for each element: `insert_only` (no adjusts), `chronons` (every lifetime is one tick), `arrives` ("in order":
+    starts of inserts never go down; "strictly": they always go up).  Trusted: `ordered` (no late elements), `keys`:
+    "id" or ["id", ("day", "no")] says that no two events of the whole history have the same id, nor the same day and
+    no; for the kinds "temporal" and "varying", no two rows alive at one instant.
 
     >>> import everwhen as ew
     >>> ew.source("Bid", {"item": "int64", "price": "float64"}, insert_only=True).schema.names

@@ -9,7 +9,6 @@ The meaning of each is written down once, in `everwhen.reference`.  Nodes that c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
@@ -27,11 +26,11 @@ from everwhen.algebra.lifetime_nodes import RelationToStream as RelationToStream
 from everwhen.algebra.lifetime_nodes import RowsWindow as RowsWindow
 from everwhen.algebra.lifetime_nodes import Split as Split
 from everwhen.algebra.lifetime_nodes import TimeWindow as TimeWindow
+from everwhen.algebra.merge_node import LMerge as LMerge
 from everwhen.algebra.node import Node as Node
 from everwhen.algebra.node import over as over
 from everwhen.algebra.node import walk as walk
 from everwhen.core.kinds import is_orderable
-from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Field, Schema
 from everwhen.errors import QueryError
@@ -183,41 +182,6 @@ class Union(Node):
     @property
     def keeps_events(self) -> bool:
         return self.left.keeps_events and self.right.keeps_events
-
-
-def _copy_names(copies: Sequence[Node]) -> tuple[str, ...]:
-    """Sources by their names, other copies by their positions."""
-    return tuple(each.name if isinstance(each, Source) else f"input {at}" for at, each in enumerate(copies, 1))
-
-
-@dataclass(frozen=True, eq=False)
-class LMerge(Node):
-    """Copies of one stream as one: at every instant what the copy says that first promised it, then what the policy
-    says.  `since`: from when on each copy is right.  `names`: what messages call them."""
-
-    copies: tuple[Node, ...]
-    since: tuple[int, ...]
-    policy: MergePolicy
-    names: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if len(self.copies) < 2:
-            raise QueryError("LMERGE needs at least two inputs")
-        if not self.names:
-            object.__setattr__(self, "names", _copy_names(self.copies))
-        for other in self.copies[1:]:
-            if other.schema != self.copies[0].schema:
-                raise QueryError(
-                    f"LMERGE needs the same columns on all inputs: {self.copies[0].schema} against {other.schema}"
-                )
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.copies[0].schema
-
-    @property
-    def keeps_events(self) -> bool:
-        return all(each.keeps_events for each in self.copies)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,6 @@ from everwhen.engine.node import OperatorNode, cut
 from everwhen.engine.session.network import Levels, Network
 from everwhen.engine.session.output_port import EmittedBatch, OutputKey, SharedOutput
 from everwhen.engine.source_levels import PLAIN, Bounds
-from everwhen.plan.physical import Port
-from everwhen.rows.changes import Changes, no_changes
 
 
 def fork(network: Network, old: OutputKey, new: OutputKey, levels: Levels) -> SharedOutput:
@@ -56,12 +54,7 @@ def _open(network: Network, name: str, source: str, bounds: Bounds, other: Sourc
 def change_emit(network: Network, outlet: SharedOutput, emit: Emit) -> EmittedBatch:
     """Let an outlet that has its operators for itself follow another policy: what it emits because of it."""
     numbers = [port.operator for port in network.below(outlet.port) if port.source is None]
-
-    def source(port: Port) -> Changes:
-        intake = network.ingress.inputs[port.source or ""].intake
-        return intake.standing() or no_changes(intake.codec)
-
-    news = network.flow.change_emit(numbers, [outlet], emit, source, network.nothing)
+    news = network.flow.change_emit(numbers, [outlet], emit, network.standing, network.nothing)
     changes = news.get(outlet.port.operator) or network.nothing(outlet.port)
     return EmittedBatch.of(
         outlet.encode(cut(changes, outlet.since), network.tau(outlet.port), Frontier(outlet.encoder.cti))

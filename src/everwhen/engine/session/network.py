@@ -36,6 +36,7 @@ from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
+from everwhen.engine.change_emit import standing_at
 from everwhen.engine.dataflow import Dataflow, EpochInputs, ports_below
 from everwhen.engine.ingress import Ingress, SourceInput
 from everwhen.engine.node import OperatorNode, cut
@@ -100,6 +101,17 @@ class Network:
             if past.since == INF:
                 raise self._unknown(outlet.port)
             return past.since, outlet.again(past.changes, past.since)
+        outlet, past = self.join(exit, levels, over)
+        try:
+            changes = cut(past.changes, past.since)
+            said = outlet.step(changes, self.tau(outlet.port), self._frontier(outlet.port))
+        except BaseException:
+            self.drop(exit)
+            raise
+        return past.since, said
+
+    def join(self, exit: OutputKey, levels: Levels, over: Emit | None = None) -> tuple[SharedOutput, AsOf]:
+        """Let a plan run: its outlet, which has said nothing yet, and what is known at its port."""
         operators, sources = set(self.flow.nodes), set(self.ingress.inputs)
         try:
             outlet = self.outlet(exit, over or self._shared(exit))
@@ -114,13 +126,15 @@ class Network:
                 raise self._unknown(outlet.port)
             outlet.since = past.since
             self.outlets[exit] = outlet
-            changes = cut(past.changes, past.since)
-            said = outlet.step(changes, self.tau(outlet.port), self._frontier(outlet.port))
         except BaseException:
             self.outlets.pop(exit, None)
             self._keep(operators, sources)
             raise
-        return past.since, said
+        return outlet, past
+
+    def drop(self, exit: OutputKey) -> None:
+        """Let a plan that has just joined leave again."""
+        self.keep(self.outlets.keys() - {exit})
 
     def outlet(self, exit: OutputKey, over: Emit | None) -> SharedOutput:
         """An outlet for a plan, with all its operators placed."""
@@ -236,6 +250,24 @@ class Network:
             return _refused(f"{self.port_name(port)} has ended, and some of what it said has no end")
         return _refused(f"some of what {self.port_name(port)} said has no end, and is not kept")
 
+    def said(self, outlet: SharedOutput) -> tuple[int, Changes]:
+        """The events that an outlet has said and that may still change, by the names that it uses for them; and from
+        when on these are all that stand."""
+        known, encoder = self._said(outlet), outlet.encoder
+        if encoder.cti == INF:
+            return known.since, known.changes
+        if isinstance(encoder, ChangelogEncoder):
+            return known.since, encoder.standing()[1]
+        found = standing_at(outlet.port, self.flow.nodes, self.standing)
+        if found is None:
+            return known.since, known.changes
+        return known.since, found if isinstance(encoder, EventChangelogEncoder) else encoder.said(found)
+
+    def standing(self, port: Port) -> Changes:
+        """The events of a source that may still be corrected."""
+        intake = self.ingress.inputs[port.source or ""].intake
+        return intake.standing() or no_changes(intake.codec)
+
     def _said(self, outlet: SharedOutput) -> AsOf:
         """The events that an outlet has said, by the names that it uses for them."""
         encoder, port = outlet.encoder, outlet.port
@@ -266,19 +298,19 @@ class Network:
         ingress = self.ingress
         arrived = ingress.advance(self._read_together())
         ports = {port for node in self.flow.nodes.values() for port in node.placed.inputs}
-        ports |= {outlet.port for outlet in self.outlets.values()}
+        ports |= {port for outlet in self.outlets.values() for port in outlet.ports}
         outputs = {port: ingress.output(port, arrived) for port in ports if port.source}
         inputs = EpochInputs(outputs, {name: each.intake.tau for name, each in ingress.inputs.items()})
         broken = self.flow.step(inputs)
         said: dict[OutputKey, EmittedBatch] = {}
         failed: dict[OutputKey, Exception] = {}
         for exit, outlet in self.outlets.items():
-            if outlet.port.operator in broken:
-                failed[exit] = broken[outlet.port.operator]
+            culprit = next((broken[port.operator] for port in outlet.ports if port.operator in broken), None)
+            if culprit is not None:
+                failed[exit] = culprit
                 continue
             try:
-                output, tau = self.flow.given(outlet.port, inputs)
-                said[exit] = outlet.step(cut(output.changes, outlet.since), tau, output.frontier)
+                said[exit] = outlet.take(*(self.flow.given(port, inputs) for port in outlet.ports))
             except Exception as error:
                 failed[exit] = error
         return said, failed
@@ -315,7 +347,7 @@ class Network:
     def keep(self, exits: Collection[OutputKey]) -> None:
         """Drop all outlets but these, with all that only the others needed."""
         self.flow.outputs = {exit: outlet for exit, outlet in self.outlets.items() if exit in exits}
-        used = {port for outlet in self.outlets.values() for port in self.below(outlet.port)}
+        used = {port for outlet in self.outlets.values() for each in outlet.ports for port in self.below(each)}
         self._keep({port.operator for port in used}, {port.source for port in used if port.source})
 
     def _keep(self, operators: Collection[int], sources: Collection[str]) -> None:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency
+from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.engine.session.output_port import OutputKey, Step, Subscription
@@ -68,6 +69,19 @@ class Entry:
     next_commit: int = 0
     exit: OutputKey | None = None
     own: int = 0
+    whole: bool = False
+    """Its plan is not cut at its last filters, and it shares its output with nobody: it has replaced another one."""
+    over: Emit | None = None
+    """The policy of the operators below, if they emit more, when it was replaced."""
+    replaces: Entry | None = None
+    """The query that still says what is before the cutover."""
+
+    def shared_nodes(self) -> tuple[Node, ...]:
+        """The nodes of its plan in the network that other queries may use."""
+        if self.exit is None:
+            return ()
+        node = self.exit[0]
+        return node.inputs if self.whole and node.inputs else (node,)
 
     def info(self) -> QueryInfo:
         error = "" if self.error is None else str(self.error) or type(self.error).__name__

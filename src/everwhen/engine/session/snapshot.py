@@ -44,7 +44,9 @@ def _running(network: Network, entries: Iterable[Entry]) -> dict[str, SharedOutp
 
 
 def _roots(network: Network, entries: Iterable[Entry]) -> dict[str, Port]:
-    return {name: outlet.port for name, outlet in _running(network, entries).items()}
+    running = _running(network, list(entries))
+    old = {f"{name}, before": each.cutover.port for name, each in running.items() if each.cutover is not None}
+    return {name: outlet.port for name, outlet in running.items()} | old
 
 
 def _query(network: Network, entry: Entry) -> dict[str, Any]:
@@ -57,7 +59,19 @@ def _query(network: Network, entry: Entry) -> dict[str, Any]:
         "depends_on": entry.depends_on, "next_commit": entry.next_commit,
         "pending": None if entry.pending is None else batch_state(entry.pending),
         "counts": None if tail is None else (tail.rows_in, tail.rows_out),
+        "whole": entry.whole, "cutover": _cutover(network, entry),
     }  # fmt: skip
+
+
+def _cutover(network: Network, entry: Entry) -> dict[str, Any] | None:
+    """How the query was built that is being replaced."""
+    old = entry.replaces
+    if entry.exit is None or old is None or old.exit is None:
+        return None
+    cutover = network.outlets[entry.exit].cutover
+    if cutover is None:
+        return None
+    return {"at": cutover.at, "whole": old.whole, "built": (old.exit[1].value, old.over and old.over.value, old.own)}
 
 
 def built(query: Mapping[str, Any]) -> tuple[Emit | None, Emit | None, int]:
