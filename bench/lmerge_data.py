@@ -57,6 +57,7 @@ def copy(shape: Shape, seed: int) -> ElementBatch:
     of, op = of[order], op[order]
     sync = np.where(op == ADJUST, ve[of], vs[of])
     allowed = np.minimum.accumulate(sync[::-1])[::-1]  # nothing from here on changes anything earlier
+    allowed = np.minimum(allowed, vs[-1] + 1)  # more may follow
     step = max(1, round(1 / shape.stables))
     at = np.arange(step, len(op), step)
     places = np.insert(np.arange(len(op)), at, -1)

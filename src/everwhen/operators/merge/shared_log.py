@@ -55,7 +55,7 @@ class SharedLog:
         if self._room() >= more:
             return
         used = self._used
-        self._place(self.pool[: self.top], used + max(more, used // 4))
+        self._place(self.pool[: self.top], used + max(more, used // 8))
 
     @property
     def _used(self) -> int:
