@@ -21,7 +21,7 @@ from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.cli.command import input_option, tick_option, warn
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError, SqlError
-from everwhen.formats.input_file import STANDARD_INPUT, InputFile, schema_in_file
+from everwhen.formats.input_file import STANDARD_INPUT, InputFile, is_folder, schema_in_file
 from everwhen.storage.atomic_file import is_regular
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class _Given:
         if known is None:
             return None
         file = self.files[known]
-        if file == STANDARD_INPUT or not is_regular(file):
+        if not is_folder(file) and (file == STANDARD_INPUT or not is_regular(file)):
             file = self._copied(known, file)
         return schema_in_file(file)
 

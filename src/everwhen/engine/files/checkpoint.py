@@ -26,9 +26,11 @@ from typing import Any, Final
 
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.errors import QueryError, StateError
+from everwhen.formats.changelog.layout import epochs_there
+from everwhen.formats.changelog.reading import header_of
 from everwhen.formats.parquet import AT, COUNT, MATCH, read_elements, write_elements
 from everwhen.storage.atomic_file import whole_file
-from everwhen.storage.folder import LocalFolder
+from everwhen.storage.folder import LocalFolder, open_folder
 from everwhen.storage.framed_file import SNAPSHOT, CorruptFile, OtherVersion, read_frames, write_frames
 from everwhen.storage.lease import take_lease
 from everwhen.storage.state_format import decode, encode
@@ -180,7 +182,11 @@ def agree(place: Path, identity: Mapping[str, str]) -> None:
 
 
 def fingerprint(path: str) -> str:
-    """What tells whether a file is still the same: its length, and its beginning and end."""
+    """What tells whether a file is still the same: its length, and its beginning and end; of a changelog its start and
+    its last epoch."""
+    if os.path.isdir(path):
+        last = max(epochs_there(open_folder(path)), default=-1)
+        return f"{os.path.abspath(path)}, start {header_of(path).start.id}, up to epoch {last}"
     size = os.stat(path).st_size
     digest = hashlib.blake2b(digest_size=8)
     with open(path, "rb") as file:
