@@ -31,16 +31,21 @@ from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.core.emit import Emit
+from everwhen.core.punctuation import NO_PROGRESS
 from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.change_emit import standing_at
 from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.epochs import Epoch
 from everwhen.engine.ingress import Ingress, OnDropped
 from everwhen.engine.metadata import OperatorMetadata, filter_metadata, node_metadata
-from everwhen.engine.node import StepCheck
+from everwhen.engine.node import OperatorNode, StepCheck
+from everwhen.engine.output_port import standing_elements
 from everwhen.engine.source_levels import Bounds, bounds_of
 from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import DroppedElements, Reason
+from everwhen.operators.merge.lmerge import LMergeOperator
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import Port
 from everwhen.rows.changes import Changes, no_changes
@@ -133,6 +138,61 @@ class LocalRuntime:
     def _end(self, names: Collection[str]) -> None:
         self._ingress.end(names)
         self._dataflow.flow.end(self._ingress.ended)
+
+    def detach(self, name: str) -> None:
+        """An input of a merge leaves: it decides nothing any more, until it is attached again."""
+        for node, port in self._merge_ports(name):
+            node.placed.operator.end([port])
+
+    def attach(self, name: str, since: int = NEVER) -> None:
+        """A new input takes the place of one of a merge that has left.  It is right from `since` on."""
+        ports = self._merge_ports(name)
+        plan = self._plan
+        self._ingress.ended.discard(name)
+        self._ingress.add(name, self._ingress.open(plan.sources[name], plan.codecs[name], self._bounds(name)))
+        for node in self._dataflow.flow.nodes.values():
+            reached = zip(node.placed.inputs, node.frontiers, strict=True)
+            node.frontiers = [NO_PROGRESS if port.source == name else known for port, known in reached]
+        for node, port in ports:
+            operator = node.placed.operator
+            assert isinstance(operator, LMergeOperator), "only a merge has inputs that come and go"
+            operator.begin_anew(port, since)
+
+    def _merge_ports(self, name: str) -> list[tuple[OperatorNode, int]]:
+        """The ports of merges that a source feeds; it must feed nothing else."""
+        found: list[tuple[OperatorNode, int]] = []
+        nodes = list(self._dataflow.flow.nodes.values())
+        for node in nodes:
+            ports = [at for at, port in enumerate(node.placed.inputs) if port.source == name]
+            if ports and not isinstance(node.placed.operator, LMergeOperator):
+                found = []
+                break
+            found += [(node, port) for port in ports]
+        if not found:
+            raise QueryError(
+                f"{name!r} is not an input of a merge, so it cannot leave and come again: only LMERGE takes a copy in "
+                "the place of another"
+            )
+        return found
+
+    @property
+    def merged(self) -> frozenset[str]:
+        """The inputs that feed merges."""
+        return self._plan.merged_sources()
+
+    def right_from(self, since: Mapping[str, int]) -> int:
+        """From when on the answer is right, if inputs are right from these instants on only; infinity: never."""
+        known: list[int] = []
+        plan = self._plan
+
+        def of(port: Port) -> int:
+            return known[port.operator] if port.source is None else since.get(port.source, NEVER)
+
+        for placed in plan.operators:
+            ports = [of(port) for port in placed.inputs]
+            given = min(ports) if isinstance(placed.operator, LMergeOperator) else max(ports)
+            known.append(given if given in (NEVER, INF) else placed.operator.exact_from(given))
+        return max(of(sink.port) for sink in plan.sinks)
 
     def answers(self, epochs: Iterable[Epoch]) -> Iterator[ElementBatch]:
         """What a runtime with one query says to epochs."""
@@ -240,6 +300,29 @@ class LocalRuntime:
         filters = [filter_metadata(flow, output, elapsed) for output in flow.outputs.values()]
         nodes = [node_metadata(flow, node, elapsed) for node in flow.nodes.values()]
         return [*nodes, *(each for each in filters if each is not None)]
+
+    def standing(self) -> tuple[int, ElementBatch] | None:
+        """What the one output has said that stands: an instant, and the events that live from then on as inserts, under
+        the names by which they may still be adjusted, with the CTI.
+
+        Who hears this and all that is said later knows the answer from the instant on.  None: it is not kept.
+        """
+        (output,) = self._dataflow.flow.outputs.values()
+        found = output.standing(self._recalled)
+        return None if found is None else (found[0], standing_elements(found[1], found[0], output.encoder.cti))
+
+    def _recalled(self, port: Port) -> tuple[int, Changes] | None:
+        """What a port has brought that stands, and from when on that is all."""
+        nodes = self._dataflow.flow.nodes
+        if port.source is None and (
+            found := nodes[port.operator].placed.operator.standing(nodes[port.operator].frontiers)
+        ):
+            return found
+        below = [self._ingress.inputs[each.source].intake for each in self._dataflow.flow.below(port) if each.source]
+        if any(intake.standing() is None for intake in below):
+            return None
+        changes = standing_at(port, nodes, lambda each: self._ingress.inputs[each.source or ""].intake.standing())
+        return None if changes is None else (max(intake.known_from for intake in below), changes)
 
     # -- state --------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from everwhen.core.scalars import json_texts
 from everwhen.core.schema import RESERVED, Schema
-from everwhen.core.time import NEVER
+from everwhen.core.time import INF, NEVER
 from everwhen.errors import QueryError, SinkError, SinkLostError
 from everwhen.formats.changelog.layout import (
     ABOUT,
@@ -251,15 +251,16 @@ class ChangelogSink(PartedSink):
                 folder.remove_empty(MANIFESTS)
                 folder.remove_empty("")
 
-    def tidy(self) -> list[Word]:
-        """Remove epochs that all readers have passed, if only unread ones are kept; the word of the readers."""
+    def tidy(self, needed: int = INF) -> list[Word]:
+        """Remove epochs that all readers have passed, if only unread ones are kept, and that the writer does not need
+        for itself, as it does those from `needed` on; the word of the readers."""
         with _explained(self.path, "look at its readers"):
             folder = self._folder()
             told = words(folder)
             unread = unread_from(told)
             if self.keep == "unread" and unread is not None:
                 oldest = first_kept(folder) if self._oldest is None else self._oldest
-                kept = min(unread, self.committed())
+                kept = min(unread, needed, self.committed())
                 if kept > oldest:
                     remove_before(folder, kept, range(oldest, kept))
                     self._oldest = kept

@@ -8,9 +8,10 @@
     <path>/_kept.json                    the first epoch that was not removed, if some were
 
 **Starts.**  A writer that goes on where it was appends to the same stream.  One that begins anew, because it has lost
-its state, says another stream of elements for the same history: a new start, with an id of its own and the instant `since`
-from which on it is right.  Numbers of epochs are never used twice, so the first epoch of a start is the last one of
-the start before and one.  Every manifest tells of which start it is; what the header says is the same, for people.
+its state, says another stream of elements for the same history: a new start, with an id of its own and the instant
+`since` from which on it is right.  Numbers of epochs are never used twice, so the first epoch of a start is the last
+one of the start before and one.  Every manifest tells of which start it is; what the header says is the same, for
+people.
 
 Headers and manifests of earlier versions lack what is new here: they have one start without a name, right throughout.
 """
