@@ -55,6 +55,7 @@ from everwhen.stream.history import History
 
 if TYPE_CHECKING:
     from everwhen import reference, spark, testing
+    from everwhen.engine.files.copies import copies
     from everwhen.engine.files.follow import follow
     from everwhen.engine.session.session import Session
     from everwhen.engine.session.sql_session import SqlSession
@@ -99,6 +100,7 @@ __all__ = [
     "avg",
     "col",
     "consistency",
+    "copies",
     "count",
     "count_distinct",
     "first",
@@ -138,6 +140,7 @@ _LATER: Final = {
     "SqlSession": "everwhen.engine.session.sql_session",
     "UserFunction": "everwhen.language.catalog",
     "advise": "everwhen.plan.sanity.advice",
+    "copies": "everwhen.engine.files.copies",
     "follow": "everwhen.engine.files.follow",
     "read_changelog": "everwhen.formats.changelog.reading",
     "require_bounded": "everwhen.plan.sanity.bounded",

@@ -75,6 +75,13 @@ def count_option(text: str) -> int:
     return int(text)
 
 
+def number_option(text: str) -> int:
+    """A number of processes."""
+    if not text.isdecimal() or not 1 <= int(text) <= 1_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of copies: 1 to 1000")
+    return int(text)
+
+
 def tick_option(text: str) -> str:
     """How long a tick is."""
     try:

@@ -115,7 +115,7 @@ class ChangelogSink(PartedSink):
             folder = self._folder()
             there = set(epochs_there(folder))
             headed, kept = folder.exists(ABOUT), first_kept(folder)
-        if missing := [epoch for epoch in range(min(kept, published), published + 1) if epoch not in there]:
+        if missing := [epoch for epoch in range(kept, published + 1) if epoch not in there]:
             raise self._lost(missing[0], published)
         if not headed:
             raise SinkLostError(f"{folder.place(ABOUT)}, the header of the changelog, is gone: {_RESTORE}")
