@@ -1,14 +1,15 @@
 """The same query several times, in processes of their own, merged into one answer.
 
-    <place>/copy-<i>/out          the answer of copy i, a changelog folder of which only what the merge has yet to read
-    is kept <place>/copy-<i>/checkpoint   its state <place>/merge                 the state of the merge <out>
-    the answer: what the copy says that was the first to promise an instant
+    <place>/copy-<i>/out          the answer of copy i, a changelog folder; what the merge has read is not kept
+    <place>/copy-<i>/checkpoint   its state
+    <place>/merge                 the state of the merge
+    <out>                         the answer: what the copy says that was the first to promise an instant
 
 A copy that dies is started again, and goes on.  If its state is gone it begins with the newest state of a copy of the
 same plan.  Meanwhile the others go on, and nothing is missing: the merge follows whoever is ahead.  Copies may be
 different plans of one query.  Each is run as it is written; they race.
 
-One process more is always there, ready to take the place of one that dies: to start Python takes longer than to go on.
+Processes are forked from one that has loaded everything (`copy_process.py`), so one that dies is back at once.
 Whoever keeps dying is started again after a while, which doubles.  A wrong element or a wrong query ends all.
 """
 
@@ -16,12 +17,13 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,13 +47,12 @@ from everwhen.storage.folder import open_folder
 
 Tell = Callable[[str], None]
 _LOOK: Final = 0.02
-_SHOW: Final = 0.5
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
-_STEADY: Final = 10.0
+_STEADY: Final = 2.0
 """Who has run for so many seconds is started again at once."""
-_GRACE: Final = 3.0
-"""Seconds in which a process that is asked to end may end."""
+_GRACE: Final = 5.0
+"""Seconds in which all processes end, once they are asked to."""
 
 
 def copies(
@@ -130,15 +131,16 @@ def _members(
 
 @dataclass
 class _Member:
-    """A copy, or the merge: its work, and the process that does it now."""
+    """A copy, or the merge: its work, and the process that does it now (0: it is being started)."""
 
     name: str
     work: Work
     plan: str = ""
-    process: subprocess.Popen[bytes] | None = None
+    process: int | None = None
     since: float = 0.0
     again: float = 0.0
     pause: float = _FIRST_PAUSE
+    end: tuple[str, str] = ("", "")
     done: bool = False
 
     @property
@@ -148,18 +150,20 @@ class _Member:
 
     def newest(self) -> float:
         """When its state was written; 0 if there is none."""
-        times = [path.stat().st_mtime for path in Path(self.work.checkpoint).glob("state-*") if path.exists()]
-        return max(times, default=0.0)
+        found = 0.0
+        for path in Path(self.work.checkpoint).glob("state-*"):
+            with suppress(FileNotFoundError):
+                found = max(found, path.stat().st_mtime)
+        return found
 
 
 class _Supervisor:
-    """Starts processes, and starts them again."""
+    """Has processes started, and started again."""
 
     def __init__(self, members: Sequence[_Member], out: str, tell: Tell, watch: Watch) -> None:
         self.members, self.out, self.tell, self.watch = members, out, tell, watch
-        self._spares: list[subprocess.Popen[bytes]] = []
-        self._ending: list[subprocess.Popen[bytes]] = []
-        self._begun = False
+        self._nursery: subprocess.Popen[bytes] | None = None
+        self._heard = b""
 
     def run(self) -> int:
         for member in self.members:
@@ -167,10 +171,11 @@ class _Supervisor:
         try:
             while not self.members[-1].done:
                 now = time.monotonic()
-                for member in self.members:
-                    self._look_after(member, now)
-                self._have_spare()
-                self.watch(self._progress(now))
+                self._listen(now)
+                for number, member in enumerate(self.members):
+                    if member.process is None and not member.done and now >= member.again:
+                        self._start(number, member, now)
+                self.watch(self._progress())
                 time.sleep(_LOOK)
         finally:
             self._end_all()
@@ -178,34 +183,52 @@ class _Supervisor:
 
     # -- members ------------------------------------------------------------------------------------------------
 
-    def _look_after(self, member: _Member, now: float) -> None:
-        process = member.process
-        if process is not None and process.poll() is not None:
-            self._ended(member, process, now)
-        if member.process is None and not member.done and now >= member.again:
-            self._start(member, now)
-
-    def _start(self, member: _Member, now: float) -> None:
+    def _start(self, number: int, member: _Member, now: float) -> None:
         options = dict(member.work.options)
         if member.plan and not member.has_state and (seed := self._seed(member)) is not None:
             options["seed"] = seed
-            self.tell(f"{member.name} has lost its state, and begins with that of {Path(seed).parent.name}")
-        work = Work(**{**vars(member.work), "options": options})
-        process = self._spares.pop() if self._spares else _spawn()
-        assert process.stdin is not None
-        with suppress(BrokenPipeError):  # it died while it waited; that is noticed in the next round
-            send(work, process.stdin)
-        member.process, member.since = process, now
+            self.tell(f"{member.name} has no state, and begins with that of {Path(seed).parent.name}")
+        if self._nursery is None:
+            self._nursery = _spawn()
+            assert self._nursery.stdout is not None
+            os.set_blocking(self._nursery.stdout.fileno(), False)
+        assert self._nursery.stdin is not None
+        with suppress(BrokenPipeError):  # it has died, which is noticed next
+            send(number, replace(member.work, options=options), self._nursery.stdin)
+        member.process, member.since, member.end = 0, now, ("", "")
 
     def _seed(self, member: _Member) -> str | None:
         """The newest state of another copy of the same plan."""
         others = [each for each in self.members if each.plan == member.plan and each is not member and each.newest()]
         return max(others, key=_Member.newest).work.checkpoint if others else None
 
-    def _ended(self, member: _Member, process: subprocess.Popen[bytes], now: float) -> None:
-        report = _report(process)
-        member.process = None
-        how, words = report.get("end", "died"), report.get("words", "")
+    def _listen(self, now: float) -> None:
+        """What the nursery tells; if it has died, all have."""
+        nursery = self._nursery
+        if nursery is None:
+            return
+        assert nursery.stdout is not None
+        died = nursery.poll() is not None
+        self._heard += nursery.stdout.read() or b""
+        *lines, self._heard = self._heard.split(b"\n")
+        for line in lines:
+            told = json.loads(line)
+            member = self.members[told["member"]]
+            if "pid" in told:
+                member.process = told["pid"]
+            elif "end" in told:
+                member.end = (told["end"], told["words"])
+            else:
+                self._ended(member, told["exit"], now)
+        if died:
+            self._nursery, self._heard = None, b""
+            self.tell("the process from which copies are started has died; all are started again")
+            for member in self.members:
+                member.process, member.again = None, now + _FIRST_PAUSE
+
+    def _ended(self, member: _Member, status: int, now: float) -> None:
+        pid, member.process = member.process, None
+        how, words = member.end
         if how == "done":
             member.done = True
             return
@@ -217,40 +240,30 @@ class _Supervisor:
             member.pause = _FIRST_PAUSE
         member.again = now + member.pause
         member.pause = min(2 * member.pause, _LONGEST_PAUSE)
-        code = process.returncode
-        why = words or (f"signal {-code}" if code < 0 else f"status {code}")
-        self.tell(f"{member.name} (process {process.pid}) has died ({why}); it is started again")
-
-    # -- processes ----------------------------------------------------------------------------------------------
-
-    def _have_spare(self) -> None:
-        """One process that waits for work; one that has died is replaced."""
-        self._spares = [each for each in self._spares if each.poll() is None]
-        if not self._spares and all(member.process is not None or member.done for member in self.members):
-            self._spares.append(_spawn())
+        why = words or (f"signal {-status}" if status < 0 else f"status {status}")
+        self.tell(f"{member.name} (process {pid}) has died ({why}); it is started again")
 
     def _end_all(self) -> None:
-        """Ask all processes to end, then make them."""
-        running = [member.process for member in self.members if member.process is not None] + self._spares
-        for process in running:
-            with suppress(ProcessLookupError, BrokenPipeError):
-                process.terminate()
-            with suppress(BrokenPipeError):
-                assert process.stdin is not None
-                process.stdin.close()
-        until = time.monotonic() + _GRACE
-        for process in running:
-            try:
-                process.wait(max(0.0, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        """The nursery ends its processes when it hears no more."""
+        nursery = self._nursery
+        if nursery is None:
+            return
+        with suppress(BrokenPipeError):
+            assert nursery.stdin is not None
+            nursery.stdin.close()
+        try:
+            nursery.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            nursery.kill()
+            nursery.wait()
+        assert nursery.stdout is not None
+        nursery.stdout.close()
 
     # -- looking ------------------------------------------------------------------------------------------------
 
-    def _progress(self, now: float) -> Progress:
-        alive = sum(member.process is not None for member in self.members[:-1])
-        return Progress(f"{alive} of {len(self.members) - 1} copies", 0, 0, None)
+    def _progress(self) -> Progress:
+        alive = sum(bool(member.process) for member in self.members[:-1])
+        return Progress(f"{alive} of {len(self.members) - 1} copies run", 0, 0, None)
 
     def _said(self) -> int:
         folder = open_folder(self.out)
@@ -267,23 +280,7 @@ def _spawn() -> subprocess.Popen[bytes]:
     )
 
 
-def _report(process: subprocess.Popen[bytes]) -> dict[str, Any]:
-    """How a process says that it ended."""
-    assert process.stdout is not None and process.stdin is not None
-    with suppress(BrokenPipeError):
-        process.stdin.close()
-    with process.stdout:
-        lines = process.stdout.read().splitlines()
-    try:
-        found = json.loads(lines[-1]) if lines else {}
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _require_sendable(member: _Member) -> None:
-    import pickle
-
     try:
         data = pickle.dumps(member.work)
     except (pickle.PicklingError, AttributeError, TypeError) as bad:

@@ -1,21 +1,29 @@
-"""A process that runs one query which goes on, for a supervisor (`copies.py`).
+"""The nursery: a process from which those of copies are forked, for a supervisor (`copies.py`).
 
-It loads everything it may need and then waits for its work on the standard input, so that a process which is ready
-takes the place of one that has died.  When the standard input ends, the supervisor is gone, and so is this process.
-How it ended is told on the standard output, as one line of JSON.
+To load Python, Arrow and Numba takes seconds, to fork a process that has loaded them takes milliseconds.  So a copy
+that dies is back at once.  The nursery has no threads and does no work itself.
+
+    supervisor ──▶ standard input: work, each with the number of its member
+    supervisor ◀── standard output: lines of JSON; which process does it, how the work ended, that the process is gone
+
+When the standard input ends, the supervisor is gone or wants an end: then all processes are asked to end, and soon made
+to.  A process whose nursery is gone ends itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
 import pickle
+import select
 import signal
 import struct
 import sys
-import threading
+import time
 from dataclasses import dataclass
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NoReturn
 
 from everwhen.core.consistency import Consistency
 from everwhen.engine.files.follow import LiveOptions, LiveRun
@@ -25,13 +33,18 @@ from everwhen.errors import EverwhenError, InputError, InUseError, QueryError
 from everwhen.formats.input_file import InputFile
 from everwhen.storage.lease import release_all
 
-_LENGTH: Final = struct.Struct("<Q")
-STOPPED: Final = 143
+_HEAD: Final = struct.Struct("<QQ")
+_LOOK: Final = 0.02
+_GRACE: Final = 2.0
+"""Seconds in which processes that are asked to end may do so."""
+_STOPPED: Final = 143
+_LONGEST: Final = 3_000
+"""Bytes of a message, so that a line is written at once."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a process is to do; the arguments of `LiveRun`."""
+    """What a process is to do: the arguments of `LiveRun`."""
 
     query: Query
     inputs: dict[str, InputFile]
@@ -41,79 +54,120 @@ class Work:
     options: dict[str, Any]
 
 
-def send(work: Work, pipe: IO[bytes]) -> None:
-    """Hand work to a process that waits for it."""
+def send(member: int, work: Work, pipe: IO[bytes]) -> None:
+    """Hand work to the nursery."""
     data = pickle.dumps(work)
-    pipe.write(_LENGTH.pack(len(data)) + data)
+    pipe.write(_HEAD.pack(member, len(data)) + data)
     pipe.flush()
 
 
 class _StopError(BaseException):
-    """The process has been asked to end."""
+    """The process is to end."""
+
+
+# -- the nursery ------------------------------------------------------------------------------------------------------
 
 
 def main() -> int:
-    """Waits for work, does it, tells how it ended."""
+    """Forks a process for each piece of work, until there is no more supervisor."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor
-    asked = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: _stop(asked))
-    head = _received(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return 0
-    work: Work = pickle.loads(_received(_LENGTH.unpack(head)[0]))
-    threading.Thread(target=_until_alone, daemon=True).start()
+    running: dict[int, int] = {}
+    while True:
+        if select.select([0], [], [], _LOOK)[0]:
+            head = _received(_HEAD.size)
+            if len(head) < _HEAD.size:
+                break
+            member, length = _HEAD.unpack(head)
+            data = _received(length)
+            sys.stdout.flush()
+            parent = os.getpid()
+            pid = os.fork()
+            if pid == 0:
+                _child(member, data, parent)
+            running[pid] = member
+            _tell(member=member, pid=pid)
+        _reap(running)
+    for pid in running:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    until = time.monotonic() + _GRACE
+    while running and time.monotonic() < until:
+        _reap(running)
+        time.sleep(_LOOK)
+    for pid in running:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return 0
 
-    def check(_: Progress) -> None:
-        if asked.is_set():
-            raise _StopError
 
-    options = LiveOptions(**work.options, progress=check, tell=_tell)
-    try:
-        LiveRun(work.query, work.inputs, work.out, work.checkpoint, work.level, options).run()
-        return _report("done", "")
-    except _StopError:
-        return STOPPED
-    except InputError as bad:
-        return _report("input", str(bad))
-    except QueryError as bad:
-        return _report("query", str(bad))
-    except InUseError as bad:
-        return _report("in use", str(bad))
-    except (EverwhenError, OSError) as bad:
-        return _report("failed", str(bad))
-
-
-def _stop(asked: threading.Event) -> None:
-    if asked.is_set():
-        release_all()
-        os._exit(STOPPED)
-    asked.set()
+def _reap(running: dict[int, int]) -> None:
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        _tell(member=running.pop(pid), exit=os.waitstatus_to_exitcode(status))
 
 
 def _received(size: int) -> bytes:
-    """So many bytes of the standard input, fewer if it ends.  Past Python's own buffer: a thread waits there for the
-    end, and would keep it."""
+    """So many bytes of the standard input, fewer if it ends."""
     data = b""
-    while len(data) < size and (more := os.read(0, min(size - len(data), 1 << 20))):
+    while len(data) < size and (more := os.read(0, size - len(data))):
         data += more
     return data
 
 
-def _until_alone() -> None:
-    _received(sys.maxsize)
-    release_all()
-    os._exit(STOPPED)
+def _tell(**found: object) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        os.write(1, json.dumps(found).encode() + b"\n")
 
 
-def _tell(words: str) -> None:
+# -- a process --------------------------------------------------------------------------------------------------------
+
+
+def _child(member: int, data: bytes, parent: int) -> NoReturn:
+    status = 1
+    logging.getLogger("everwhen").setLevel(logging.ERROR)  # who died before is told by the supervisor
+    try:
+        asked: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+
+        def check(_: Progress) -> None:
+            if asked or os.getppid() != parent:
+                raise _StopError
+
+        status = _work(member, pickle.loads(data), check)
+    except _StopError:
+        status = _STOPPED
+    except BaseException as bad:
+        _end(member, "failed", f"unforeseen {type(bad).__name__}: {bad}")
+    finally:
+        release_all()
+        os._exit(status)
+
+
+def _work(member: int, work: Work, check: Any) -> int:
+    options = LiveOptions(**work.options, progress=check, tell=_warn)
+    try:
+        LiveRun(work.query, work.inputs, work.out, work.checkpoint, work.level, options).run()
+        return _end(member, "done", "")
+    except InputError as bad:
+        return _end(member, "input", str(bad))
+    except QueryError as bad:
+        return _end(member, "query", str(bad))
+    except InUseError as bad:
+        return _end(member, "in use", str(bad))
+    except (EverwhenError, OSError) as bad:
+        return _end(member, "failed", str(bad))
+
+
+def _end(member: int, how: str, words: str) -> int:
+    _tell(member=member, end=how, words=words[:_LONGEST])
+    return 0 if how == "done" else 1
+
+
+def _warn(words: str) -> None:
     sys.stderr.write(f"everwhen: {words}\n")
     sys.stderr.flush()
-
-
-def _report(how: str, words: str) -> int:
-    sys.stdout.write(json.dumps({"end": how, "words": words}) + "\n")
-    sys.stdout.flush()
-    return 0 if how == "done" else 1
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ from everwhen.engine.files.live_run import LiveSteps, Step
 from everwhen.engine.files.run import Progress, Watch
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError, StateError
-from everwhen.formats.changelog.layout import Manifest, read_manifest
+from everwhen.formats.changelog.layout import Manifest, read_manifest, shown_time
 from everwhen.formats.changelog.readers import cared_from
 from everwhen.formats.input_file import InputFile
 from everwhen.sinks.changelog import ChangelogSink, changelog_format
@@ -230,7 +230,7 @@ class LiveRun:
         restore(self.runtime, state.state, str(self.place))
         self.steps.going_on(state.positions, state.closed)
         self.steps.largest_end, self.steps.read = state.largest_end, state.read
-        self.said = state.said
+        self.said, self.promise = state.said, state.promise
         self._passed = dict(state.positions)
 
     def _repeat(self, first: int) -> None:
@@ -318,6 +318,7 @@ class LiveRun:
     def _publish(self, said: ElementBatch, seeded: bool = False) -> None:
         self.said += len(said)
         run: dict[str, Any] = {"of": self._digest, "elements": len(said), "said": self.said, "done": self.steps.done}
+        run["promise"] = shown_time(self.promise)
         run["steps"] = [step.to_plain() for step in self._pending]
         if seeded:
             run["seeded"] = True
@@ -343,6 +344,7 @@ class LiveRun:
                 self.steps.largest_end,
                 self.steps.read,
                 self.said,
+                self.promise,
             ),
         )
         self._passed, self._saved = positions, self.sink.committed()

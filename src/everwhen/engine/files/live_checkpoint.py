@@ -23,7 +23,7 @@ from everwhen.storage.framed_file import CorruptFile
 @dataclass(frozen=True)
 class LiveState:
     """What a run had reached after an epoch: the state, the position of each input, the inputs that had ended, the
-    largest end that was said, and how many elements were read and said."""
+    largest end that was said, how many elements were read and said, and what was promised."""
 
     epoch: int
     start: str
@@ -33,6 +33,7 @@ class LiveState:
     largest_end: int = NEVER
     read: int = 0
     said: int = 0
+    promise: int = NEVER
 
 
 def save_live(place: Path, state: LiveState) -> None:
@@ -55,7 +56,7 @@ def newest_live(place: Path) -> LiveState | None:
 
 _KINDS = {
     "epoch": int, "start": str, "state": object, "positions": dict, "closed": tuple, "largest_end": int, "read": int,
-    "said": int,
+    "said": int, "promise": int,
 }  # fmt: skip
 
 
