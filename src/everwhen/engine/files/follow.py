@@ -182,6 +182,8 @@ class LiveRun:
                     yield
         finally:
             lease.release()
+            for each in self.steps.inputs.values():
+                each.close()
 
     # -- going on -----------------------------------------------------------------------------------------------
 

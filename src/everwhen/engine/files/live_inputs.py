@@ -82,6 +82,9 @@ class LiveInput(ABC):
     def leave_word(self, reader: str, position: Position, cares: int) -> None:  # noqa: B027 - files have no writers
         """Tell the writer how far it will not be asked again, and from when on its answer counts."""
 
+    def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Give back what is held; it is not looked at any more."""
+
 
 def live_input(name: str, given: InputFile) -> LiveInput:
     """An input by what its file is, which need not be there yet."""
@@ -116,11 +119,7 @@ class GrowingFile(LiveInput):
         if file is not None:
             file.seek(begin)
         self._tail = b"" if file is None else file.read(self._offset - begin)
-        if _digest(self._tail) != position["before"]:
-            raise StateError(
-                f"{self.given.shown} is not the file that was read: other bytes stand before line {self._line} "
-                "(put it back as it was, or take a new checkpoint and a new output)"
-            )
+        self._require_same(position)
 
     def take(self, most: int) -> ElementBatch | None:
         file = self._opened()
@@ -138,7 +137,16 @@ class GrowingFile(LiveInput):
         if file is None or os.fstat(file.fileno()).st_size < position["offset"]:
             raise StateError(f"{self.given.shown} is shorter than what was read of it (put it back as it was)")
         file.seek(self._offset)
-        return self._taken(list(io.BytesIO(file.read(position["offset"] - self._offset))))
+        found = self._taken(list(io.BytesIO(file.read(position["offset"] - self._offset))))
+        self._require_same(position)
+        return found
+
+    def _require_same(self, position: Position) -> None:
+        if _digest(self._tail) != position["before"] or self._line != position["line"]:
+            raise StateError(
+                f"{self.given.shown} is not the file that was read: other bytes stand before line {self._line} "
+                "(put it back as it was, or take a new checkpoint and a new output)"
+            )
 
     def _opened(self) -> IO[bytes] | None:
         if self._file is None:
@@ -147,6 +155,10 @@ class GrowingFile(LiveInput):
             except FileNotFoundError:
                 return None
         return self._file
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
     def _same(self, file: IO[bytes], size: int) -> None:
         try:
