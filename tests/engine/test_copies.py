@@ -9,7 +9,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -51,19 +51,30 @@ def process_of(place: Path, member: str) -> int | None:
 
 
 @contextmanager
-def fed(path: Path, elements: list[dict[str, Any]], seconds: float) -> Iterator[threading.Thread]:
-    """A file that gets its elements one by one, for so long."""
+def fed(
+    path: Path, elements: list[dict[str, Any]], seconds: float, begins: Path, ends: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
+    """A file that gets its elements one by one, for so long, once there is an output; the last one waits for `ends`."""
+    path.touch()
+    given_up = time.monotonic() + 100
+
+    def wait_for(true: Callable[[], bool]) -> None:
+        while not true() and time.monotonic() < given_up:
+            time.sleep(0.02)
 
     def feed() -> None:
+        wait_for((begins / "_changelog.json").exists)
         began = time.monotonic()
         with open(path, "ab", buffering=0) as file:
             for at, element in enumerate(elements):
+                if at == len(elements) - 1:
+                    wait_for(ends)
                 time.sleep(max(0.0, began + seconds * at / len(elements) - time.monotonic()))
                 file.write(json.dumps(element).encode() + b"\n")
 
     thread = threading.Thread(target=feed, daemon=True)
     thread.start()
-    yield thread
+    yield
     thread.join()
 
 
@@ -94,8 +105,11 @@ def test_three_copies_two_plans_and_kills(tmp_path: Path) -> None:
     file, place, out = tmp_path / "s.jsonl", tmp_path / "copies", tmp_path / "out"
     told: list[str] = []
     members = ["copy-1", "copy-2", "copy-3", "merge"]
-    with fed(file, [*some(1, 400, "x"), END], 5.0), killer(place, members, 0.5, 3, 5) as killed:
-        inputs = {"S": str(file)}
+    inputs = {"S": str(file)}
+    with (
+        killer(place, members, 0.4, 3, 5) as killed,
+        fed(file, [*some(1, 400, "x"), END], 2.0, out, lambda: len(killed) == 5),
+    ):
         count = ew.copies([QUERY, OTHER, QUERY], inputs, str(out), place=str(place), every=0.3, tell=told.append)
     assert history(out) == expected(QUERY, file)
     assert count == sum(len(batch) for batch in read_changelog(out)) and killed
@@ -109,21 +123,22 @@ def test_a_copy_without_state_begins_with_that_of_another(tmp_path: Path) -> Non
     told: list[str] = []
 
     def lose() -> None:
-        while not list((place / "copy-2" / "checkpoint").glob("state-*")):
+        while not all(list((place / name / "checkpoint").glob("state-*")) for name in ("copy-1", "copy-2")):
             time.sleep(0.02)
         pid = process_of(place, "copy-1")
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
         shutil.rmtree(place / "copy-1" / "checkpoint", ignore_errors=True)
 
-    with fed(file, [*some(2, 300, "x"), END], 5.0):
+    seeded = "copy 1 has no state, and begins with that of copy-2"
+    with fed(file, [*some(2, 300, "x"), END], 1.0, out, lambda: seeded in told):
         threading.Thread(target=lose, daemon=True).start()
         ew.copies([QUERY, QUERY], {"S": str(file)}, str(out), place=str(place), every=0.2, tell=told.append)
     assert history(out) == expected(QUERY, file)
-    assert "copy 1 has no state, and begins with that of copy-2" in told
+    assert seeded in told
     folder = LocalFolder(str(place / "copy-1" / "out"))
     start = read_manifest(folder, epochs_there(folder)[-1]).start
-    assert start.since > NEVER
+    assert start.first > 0  # a new stream behind the old one
 
 
 def test_what_is_wrong_ends_all(tmp_path: Path) -> None:
@@ -145,7 +160,7 @@ def test_what_cannot_be_copied(tmp_path: Path) -> None:
         ew.copies([QUERY, S], inputs, f"{tmp_path}/out", place=place)
     with pytest.raises(QueryError, match="at least two streams"):
         ew.copies([QUERY], inputs, f"{tmp_path}/out", place=place)
-    odd = S.select(y=ew.udf(lambda x: x, type="int64")(ew.col("x")))
+    odd = S.select(y=ew.udf(lambda x: x, ew.col("x"), type="int64"))
     with pytest.raises(QueryError, match="cannot be sent to a process of its own"):
         ew.copies([odd, odd], inputs, f"{tmp_path}/out", place=place)
 
@@ -205,7 +220,7 @@ def test_a_minute_of_random_kills(tmp_path: Path, members: list[str]) -> None:
     file, place, out = tmp_path / "s.jsonl", tmp_path / "copies", tmp_path / "out"
     folders = {f"copy-{i}": place / f"copy-{i}" / "out" for i in (1, 2, 3)} | {"out": out}
     with (
-        fed(file, [*some(5, 6000, "x"), END], 60.0),
+        fed(file, [*some(5, 6000, "x"), END], 60.0, out),
         _Promises(folders) as promises,
         killer(place, members, 2.0, 7) as killed,
     ):
@@ -254,7 +269,7 @@ def test_a_restarted_copy_with_a_window_of_a_day_joins_soon(tmp_path: Path) -> N
                     if last.start.since > NEVER and target is not None and promise >= target:
                         took.append(time.monotonic() - began)
 
-    with fed(file, [*later, END], 40.0):
+    with fed(file, [*later, END], 40.0, out):
         thread = threading.Thread(target=lose, daemon=True)
         thread.start()
         ew.copies([query] * 2, {"S": str(file)}, str(out), place=str(place))

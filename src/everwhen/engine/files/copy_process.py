@@ -1,7 +1,8 @@
 """The nursery: a process from which those of copies are forked, for a supervisor (`copies.py`).
 
-To load Python, Arrow and Numba takes seconds, to fork a process that has loaded them takes milliseconds.  So a copy
-that dies is back at once.  The nursery has no threads and does no work itself.
+To load Python, Arrow, Numba and compiled loops takes seconds, to fork a process that has loaded them takes
+milliseconds.  So a copy that dies is back at once.  The nursery does no work itself; once the first processes run, it
+runs a small query of its own, for which it loads the loops that most queries need.
 
     supervisor ──▶ standard input: work, each with the number of its member
     supervisor ◀── standard output: lines of JSON; which process does it, how the work ended, that the process is gone
@@ -25,13 +26,20 @@ import time
 from dataclasses import dataclass
 from typing import IO, Any, Final, NoReturn
 
+from everwhen.algebra.aggregates import count
+from everwhen.algebra.aggregates import max as max_
+from everwhen.algebra.aggregates import sum as sum_
+from everwhen.algebra.builder import source
+from everwhen.algebra.lmerge import lmerge
 from everwhen.core.consistency import Consistency
 from everwhen.engine.files.follow import LiveOptions, LiveRun
 from everwhen.engine.files.run import Progress
 from everwhen.engine.local import Query
+from everwhen.engine.run import run
 from everwhen.errors import EverwhenError, InputError, InUseError, QueryError
 from everwhen.formats.input_file import InputFile
 from everwhen.storage.lease import release_all
+from everwhen.stream.element import Adjust, Cti, Element, Insert
 
 _HEAD: Final = struct.Struct("<QQ")
 _LOOK: Final = 0.02
@@ -72,8 +80,13 @@ def main() -> int:
     """Forks a process for each piece of work, until there is no more supervisor."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor
     running: dict[int, int] = {}
+    warm = False
     while True:
-        if select.select([0], [], [], _LOOK)[0]:
+        if not select.select([0], [], [], _LOOK)[0]:
+            if running and not warm:
+                warm = True
+                _warm_up()
+        else:
             head = _received(_HEAD.size)
             if len(head) < _HEAD.size:
                 break
@@ -98,6 +111,23 @@ def main() -> int:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return 0
+
+
+def _warm_up() -> None:
+    """Have loops loaded before they are needed in a hurry."""
+    a, b = (source(name, {"k": "string", "x": "int64", "y": "float64"}) for name in "ab")
+    sums = a.range(5).group_by("k").agg(n=count(), s=sum_("x"), m=max_("y"))
+    elements: list[Element] = []
+    for t in range(20):
+        elements.append(Insert(t, t + 3, {"k": "pq"[t % 2], "x": t, "y": t / 2}))
+        if t % 4 == 0:
+            elements += [Adjust(t, t + 3, t + 1, {"k": "pq"[t % 2], "x": t, "y": t / 2}), Cti(t - 1)]
+    with contextlib.suppress(EverwhenError):
+        answers = {name: list(run(sums, {"a": elements}, batch=7)) for name in "cd"}
+        copies = [source(name, sums.schema) for name in answers]
+        list(run(lmerge(*copies), answers, batch=5))
+        list(run(lmerge(a, b), {"a": elements, "b": elements}, batch=5))
+        list(run(a.join(b, on="k"), {"a": elements, "b": elements}, batch=7))
 
 
 def _reap(running: dict[int, int]) -> None:
