@@ -33,13 +33,15 @@ from everwhen.core.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
+from everwhen.engine.change_emit import recalled
 from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.epochs import Epoch
 from everwhen.engine.forward.needs import an_instant
 from everwhen.engine.ingress import Ingress, OnDropped
-from everwhen.engine.merge_inputs import grow, merge_port, restart, unknown_spans, with_copy
+from everwhen.engine.merge_inputs import grow, merge_port, restart, right_from, unknown_spans, with_copy
 from everwhen.engine.metadata import OperatorMetadata, filter_metadata, node_metadata
 from everwhen.engine.node import StepCheck
+from everwhen.engine.output_port import standing_elements
 from everwhen.engine.source_levels import Bounds, bounds_of
 from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
@@ -204,6 +206,20 @@ class LocalRuntime:
         if self._closed:
             raise QueryError(f"the runtime is closed: {what}")
 
+    @property
+    def present(self) -> frozenset[str]:
+        """The inputs that have neither ended nor gone."""
+        return frozenset(self._ingress.inputs) - self._ingress.ended
+
+    @property
+    def merged(self) -> frozenset[str]:
+        """The inputs that feed merges."""
+        return self.plan.merged_sources()
+
+    def right_from(self, since: Mapping[str, int]) -> int:
+        """From when on the answer is right, if inputs are right from these instants on only; infinity: never."""
+        return right_from(self.plan, since)
+
     def answers(self, epochs: Iterable[Epoch]) -> Iterator[ElementBatch]:
         """What a runtime with one query says to epochs."""
         for epoch in epochs:
@@ -345,6 +361,17 @@ class LocalRuntime:
         filters = [filter_metadata(flow, output, elapsed) for output in flow.outputs.values()]
         nodes = [node_metadata(flow, node, elapsed) for node in flow.nodes.values()]
         return [*nodes, *(each for each in filters if each is not None)]
+
+    def standing(self) -> tuple[int, ElementBatch] | None:
+        """What the one output has said that stands: an instant, and the events that live from then on as inserts, under
+        the names by which they may still be adjusted, with the CTI.
+
+        Who hears this and all that is said later knows the answer from the instant on.  None: it is not kept.
+        """
+        (output,) = self._dataflow.flow.outputs.values()
+        flow, intakes = self._dataflow.flow, {name: each.intake for name, each in self._ingress.inputs.items()}
+        found = output.standing(lambda port: recalled(port, flow.nodes, flow.below(port), intakes))
+        return None if found is None else (found[0], standing_elements(found[1], found[0], output.encoder.cti))
 
     # -- state --------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from everwhen.algebra import nodes as n
 from everwhen.core.punctuation import NO_PROGRESS
-from everwhen.core.time import NEVER
+from everwhen.core.time import INF, NEVER
 from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.node import OperatorNode
 from everwhen.errors import QueryError
@@ -113,6 +113,20 @@ def _counterparts(old: PhysicalPlan, new: PhysicalPlan) -> Mapping[int, int]:
             found[now.operator] = was.operator
             waiting += zip(old.operators[was.operator].inputs, new.operators[now.operator].inputs, strict=False)
     return found
+
+
+def right_from(plan: PhysicalPlan, since: Mapping[str, int]) -> int:
+    """From when on a plan's answer is right, if sources are right from these instants on only; infinity: never."""
+    known: list[int] = []
+
+    def of(port: Port) -> int:
+        return known[port.operator] if port.source is None else since.get(port.source, NEVER)
+
+    for placed in plan.operators:
+        ports = [of(port) for port in placed.inputs]
+        given = min(ports) if isinstance(placed.operator, MergeOperator) else max(ports)
+        known.append(given if given in (NEVER, INF) else placed.operator.exact_from(given))
+    return max(of(sink.port) for sink in plan.sinks)
 
 
 def unknown_spans(dataflow: FixedDataflow) -> dict[str, tuple[int, int]]:
