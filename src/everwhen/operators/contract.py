@@ -160,7 +160,8 @@ class Operator(ABC):
         return max(MIN_TIME, min(known, MAX_TIME))
 
     def fast_forward(self, t: int) -> None:  # noqa: B027 - to most operators that is what their frontiers say
-        """The output before `t` is of no interest any more; inputs are cut where `needs_from` says."""
+        """The output before `t` is of no interest any more; inputs are cut where `needs_from` says.  Changes before `t`
+        may be left out, those from `t` on stay the same."""
 
     def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
         """Say from now on all that `emit` says, and more where it has always said more; what that changes at once, in

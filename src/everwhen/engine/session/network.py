@@ -268,8 +268,7 @@ class Network:
         arrived = ingress.advance(self._read_together())
         ports = {port for node in self.flow.nodes.values() for port in node.placed.inputs}
         ports |= {outlet.port for outlet in self.outlets.values()}
-        outputs: Mapping[Port, Output] = {port: ingress.output(port, arrived) for port in ports if port.source}
-        outputs = self.flow.floors.applied(outputs)
+        outputs = self.flow.cut({port: ingress.output(port, arrived) for port in ports if port.source})
         inputs = EpochInputs(outputs, {name: each.intake.tau for name, each in ingress.inputs.items()})
         broken = self.flow.step(inputs)
         said: dict[OutputKey, EmittedBatch] = {}
