@@ -41,7 +41,7 @@ PEERS = ROOT / ".cache" / "peers"
 OUT = BENCH / "out" / "latest.json"
 TIMEOUT = 120  # seconds for one measurement
 SPARK_TIMEOUT = 900
-LONG_WORKS = ("triangle", "complexity", "consistency", "punctuation")  # many runs in one process
+LONG_WORKS = ("triangle", "complexity", "consistency", "punctuation", "fast_forward")  # many runs in one process
 OWN_HOME = {"bytewax": "bytewax==0.21.1", "pathway": "pathway==0.33.0"}
 OWN_PROGRAM = {
     "closing_price": ("sql_works.py", "closing_price"),
@@ -51,6 +51,7 @@ OWN_PROGRAM = {
     "consistency": ("consistency_cost.py",),
     "punctuation_match": ("punctuation_match.py",),
     "punctuation": ("punctuation.py",),
+    "fast_forward": ("fast_forward.py",),
 }
 DIFFERENT = "DIFFERENT ANSWER"
 
@@ -128,6 +129,13 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
             ("rates",),
             *(("cost", name) for name in ("warehouse", "filter", "tumbling_sum", "auction", "auction_steady")),
             ("auction", "10000000"),
+        )
+    ),
+    "fast_forward": tuple(
+        Measurement("everwhen-local", case)
+        for case in (
+            *(("skip", name) for name in ("source", "sums", "distinct", "udf")),
+            *(("lag", policy) for policy in ("FIRST", "LEADER")),
         )
     ),
     "spark_sums": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),

@@ -140,11 +140,10 @@ def test_operators_are_as_after_any_other_step(plan: Plan) -> None:
 def test_state_is_as_if_it_had_begun_there(plan: Plan) -> None:
     """Right after it where operators look at single instants; else when progress has passed t.
 
-    Inputs without corrections: a correction is kept beside what it corrects, which may have begun before.  Not coalesce
-    in `final`: an interval that began before holds all others back until it has ended, for the sake of order.
+    Inputs without corrections: a correction is kept beside what it corrects, which may have begun before.
     """
     query = plan.build()
-    for emit in ("ended", "current") if "coalesce" in plan.name else ("final", "current"):
+    for emit in ("final", "current"):
         rng = random.Random(f"{plan} {emit}")
         streams = {
             name: reorder(history(rng, plan.infinite, 30), rng, disorder=6, corrections=0.0, ctis=0.3)
@@ -235,6 +234,13 @@ def test_the_largest_instant_that_will_do(operator: Operator) -> None:
         found = operator.needs_from(wanted)
         assert operator.exact_from(found) <= wanted < operator.exact_from(found + 1)
     assert operator.needs_from(NEVER) == NEVER and operator.needs_from(INF) == INF
+
+
+def test_what_no_instant_will_do() -> None:
+    never = TimeWindowOperator(INF, 1, CODEC)
+    assert never.needs_from(5) == NEVER
+    assert TimeWindowOperator(60, 1, CODEC).needs_from(MIN_TIME) == NEVER
+    assert AlterLifetimeOperator(1, -30, None, CODEC).needs_from(MAX_TIME) == MAX_TIME
 
 
 def test_a_slide_of_a_day_is_found_at_once() -> None:
