@@ -135,6 +135,7 @@ def test_the_earliest_of_the_users_times_counts() -> None:
     session.register("highest", sums().aggregate(m=ew.max("t")))
     session.fast_forward("sums", 50)
     assert floors(session) == {"S": NEVER}
+    assert [session.query(name).valid_from for name in ("sums", "highest")] == [50, NEVER]
     session.fast_forward("highest", 30)
     assert floors(session) == {"S": 27}
     session.stop("highest")

@@ -153,7 +153,7 @@ class Network:
         intake = entry.intake
         beside = [each for each in self.ingress.inputs.values() if each.source == source]
         if beside:  # the one that remembers most tells what stands
-            other = min(beside, key=lambda each: (each.intake.finalize is not None, each.intake.cti))
+            other = min(beside, key=lambda each: (each.intake.finalize is not None, max(each.exact, each.intake.cti)))
             intake.begin(other.intake)
             entry.exact, entry.max_end = other.exact, other.largest_end
             self.ingress.add(name, entry)
