@@ -236,7 +236,8 @@ def test_a_minute_of_random_kills(tmp_path: Path, members: list[str]) -> None:
         f"kills {len(killed)}, promises {len(lags)}, lag in s: median {lags[len(lags) // 2]:.3f}, largest {lags[-9:]}"
     )
     assert history(out) == expected(QUERY, file)
-    assert len(killed) > 15 and lags[-1] < 1.0
+    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # a second of a machine that has nothing else to do
+    assert len(killed) > 15 and lags[-1] < 1.0 * busy
 
 
 @pytest.mark.slow
