@@ -55,8 +55,11 @@ from everwhen.stream.history import History
 
 if TYPE_CHECKING:
     from everwhen import reference, spark, testing
+    from everwhen.engine.files.copies import copies
+    from everwhen.engine.files.follow import follow
     from everwhen.engine.session.session import Session
     from everwhen.engine.session.sql_session import SqlSession
+    from everwhen.formats.changelog.reading import read_changelog
     from everwhen.language.catalog import UserFunction
     from everwhen.plan.sanity.advice import advise
     from everwhen.plan.sanity.bounded import require_bounded
@@ -97,9 +100,11 @@ __all__ = [
     "avg",
     "col",
     "consistency",
+    "copies",
     "count",
     "count_distinct",
     "first",
+    "follow",
     "function",
     "last",
     "lit",
@@ -109,6 +114,7 @@ __all__ = [
     "min",
     "punctuation",
     "quantile",
+    "read_changelog",
     "reference",
     "require_bounded",
     "run",
@@ -134,6 +140,9 @@ _LATER: Final = {
     "SqlSession": "everwhen.engine.session.sql_session",
     "UserFunction": "everwhen.language.catalog",
     "advise": "everwhen.plan.sanity.advice",
+    "copies": "everwhen.engine.files.copies",
+    "follow": "everwhen.engine.files.follow",
+    "read_changelog": "everwhen.formats.changelog.reading",
     "require_bounded": "everwhen.plan.sanity.bounded",
     "sql": "everwhen.query",
 }

@@ -47,8 +47,8 @@ def source(
 ) -> Stream:
     """A named input with its payload columns; types are Arrow types or their names.
 
-    Checked for each element: `insert_only` (no adjusts), `chronons` (every lifetime is one tick), `arrives` ("in order":
-    starts of inserts never go down; "strictly": they always go up).  Trusted: `ordered` (no late elements), `keys`:
+    Checked for each element: `insert_only` (no adjusts), `chronons` (all lifetimes are one tick), `arrives` (in order:
+    starts of inserts never go down; strictly: they always go up).  Trusted: `ordered` (no late elements), `keys`:
     "id" or ["id", ("day", "no")] says that no two events of the whole history have the same id, nor the same day and
     no; for the kinds "temporal" and "varying", no two rows alive at one instant.
 

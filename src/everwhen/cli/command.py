@@ -9,6 +9,8 @@ from typing import IO, Any, Final, NamedTuple
 
 from everwhen.core.time import MAX_TIME, MIN_TIME, is_time, ticks
 from everwhen.errors import QueryError
+from everwhen.formats.changelog.reading import read_changelog
+from everwhen.formats.input_file import is_folder
 from everwhen.formats.parquet import read_elements
 from everwhen.stream.element_batch import ElementBatch
 
@@ -19,7 +21,10 @@ WRONG_INPUT: Final = 3
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 
-FILES: Final = "a file of elements: Parquet if its name ends in .parquet, else JSON lines; - is the standard input"
+FILES: Final = (
+    "a file of elements: Parquet if its name ends in .parquet, a changelog folder, else JSON lines; - is the standard "
+    "input"
+)
 
 
 class Command(NamedTuple):
@@ -44,7 +49,9 @@ def warn(words: object) -> None:
 
 
 def read(file: str) -> Iterator[ElementBatch]:
-    """The elements of a file, or of the standard input."""
+    """The elements of a file, of a changelog folder, or of the standard input."""
+    if is_folder(file):
+        return read_changelog(file)
     source: str | IO[Any] = sys.stdin.buffer if file == "-" else file
     return read_elements(source)
 
@@ -72,6 +79,13 @@ def count_option(text: str) -> int:
     """A number of elements."""
     if not text.isdecimal() or not 1 <= int(text) <= MAX_TIME:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of elements: 1 or more")
+    return int(text)
+
+
+def number_option(text: str) -> int:
+    """A number of processes."""
+    if not text.isdecimal() or not 1 <= int(text) <= 1_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of copies: 1 to 1000")
     return int(text)
 
 

@@ -10,7 +10,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.cli.command import input_option, tick_option, warn
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError, SqlError
-from everwhen.formats.input_file import STANDARD_INPUT, InputFile, schema_in_file
+from everwhen.formats.input_file import STANDARD_INPUT, InputFile, is_folder, schema_in_file
 from everwhen.storage.atomic_file import is_regular
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def declare_query(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--in", metavar="NAME=FILE", dest="inputs", type=input_option, action="append", default=[],
-        help="the file of a stream or relation: JSON lines, .parquet or .csv; - is the standard input; repeatable",
+        help="the file of a stream or relation: JSON lines, .parquet or .csv, or a changelog folder; - is the standard "
+        "input; repeatable",
     )  # fmt: skip
     parser.add_argument(
         "--tick", metavar="LENGTH", type=tick_option, default="1ms", help="how long a tick is (default 1ms)"
@@ -59,9 +60,12 @@ class Compiled:
 
 
 @contextmanager
-def compiled(options: argparse.Namespace, need_files: bool) -> Iterator[Compiled]:
-    """The query of a command line; `need_files`: every input must have its file."""
-    given = _Given(_by_name(options.inputs))
+def compiled(
+    options: argparse.Namespace, need_files: bool, columns: Callable[[str, str], Schema] | None = None
+) -> Iterator[Compiled]:
+    """The query of a command line; `need_files`: every input must have its file.  `columns` finds those of an input
+    that is not declared, by its name and file, in another way than by reading it once."""
+    given = _Given(_by_name(options.inputs), columns)
     if STANDARD_INPUT in given.files.values() and options.query == STANDARD_INPUT:
         raise QueryError("the query and an input cannot both be the standard input")
     if list(given.files.values()).count(STANDARD_INPUT) > 1:
@@ -119,6 +123,7 @@ class _Given:
     """The files of a command line, by name."""
 
     files: Mapping[str, str]
+    columns: Callable[[str, str], Schema] | None = None
     _aside: dict[str, str] = field(default_factory=dict)
     _place: TemporaryDirectory[str] | None = None
 
@@ -141,7 +146,9 @@ class _Given:
         if known is None:
             return None
         file = self.files[known]
-        if file == STANDARD_INPUT or not is_regular(file):
+        if self.columns is not None:
+            return self.columns(known, file)
+        if not is_folder(file) and (file == STANDARD_INPUT or not is_regular(file)):
             file = self._copied(known, file)
         return schema_in_file(file)
 

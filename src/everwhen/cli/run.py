@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from everwhen.cli.command import DONE, INTERRUPTED, TERMINATED, Command, count_option, fail, warn
+from everwhen.cli.follow import LiveColumns, check_follow, declare_follow, run_live
 from everwhen.cli.progress import watched
 from everwhen.cli.query import Compiled, compiled, declare_query
 from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency, emit_named, length_of
@@ -25,13 +26,17 @@ if TYPE_CHECKING:
 def _declare_run(parser: argparse.ArgumentParser) -> None:
     declare_query(parser)
     add = parser.add_argument
-    add("--out", metavar="FILE", default="-", help="where the answer goes: .parquet, else JSON lines; - (default)")
-    add("--engine", choices=("spark", "local"), default="spark", help="what runs it: Spark (default), or this process")
+    add(
+        "--out", metavar="FILE", default="-",
+        help="where the answer goes: .parquet, a changelog folder (DIR/), else JSON lines; - (default)",
+    )  # fmt: skip
+    add("--engine", choices=("spark", "local"), help="what runs it: Spark (default), or this process")
     declare_consistency(parser)
     add("--batch", metavar="N", type=count_option, default=10_000, help="elements of each input in turn (10000)")
     add("--open", action="store_true", help="the inputs go on: say what a running query would have said by now")
     add("--checkpoint", metavar="DIR", help="keep state here; the same command goes on after it was killed")
     add("--allow-unbounded", action="store_true", help="run a query whose state nothing bounds")
+    declare_follow(parser)
 
 
 def declare_consistency(parser: argparse.ArgumentParser) -> None:
@@ -47,10 +52,15 @@ def declare_consistency(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    with _terminated(), compiled(options, need_files=True) as found:
+    live = check_follow(options)
+    options.engine = options.engine or ("local" if live else "spark")
+    columns = LiveColumns(options) if live else None
+    with _terminated(), compiled(options, need_files=True, columns=columns) as found:
         asked = level(options, found.program.consistency)
         _check_bounds(found, options.allow_unbounded)
         with watched(options.out) as watch:
+            if live:
+                return run_live(options, found, asked, lambda check: _checked(watch, check), _say_losses)
             run = partial(
                 _engine(options.engine),
                 found.node,
@@ -158,6 +168,7 @@ RUN: Final = Command(
         "everwhen run best.sql --in Bid=bids.jsonl --out best.jsonl",
         "everwhen run best.sql --in Bid=bids.parquet --consistency strong --engine local | head",
         "everwhen run names.sql --in Bid=bids.jsonl --in Person=people.csv --out names.parquet --checkpoint state",
+        "everwhen run best.sql --follow --in Bid=bids.jsonl --out best/ --checkpoint state",
     ),
     _declare_run,
     _run,

@@ -22,8 +22,10 @@ from typing import Any, Generic, TypeVar
 
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
-from everwhen.core.time import NEVER
+from everwhen.core.time import INF, NEVER
 from everwhen.engine.change_emit import Standing, flush_suppressed, standing_at
+from everwhen.engine.forward.floors import CodecOf, Floors
+from everwhen.engine.forward.needs import Leads, Wanted, leading, needed_from
 from everwhen.engine.node import OperatorNode, Step, StepCheck, cut
 from everwhen.engine.output_port import OutputPort
 from everwhen.operators.contract import Output, StateSize, advance
@@ -50,6 +52,8 @@ class Dataflow(Generic[Key, Flow]):
         self.nodes: dict[int, OperatorNode] = {}
         """Inputs before their users."""
         self.outputs: dict[Key, Flow] = {}
+        self.floors = Floors()
+        self._merged: dict[int, int] = {}  # merges that were told to fast-forward, and until when
         self._check = check
         self._shared = shared
 
@@ -63,19 +67,28 @@ class Dataflow(Generic[Key, Flow]):
 
     def detach(self, numbers: Collection[int]) -> None:
         """Drop operators with their state."""
+        self._merged = {number: t for number, t in self._merged.items() if number not in numbers}
         self.nodes = {number: node for number, node in self.nodes.items() if number not in numbers}
+
+    def renumber(self, nodes: dict[int, OperatorNode], before: Mapping[int, int]) -> None:
+        """Have these operators instead; `before` tells which numbers those had that have been there."""
+        self._merged = {now: self._merged[was] for now, was in before.items() if was in self._merged}
+        self.nodes = nodes
 
     # -- running ------------------------------------------------------------------------------------------------
 
     def step(self, inputs: EpochInputs) -> dict[int, Exception]:
         """Step every operator; those that failed, with their errors, if errors are isolated."""
         broken: dict[int, Exception] = {}
+        forced = self.floors.forced()
         for number, node in self.nodes.items():
             ports = node.placed.inputs
             culprit = next((broken[p.operator] for p in ports if p.operator in broken), None) if broken else None
             try:
                 if culprit is None:
-                    self.step_one(node, [self.given(port, inputs) for port in ports])
+                    given = [self.given(port, inputs) for port in ports]
+                    merges = forced and node.placed.operator.merges
+                    self.step_one(node, self._unforced(node, given, forced) if merges else given)
                 else:
                     broken[number] = culprit
             except Exception as error:  # whatever it is, also in a function of the user's: the others must go on
@@ -128,6 +141,55 @@ class Dataflow(Generic[Key, Flow]):
             return node.output, node.tau
         return inputs.outputs[port], inputs.tau if isinstance(inputs.tau, int) else inputs.tau[port.source]
 
+    # -- fast-forward -------------------------------------------------------------------------------------------
+
+    def fast_forward(self, wanted: Wanted, codec_of: CodecOf) -> dict[str, int]:
+        """Skip what nobody needs: by source, before which instant.  `wanted` has the ports of all outputs, with the
+        instants from which on they are of interest (-∞: all is); merges of copies have their own.
+
+        Where a port leads to merges only, through operators that keep nothing, it stays as it is: a merge skips what it
+        does not need, and must see what its inputs have promised themselves.  A source whose events are read by such a
+        merge and by others is left alone, because they would know its events by different starts.
+        """
+        wanted = list(wanted)
+        needs, leads = needed_from(self.nodes, wanted), leading(self.nodes, [port for port, _ in wanted])
+        for number, node in self.nodes.items():
+            t = needs.get(Port(operator=number), INF)
+            if node.placed.operator.merges and NEVER < t < INF:
+                node.placed.operator.fast_forward(t)
+                self._merged[number] = max(self.skipped(number), t)
+        found: dict[str, int] = {}
+        for port, t in needs.items():
+            if port.source is not None:
+                both = port.form == "events" and leads[port] == Leads.TO_MERGE | Leads.ELSEWHERE
+                found[port.source] = min(found.get(port.source, INF), NEVER if both else t)
+        for port in needs:
+            if port.source is not None and leads[port] != Leads.TO_MERGE:
+                self.floors.raise_to(port, found[port.source], codec_of)
+        return {source: t for source, t in found.items() if t > NEVER}
+
+    def skipped(self, number: int) -> int:
+        """Before which instant a merge was told that nothing is of interest."""
+        return self._merged.get(number, NEVER)
+
+    @property
+    def merges(self) -> bool:
+        """Whether copies are merged somewhere."""
+        return any(node.placed.operator.merges for node in self.nodes.values())
+
+    def _unforced(
+        self, node: OperatorNode, given: list[tuple[Output, int]], forced: Collection[Port]
+    ) -> list[tuple[Output, int]]:
+        """What a merge gets of inputs that lag: nothing is promised because it was skipped.  That is never more than
+        the merge has promised itself, but it would take the input for one of those that lead."""
+        skipped = max(node.output.frontier.time, self.skipped(node.number))
+        found = []
+        for port, (output, tau), before in zip(node.placed.inputs, given, node.frontiers, strict=True):
+            if output.frontier.time <= skipped and any(each in forced for each in self.below(port)):
+                output = Output(output.changes, Frontier(before.time, output.frontier.promises))
+            found.append((output, tau))
+        return found
+
     # -- emission -----------------------------------------------------------------------------------------------
 
     def change_emit(
@@ -162,7 +224,8 @@ class Dataflow(Generic[Key, Flow]):
     def state_size(self) -> StateSize:
         """What operators and output ports keep."""
         parts = [node.placed.operator.state_size() for node in self.nodes.values()]
-        return sum([*parts, *(output.state_size() for output in self.outputs.values())], StateSize())
+        parts += [output.state_size() for output in self.outputs.values()]
+        return sum(parts, self.floors.state_size())
 
     # -- state --------------------------------------------------------------------------------------------------
 
@@ -219,6 +282,8 @@ class FixedDataflow:
             self.flow.add(OperatorNode.of(number, placed))
         self.flow.outputs = {sink.name: OutputPort(sink.port, sink.encoder, sink.filter) for sink in plan.sinks}
         self.tau = NEVER
+        self._wanted: dict[str, int] = {}
+        self._given = EpochInputs({}, NEVER)
         self._moved: tuple[Emit, ...] = ()
 
     @property
@@ -239,7 +304,7 @@ class FixedDataflow:
     def step(self, inputs: Mapping[Port, Output], tau: int) -> dict[str, ElementBatch]:
         """One epoch: the elements of each sink; `handed` gives the rest."""
         self.tau = tau
-        given = EpochInputs(inputs, tau)
+        self._given = given = EpochInputs(self.flow.floors.applied(inputs), tau)
         self.flow.step(given)
         results = {}
         for name, output in self.flow.outputs.items():
@@ -247,10 +312,19 @@ class FixedDataflow:
             results[name] = output.encode(found.changes, tau, found.frontier)
         return results
 
-    def handed(self, inputs: Mapping[Port, Output]) -> dict[str, Output]:
+    def handed(self) -> dict[str, Output]:
         """What the last step has for other stages."""
-        given = EpochInputs(inputs, self.tau)
-        return {handed.name: self.flow.given(handed.port, given)[0] for handed in self.plan.handed}
+        return {handed.name: self.flow.given(handed.port, self._given)[0] for handed in self.plan.handed}
+
+    def fast_forward(self, t: int | Mapping[str, int] = NEVER) -> dict[str, int]:
+        """From now on the answer before `t` is of no interest, of all sinks and streams handed on, or of each by its
+        name.  Returns before which instants sources may be skipped; the frontiers that follow from it come with the
+        next step.  Without `t`: merges of copies may have become indifferent to more."""
+        for root in self._roots:
+            asked = t if isinstance(t, int) else t.get(root.split(" ", 1)[1], NEVER)
+            self._wanted[root] = max(self._wanted.get(root, NEVER), asked)
+        wanted = [(port, self._wanted[root]) for root, port in self._roots.items()]
+        return self.flow.fast_forward(wanted, self.plan.codecs.__getitem__)
 
     def change_emit(self, emit: Emit, standing: Standing) -> tuple[dict[str, ElementBatch], dict[str, Changes]]:
         """Follow another policy from now on: what sinks emit at once because of it, and what is handed on.
@@ -281,10 +355,14 @@ class FixedDataflow:
             "operators": self.flow.snapshot(self._roots),
             "outputs": {name: output.snapshot() for name, output in self.flow.outputs.items()},
             "moved": [emit.value for emit in self._moved],
+            "wanted": dict(self._wanted),
+            "floors": self.flow.floors.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot of the same plan."""
+        self._wanted = dict(state.get("wanted", {}))
+        self.flow.floors.restore(state.get("floors", ()), self.plan.codecs.__getitem__)
         for emit in state["moved"]:  # nothing has been emitted yet, so nothing is emitted because of it
             self.change_emit(Emit(emit), self._nothing)
         self.tau = state["tau"]

@@ -132,6 +132,13 @@ class Ingress:
         if bounds.finalizes:
             self._note(name, entry.intake.remember(bounds.remember))
 
+    def raise_floors(self, floors: Mapping[str, int]) -> None:
+        """Of these inputs nothing before an instant is of interest any more."""
+        for name, floor in floors.items():
+            entry = self.inputs[name]
+            entry.exact = max(entry.exact, floor)
+            entry.intake.raise_floor(floor)
+
     # -- an epoch -----------------------------------------------------------------------------------------------
 
     def check(self, batches: Mapping[str, ElementBatch]) -> None:

@@ -33,18 +33,21 @@ from everwhen.core.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
+from everwhen.engine.change_emit import recalled
 from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.epochs import Epoch
+from everwhen.engine.forward.needs import an_instant
 from everwhen.engine.ingress import Ingress, OnDropped
-from everwhen.engine.merge_inputs import grow, merge_port, restart, unknown_spans, with_copy
+from everwhen.engine.merge_inputs import grow, merge_port, restart, right_from, unknown_spans, with_copy
 from everwhen.engine.metadata import OperatorMetadata, filter_metadata, node_metadata
 from everwhen.engine.node import StepCheck
+from everwhen.engine.output_port import standing_elements
 from everwhen.engine.source_levels import Bounds, bounds_of
 from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import DroppedElements, Reason
 from everwhen.plan.lower import lower
-from everwhen.plan.physical import Port
+from everwhen.plan.physical import PhysicalPlan, Port
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, joined
@@ -156,7 +159,7 @@ class LocalRuntime:
         cti 9
         """
         self._require_open("its inputs cannot go any more")
-        merge_port(self._dataflow.plan, name)
+        merge_port(self.plan, name)
         if name in self._ingress.ended:
             raise QueryError(f"{name!r} has gone already")
         self._ingress.end([name])
@@ -171,29 +174,29 @@ class LocalRuntime:
         self._require_open("no input can join any more")
         start = NEVER if since is None else since
         if like is None:
-            merge_port(self._dataflow.plan, name)
+            merge_port(self.plan, name)
             if name not in self._ingress.ended:
                 raise QueryError(f"{name!r} is there: it can begin anew once it has ended, or after detach({name!r})")
-            fresh = lower(self._queries, self._consistency.emit, self._dataflow.plan.pool)
+            fresh = lower(self._queries, self._consistency.emit, self.plan.pool)
             restart(self._dataflow, fresh, name, start)
             self._ingress.ended.discard(name)
         else:
             if name in self._ingress.inputs:
                 raise QueryError(f"there is an input {name!r} already; without `like` it begins anew")
-            merge_port(self._dataflow.plan, like)
+            merge_port(self.plan, like)
             self._grow(name, like, start)
         self._open(name)
         return self._epoch()
 
     def _open(self, name: str) -> None:
-        plan, log = self._dataflow.plan, self._logs.get(name)
+        plan, log = self.plan, self._logs.get(name)
         if log is not None:
             log.begin_anew()
         self._ingress.add(name, self._ingress.open(plan.sources[name], plan.codecs[name], self._bounds(name), log=log))
 
     def _grow(self, name: str, like: str, since: int) -> None:
         queries = {each: with_copy(query, name, like) for each, query in self._queries.items()}
-        grow(self._dataflow, lower(queries, self._consistency.emit, self._dataflow.plan.pool), name, since)
+        grow(self._dataflow, lower(queries, self._consistency.emit, self.plan.pool), name, since)
         self._queries = queries
         self._attached.append((name, like))
         if like in self._waiting:
@@ -202,6 +205,20 @@ class LocalRuntime:
     def _require_open(self, what: str) -> None:
         if self._closed:
             raise QueryError(f"the runtime is closed: {what}")
+
+    @property
+    def present(self) -> frozenset[str]:
+        """The inputs that have neither ended nor gone."""
+        return frozenset(self._ingress.inputs) - self._ingress.ended
+
+    @property
+    def merged(self) -> frozenset[str]:
+        """The inputs that feed merges."""
+        return self.plan.merged_sources()
+
+    def right_from(self, since: Mapping[str, int]) -> int:
+        """From when on the answer is right, if inputs are right from these instants on only; infinity: never."""
+        return right_from(self.plan, since)
 
     def answers(self, epochs: Iterable[Epoch]) -> Iterator[ElementBatch]:
         """What a runtime with one query says to epochs."""
@@ -219,8 +236,32 @@ class LocalRuntime:
         arrived = ingress.advance((self._paced,))
         inputs = {port: ingress.output(port, arrived) for port in self._dataflow.source_ports}
         results = self._dataflow.step(inputs, max([each.intake.tau for each in ingress.inputs.values()]))
-        self._dataflow.plan.pool.collect()
+        if self._dataflow.flow.merges:  # of copies that lag nothing is needed that has been promised by now
+            self._ingress.raise_floors(self._dataflow.fast_forward())
+        self.plan.pool.collect()
         return results
+
+    def fast_forward(self, t: int) -> dict[str, ElementBatch]:
+        """From now on the answer before `t` is of no interest: what each output says because of it.
+
+        From `t` on every answer is what it would have been.  What is over by then is skipped where it comes in, and
+        forgotten; windows of rows and other operators that need all of the past still get it.  What has been said
+        before stands.  It is not taken back: an earlier `t` than before changes nothing.
+
+        >>> import everwhen as ew
+        >>> s = ew.source("S", {"x": "int64"})
+        >>> runtime = LocalRuntime(s.range(10).aggregate(total=ew.sum("x")))
+        >>> batch = lambda *elements: ew.ElementBatch.of(elements, s.schema)
+        >>> _ = runtime.push({"S": batch(ew.Insert(1, 2, {"x": 1}))})
+        >>> print(*runtime.fast_forward(100)["out"].elements())
+        adjust [1, ∞ -> 11) total=1 cti 91
+        >>> print(*runtime.push({"S": batch(*(ew.Insert(t, t + 1, {"x": t}) for t in (50, 95)))})["out"].elements())
+        insert [95, ∞) total=95
+        """
+        if self._closed:
+            raise QueryError("the runtime is closed: there is nothing to skip any more")
+        self._ingress.raise_floors(self._dataflow.fast_forward(an_instant(t)))
+        return self._epoch()
 
     # -- consistency --------------------------------------------------------------------------------------------
 
@@ -257,7 +298,9 @@ class LocalRuntime:
     def _standing(self, port: Port) -> Changes | None:
         """What a source has said that stands; of one that is never corrected nothing need be known."""
         intake = self._ingress.inputs[port.source or ""].intake
-        return no_changes(intake.codec) if intake.guard.insert_only else intake.standing()
+        if intake.guard.insert_only:
+            return no_changes(intake.codec)
+        return self._dataflow.flow.floors.known(port, intake.standing())
 
     def _note(self, name: str, dropped: DroppedElements) -> None:
         if self._dropped is not None:
@@ -283,6 +326,11 @@ class LocalRuntime:
         """The merges that wait because no input that is there knows a span of time, and the span: attach one that
         does."""
         return unknown_spans(self._dataflow)
+
+    @property
+    def plan(self) -> PhysicalPlan:
+        """The operators that run."""
+        return self._dataflow.plan
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -313,6 +361,17 @@ class LocalRuntime:
         filters = [filter_metadata(flow, output, elapsed) for output in flow.outputs.values()]
         nodes = [node_metadata(flow, node, elapsed) for node in flow.nodes.values()]
         return [*nodes, *(each for each in filters if each is not None)]
+
+    def standing(self) -> tuple[int, ElementBatch] | None:
+        """What the one output has said that stands: an instant, and the events that live from then on as inserts, under
+        the names by which they may still be adjusted, with the CTI.
+
+        Who hears this and all that is said later knows the answer from the instant on.  None: it is not kept.
+        """
+        (output,) = self._dataflow.flow.outputs.values()
+        flow, intakes = self._dataflow.flow, {name: each.intake for name, each in self._ingress.inputs.items()}
+        found = output.standing(lambda port: recalled(port, flow.nodes, flow.below(port), intakes))
+        return None if found is None else (found[0], standing_elements(found[1], found[0], output.encoder.cti))
 
     # -- state --------------------------------------------------------------------------------------------------
 

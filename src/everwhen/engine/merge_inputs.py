@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from everwhen.algebra import nodes as n
 from everwhen.core.punctuation import NO_PROGRESS
-from everwhen.core.time import NEVER
+from everwhen.core.time import INF, NEVER
 from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.node import OperatorNode
 from everwhen.errors import QueryError
@@ -43,6 +43,7 @@ def restart(dataflow: FixedDataflow, fresh: PhysicalPlan, name: str, since: int)
     """Let an input that has gone begin anew.  `fresh`: the same plan, lowered again."""
     number, port = merge_port(dataflow.plan, name)
     flow = dataflow.flow
+    flow.floors.keep(dataflow.plan.sources.keys() - {name})
     for each in flow.below(flow.nodes[number].placed.inputs[port]):
         if each.source is None:
             flow.add(OperatorNode.of(each.operator, fresh.operators[each.operator]))
@@ -92,7 +93,7 @@ def grow(dataflow: FixedDataflow, plan: PhysicalPlan, name: str, since: int) -> 
             _merge(node).add_input(name, since)
             node.frontiers.append(NO_PROGRESS)
         node.number, node.placed = number, PlacedOperator(placed.name, node.placed.operator, placed.inputs)
-    flow.nodes = nodes
+    flow.renumber(nodes, before)
     sinks = []
     for sink in plan.sinks:
         output = flow.outputs[sink.name]
@@ -112,6 +113,20 @@ def _counterparts(old: PhysicalPlan, new: PhysicalPlan) -> Mapping[int, int]:
             found[now.operator] = was.operator
             waiting += zip(old.operators[was.operator].inputs, new.operators[now.operator].inputs, strict=False)
     return found
+
+
+def right_from(plan: PhysicalPlan, since: Mapping[str, int]) -> int:
+    """From when on a plan's answer is right, if sources are right from these instants on only; infinity: never."""
+    known: list[int] = []
+
+    def of(port: Port) -> int:
+        return known[port.operator] if port.source is None else since.get(port.source, NEVER)
+
+    for placed in plan.operators:
+        ports = [of(port) for port in placed.inputs]
+        given = min(ports) if isinstance(placed.operator, MergeOperator) else max(ports)
+        known.append(given if given in (NEVER, INF) else placed.operator.exact_from(given))
+    return max(of(sink.port) for sink in plan.sinks)
 
 
 def unknown_spans(dataflow: FixedDataflow) -> dict[str, tuple[int, int]]:

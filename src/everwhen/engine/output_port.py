@@ -8,9 +8,11 @@ emitted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
@@ -23,7 +25,9 @@ from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
 from everwhen.plan.physical import Port
 from everwhen.rows.changes import Changes
-from everwhen.stream.element_batch import ElementBatch
+from everwhen.stream.element_batch import INSERT, ElementBatch, coded_elements
+
+Recalled = Callable[[Port], tuple[int, Changes] | None]
 
 
 @dataclass
@@ -76,6 +80,18 @@ class OutputPort:
             self.filter = EmitFilter(self.encoder.codec, emit, ahead=INF)
         self.filter.emit = emit
 
+    def standing(self, recalled: Recalled) -> tuple[int, Changes] | None:
+        """The events said that live from an instant on, under the names by which they may still be adjusted; None if
+        they are not known.  `recalled` tells what a port has brought that stands, and from when on."""
+        encoder = self.encoder
+        if isinstance(encoder, ChangelogEncoder):
+            return encoder.standing()
+        found = recalled(self.port)
+        if found is None:
+            return None
+        since, changes = max(found[0], encoder.cti), found[1]
+        return since, changes if isinstance(encoder, EventChangelogEncoder) else encoder.said(changes)
+
     def state_size(self) -> StateSize:
         size = self.encoder.state_size()
         return size if self.filter is None else size + self.filter.state_size()
@@ -98,6 +114,17 @@ class OutputPort:
             self.filter.restore(state["filter"])
         self.nets, self.since = state["nets"], state["since"]
         self.rows_in, self.rows_out = state["rows_in"], state["rows_out"]
+
+
+def standing_elements(events: Changes, since: int, cti: int) -> ElementBatch:
+    """Events that live from an instant on, as inserts with their own starts, and the CTI.  One that ends just there may
+    still grow."""
+    at = np.flatnonzero((events.hi >= since) & (events.weight > 0))
+    at = at[np.argsort(events.lo[at], kind="stable")]
+    alive = events.take(np.repeat(at, events.weight[at]))
+    times = np.stack([alive.lo, alive.hi, np.zeros(len(alive), np.int64)])
+    op = np.full(len(alive), INSERT, np.uint8)
+    return coded_elements(events.codec, op, times, alive.rows, (), cti if cti > NEVER else None)
 
 
 def by_rows(

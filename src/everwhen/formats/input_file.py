@@ -1,4 +1,5 @@
-"""What a file is to a query: a stream of elements, or rows that become elements by what is declared of them.
+"""What a file is to a query: a stream of elements, or rows that become elements by what is declared of them.  A folder
+is a changelog: a stream of elements in epochs.
 
     stream      elements; with a time column (ORDERED BY) a row may bring its start instead of `vs`, and lives one tick
     varying     the same: a relation that changes is a stream
@@ -27,6 +28,8 @@ import pyarrow as pa
 from everwhen.core.schema import Schema
 from everwhen.core.time import ticks
 from everwhen.errors import InputError, QueryError
+from everwhen.formats.changelog.layout import ABOUT
+from everwhen.formats.changelog.reading import header_of, read_changelog
 from everwhen.formats.csv import csv_pieces, csv_schema
 from everwhen.formats.json.lines import elements_of_lines
 from everwhen.formats.parquet import is_parquet, open_parquet
@@ -88,6 +91,9 @@ def read_input(given: InputFile, batch: int, skip: int = 0) -> Iterator[ElementB
     """The elements of a file after the first `skip`, in batches of about so many."""
     if given.file == STANDARD_INPUT:
         yield from _read_lines(given, sys.stdin.buffer, batch, skip)
+    elif is_folder(given.file):
+        require_columns(given)
+        yield from read_changelog(given.file, batch, skip)
     elif is_parquet(given.file):
         with open(given.file, "rb") as stream:
             yield from _read_parquet(given, stream, batch, skip)
@@ -109,6 +115,11 @@ def _read_lines(given: InputFile, stream: IO[bytes], batch: int, skip: int) -> I
     while skip and (line := next(lines, None)) is not None:
         first += 1
         skip -= bool(line.strip(b" \t\r\n"))
+    yield from elements_in(given, lines, batch, first)
+
+
+def elements_in(given: InputFile, lines: Iterator[bytes], batch: int, first: int) -> Iterator[ElementBatch]:
+    """The elements of some lines of a file, the first of which has the number `first`."""
     reshape = given.rows.of_object if given.times or given.known_whole else None
     yield from elements_of_lines(lines, given.shown, given.schema, batch, first, reshape, always=given.known_whole)
 
@@ -129,10 +140,34 @@ def _read_parquet(given: InputFile, stream: IO[bytes], batch: int, skip: int) ->
 
 def schema_in_file(file: str) -> Schema:
     """The payload columns that a file of elements has, for a stream that is not declared."""
+    if is_folder(file):
+        return header_of(file).schema
     found = csv_schema(file) if is_csv(file) else schema_of_elements(file)
     if not len(found):
         next(read_input(InputFile(file, found), 1), None)  # no columns: perhaps because these are no elements
     return found
+
+
+def is_folder(file: str) -> bool:
+    """Whether an input is a changelog, there or not: its name ends in a slash, or it is one."""
+    return file.endswith("/") or is_changelog(file)
+
+
+def is_changelog(place: str) -> bool:
+    """Whether there is a changelog."""
+    return os.path.isfile(os.path.join(place, ABOUT))
+
+
+def require_columns(given: InputFile) -> None:
+    """A changelog has the columns that are declared."""
+    if given.times or given.known_whole:
+        problem = "a changelog holds elements, not rows with times of their own"
+        raise InputError(problem, source=given.file, remedy="declare a stream without ORDERED BY")
+    found = header_of(given.file).schema
+    if found != given.schema:
+        problem = f"the changelog has the columns {found}, and {given.schema} are declared"
+        remedy = "declare the stream as the header says, or leave the declaration out"
+        raise InputError(problem, source=os.path.join(given.file, ABOUT), remedy=remedy)
 
 
 def is_csv(file: str | os.PathLike[str]) -> bool:

@@ -38,7 +38,7 @@ from typing import Any
 
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
-from everwhen.core.time import INF, NEVER
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.operators.clip import CUT, ENDED, ENDING, INFINITE, KNOWN
 from everwhen.punctuation.api import make_frontier
 from everwhen.rows.changes import Changes
@@ -124,6 +124,9 @@ class Operator(ABC):
     keeps: str = "nothing"
     """What state is kept, until which promise: for people."""
 
+    merges: bool = False
+    """Whether inputs are copies of one stream: the furthest promise counts, and each event keeps its own start."""
+
     @abstractmethod
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         """Take one epoch's input; give the output's changes."""
@@ -139,6 +142,25 @@ class Operator(ABC):
         Infinity: never.  Operators on single snapshots need nothing earlier.  `since` is a finite time.
         """
         return since
+
+    def needs_from(self, wanted: int) -> int:
+        """If the output is of interest from the instant `wanted` on: from when on the inputs are, the largest since V
+        with `exact_from(V)` ≤ `wanted`.  -∞: all of the past is."""
+        if wanted in (NEVER, INF) or self.exact_from(wanted) == INF:
+            return wanted if wanted in (NEVER, INF) else NEVER
+        known, step = wanted, 1
+        if self.exact_from(known) > wanted:
+            while self.exact_from(known := wanted - step) > wanted:
+                step *= 2
+        else:
+            while self.exact_from(wanted + step) <= wanted:
+                known, step = wanted + step, 2 * step
+        while step:  # nothing that was tried above `known` will do
+            known, step = (known + step, step) if self.exact_from(known + step) <= wanted else (known, step // 2)
+        return max(MIN_TIME, min(known, MAX_TIME))
+
+    def fast_forward(self, t: int) -> None:  # noqa: B027 - to most operators that is what their frontiers say
+        """The output before `t` is of no interest any more; inputs are cut where `needs_from` says."""
 
     def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
         """Say from now on all that `emit` says, and more where it has always said more; what that changes at once, in

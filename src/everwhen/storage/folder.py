@@ -92,6 +92,10 @@ class Folder(ABC):
     def remove(self, name: str) -> None:
         """Removes a file; one that is gone already is fine."""
 
+    @abstractmethod
+    def remove_empty(self, name: str) -> None:
+        """Removes a folder below this one if nothing is in it."""
+
     def read(self, name: str) -> bytes:
         """The whole content of a file."""
         with self.open(name) as file:
@@ -261,6 +265,10 @@ class LocalFolder(Folder):
         with suppress(FileNotFoundError):
             os.unlink(self.place(name))
 
+    def remove_empty(self, name: str) -> None:
+        with suppress(OSError):
+            os.rmdir(self.place(name))
+
     def local(self, name: str) -> Path | None:
         target = Path(self.place(name))
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -372,3 +380,9 @@ class RemoteFolder(Folder):
 
     def remove(self, name: str) -> None:
         self._discard(self._at(name))
+
+    def remove_empty(self, name: str) -> None:
+        below = self.within(name)
+        with suppress(OSError):
+            if not below.entries() and not below.folders():
+                self.system.delete_dir(self._at(name))

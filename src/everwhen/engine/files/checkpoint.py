@@ -17,23 +17,26 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.errors import QueryError, StateError
+from everwhen.formats.changelog.layout import epochs_there
+from everwhen.formats.changelog.reading import header_of
 from everwhen.formats.parquet import AT, COUNT, MATCH, read_elements, write_elements
 from everwhen.storage.atomic_file import whole_file
-from everwhen.storage.folder import LocalFolder
+from everwhen.storage.folder import LocalFolder, open_folder
 from everwhen.storage.framed_file import SNAPSHOT, CorruptFile, OtherVersion, read_frames, write_frames
 from everwhen.storage.lease import take_lease
 from everwhen.storage.state_format import decode, encode
 from everwhen.stream.element_batch import ElementBatch
 
+T = TypeVar("T")
 _FORMAT: Final = 2
 """1: up to Everwhen 0.4, where states were pickles."""
 _PART: Final = re.compile(r"part-\d{9,}\.(parquet|jsonl)")
@@ -79,14 +82,7 @@ class Checkpoint:
             parts += (name,)
         said = before.said + sum(map(len, news))
         saved = Saved(epoch, dict(taken), parts, said, state, done=state is None)
-        chunks = write_frames(SNAPSHOT, encode({each.name: getattr(saved, each.name) for each in fields(Saved)}))
-        with whole_file(self.place / _state_name(epoch)) as path, open(path, "wb") as file:
-            file.writelines(chunks)
-            file.flush()
-            os.fsync(file.fileno())
-        for old in self._states():
-            if old < epoch:
-                (self.place / _state_name(old)).unlink(missing_ok=True)
+        write_state(self.place, epoch, {each.name: getattr(saved, each.name) for each in fields(Saved)})
         return saved
 
     def answer(self, saved: Saved) -> Iterable[ElementBatch]:
@@ -94,13 +90,9 @@ class Checkpoint:
         for name in saved.parts:
             yield from read_elements(self.place / name, self.schema)
 
-    def _states(self) -> list[int]:
-        names = (path.name for path in self.place.glob("state-*"))
-        return sorted(int(name.removeprefix("state-")) for name in names if name.removeprefix("state-").isdecimal())
-
     def _newest(self) -> Saved:
-        states = self._states()
-        saved = self._load(states[-1]) if states else Saved()
+        states = states_in(self.place)
+        saved = read_state(self.place, states[-1], _saved) if states else Saved()
         for path in (*self.place.glob("part-*"), *self.place.glob(".*.part")):
             if path.name not in saved.parts:
                 path.unlink(missing_ok=True)
@@ -109,17 +101,37 @@ class Checkpoint:
             raise StateError(f"{self.place / missing[0]} is missing; restore it, or start with a new checkpoint")
         return saved
 
-    def _load(self, epoch: int) -> Saved:
-        path = self.place / _state_name(epoch)
-        try:
-            with open(path, "rb") as file:
-                return _saved(decode(read_frames(file, SNAPSHOT)))
-        except OtherVersion as bad:
-            raise StateError(
-                f"{path} cannot be read: {bad}; go on with the version that wrote it, or take a new directory"
-            ) from None
-        except (OSError, CorruptFile) as bad:
-            raise StateError(f"{path} cannot be read: {bad}; remove the directory to start anew") from None
+
+def states_in(place: Path) -> list[int]:
+    """The epochs of which there is a state, in order."""
+    names = (path.name for path in place.glob("state-*"))
+    return sorted(int(name.removeprefix("state-")) for name in names if name.removeprefix("state-").isdecimal())
+
+
+def write_state(place: Path, epoch: int, plain: Any) -> None:
+    """Publish a state; those before it go."""
+    chunks = write_frames(SNAPSHOT, encode(plain))
+    with whole_file(place / _state_name(epoch)) as path, open(path, "wb") as file:
+        file.writelines(chunks)
+        file.flush()
+        os.fsync(file.fileno())
+    for old in states_in(place):
+        if old < epoch:
+            (place / _state_name(old)).unlink(missing_ok=True)
+
+
+def read_state(place: Path, epoch: int, parse: Callable[[Any], T]) -> T:
+    """A state as it was written; `parse` raises `CorruptFile` if it is none of its kind."""
+    path = place / _state_name(epoch)
+    try:
+        with open(path, "rb") as file:
+            return parse(decode(read_frames(file, SNAPSHOT)))
+    except OtherVersion as bad:
+        raise StateError(
+            f"{path} cannot be read: {bad}; go on with the version that wrote it, or take a new directory"
+        ) from None
+    except (OSError, CorruptFile) as bad:
+        raise StateError(f"{path} cannot be read: {bad}; remove the directory to start anew") from None
 
 
 def _saved(found: Any) -> Saved:
@@ -180,7 +192,11 @@ def agree(place: Path, identity: Mapping[str, str]) -> None:
 
 
 def fingerprint(path: str) -> str:
-    """What tells whether a file is still the same: its length, and its beginning and end."""
+    """What tells whether a file is still the same: its length, and its beginning and end; of a changelog its start and
+    its last epoch."""
+    if os.path.isdir(path):
+        last = max(epochs_there(open_folder(path)), default=-1)
+        return f"{os.path.abspath(path)}, start {header_of(path).start.id}, up to epoch {last}"
     size = os.stat(path).st_size
     digest = hashlib.blake2b(digest_size=8)
     with open(path, "rb") as file:

@@ -1,6 +1,7 @@
-"""Where an answer goes: a file, a pipe or the standard output, whole or not at all.
+"""Where an answer goes: a file, a changelog folder, a pipe or the standard output, whole or not at all.
 
 **Guarantee.**  Until the last element is there, nothing is touched: a file is written beside its place and moved there;
+of a folder one manifest names all parts;
 what cannot be replaced (the standard output, a pipe, a device) is written from a spool in the end.  Only a terminal
 gets elements as they come, for there a person looks on.
 """
@@ -15,9 +16,11 @@ from collections.abc import Iterable
 from typing import IO, Final
 
 from everwhen.core.schema import Schema
+from everwhen.formats.input_file import is_changelog
 from everwhen.formats.parquet import is_parquet, write_elements
+from everwhen.sinks.changelog import ChangelogSink, changelog_format
 from everwhen.storage.atomic_file import directory_aside
-from everwhen.stream.element_batch import ElementBatch
+from everwhen.stream.element_batch import ElementBatch, empty_elements
 
 STANDARD_OUTPUT: Final = "-"
 
@@ -28,10 +31,34 @@ def write_answer(batches: Iterable[ElementBatch], out: str, schema: Schema) -> i
         if sys.stdout.isatty():
             return sum(_shown(batch) for batch in batches)
         return _spooled(batches, "answer.jsonl", sys.stdout.buffer, schema)
+    if out.endswith("/") or is_changelog(out):
+        return _written(batches, out, schema)
     if _is_endless(out):
         with open(out, "wb") as file:
             return _spooled(batches, "answer.parquet" if is_parquet(out) else "answer.jsonl", file, schema)
     return write_elements(batches, out, schema)
+
+
+def _written(batches: Iterable[ElementBatch], out: str, schema: Schema) -> int:
+    """All elements as one epoch; what the folder had is of an earlier start."""
+    sink = ChangelogSink(out, changelog_format(schema))
+    new = not is_changelog(out)
+    sink.prepare(schema)
+    epoch = sink.committed() + 1
+    if epoch:
+        sink.begin_anew()
+    parts: list[str] = []
+    count = 0
+    try:
+        for batch in batches:
+            if len(batch):
+                parts.append(sink.write_part(epoch, len(parts), batch))
+                count += len(batch)
+        sink.commit_parts(epoch, parts, empty_elements(schema))
+    except BaseException:
+        sink.give_up(epoch, parts, new)
+        raise
+    return count
 
 
 def _shown(batch: ElementBatch) -> int:

@@ -23,7 +23,7 @@ from everwhen.engine.files.output_file import write_answer
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.engine.run import SMALL_PIECE
 from everwhen.errors import QueryError
-from everwhen.formats.input_file import STANDARD_INPUT, InputFile, read_input
+from everwhen.formats.input_file import STANDARD_INPUT, InputFile, is_folder, read_input, require_columns
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.storage.atomic_file import is_regular
 from everwhen.storage.state_format import restore
@@ -113,7 +113,9 @@ def input_files(
     if sum(file.file == STANDARD_INPUT for file in given.values()) > 1:
         raise QueryError("only one input can be the standard input")
     for file in given.values():
-        if file.file != STANDARD_INPUT and is_regular(file.file):
+        if is_folder(file.file):
+            require_columns(file)
+        elif file.file != STANDARD_INPUT and is_regular(file.file):
             with open(file.file, "rb"):
                 pass  # whether it can be read is known before anything is done
     return given

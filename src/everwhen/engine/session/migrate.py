@@ -32,6 +32,7 @@ def fork(network: Network, old: OutputKey, new: OutputKey, levels: Levels) -> Sh
         if port.source is not None:
             if port.source not in network.ingress.inputs:
                 _open(network, port.source, *levels[port.source], network.ingress.inputs[was.source or ""])
+            network.flow.floors.copy(was, port, network.codec_of)
             continue
         node = OperatorNode.of(port.operator, operators[port.operator], network.flow.nodes[was.operator].began)
         node.restore(network.flow.nodes[was.operator].snapshot())

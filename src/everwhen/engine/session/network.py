@@ -28,11 +28,9 @@ not depend on which other queries run.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
 from itertools import count
 
-from everwhen.algebra.explain import explain
-from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.algebra.nodes import Source
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
@@ -49,7 +47,6 @@ from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelog
 from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.plan.lower import Lowering
 from everwhen.plan.physical import PlacedOperator, Port
-from everwhen.rewrite.plans.share_common import Sharing
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 from everwhen.rows.interner import Interner
@@ -188,7 +185,7 @@ class Network:
     def opened(self, name: str, source: str, bounds: Bounds) -> SourceInput:
         """A new input of a source; a finite one is kept, so that whoever joins later knows all of it."""
         declared = self.sources[name]
-        return self.ingress.open(declared, self._codec(name), bounds, source=source, keep_all=declared.is_finite)
+        return self.ingress.open(declared, self.codec_of(name), bounds, source=source, keep_all=declared.is_finite)
 
     def _start(self, number: int, placed: PlacedOperator, pasts: dict[Port, AsOf]) -> None:
         """Let a new operator take what stands at its inputs."""
@@ -266,30 +263,19 @@ class Network:
     def standing(self, port: Port) -> Changes:
         """The events of a source that may still be corrected."""
         intake = self.ingress.inputs[port.source or ""].intake
-        return intake.standing() or no_changes(intake.codec)
+        return self.flow.floors.known(port, intake.standing()) or no_changes(intake.codec)
 
     def _said(self, outlet: SharedOutput) -> AsOf:
         """The events that an outlet has said, by the names that it uses for them."""
         encoder, port = outlet.encoder, outlet.port
-        nothing = AsOf(self._max_end(port), no_changes(encoder.codec))
+        since = max(outlet.since, self._running(port).exact)
+        nothing = AsOf(self._running(port).max_end, no_changes(encoder.codec))
         if encoder.cti == INF or isinstance(encoder, EventChangelogEncoder):
-            return earliest(outlet.since, nothing, self._past(port, {}))
+            return earliest(since, nothing, self._past(port, {}))
         if isinstance(encoder, ChangelogEncoder):
-            return earliest(outlet.since, nothing, AsOf(*encoder.standing()))
+            return earliest(since, nothing, AsOf(*encoder.standing()))
         pieces = self._past(port, {})
-        return earliest(outlet.since, nothing, AsOf(pieces.since, encoder.said(pieces.changes)))
-
-    def require_same_sources(self, node: Node, nodes: Sharing) -> None:
-        """A source that is read already is declared in the same way; `nodes` knows equal nodes as one."""
-        for each in walk(node):
-            if not isinstance(each, Source):
-                continue
-            at = next((name for name, entry in self.ingress.inputs.items() if entry.source == each.name), None)
-            if at is not None and nodes.node(replace(each, name=at)) is not self.sources[at]:
-                known = replace(self.sources[at], name=each.name)
-                raise QueryError(
-                    f"a source has one declaration: what is read now is {explain(known)}, not {explain(each)}"
-                )
+        return earliest(since, nothing, AsOf(pieces.since, encoder.said(pieces.changes)))
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -299,7 +285,8 @@ class Network:
         arrived = ingress.advance(self._read_together())
         ports = {port for node in self.flow.nodes.values() for port in node.placed.inputs}
         ports |= {port for outlet in self.outlets.values() for port in outlet.ports}
-        outputs = {port: ingress.output(port, arrived) for port in ports if port.source}
+        outputs: Mapping[Port, Output] = {port: ingress.output(port, arrived) for port in ports if port.source}
+        outputs = self.flow.floors.applied(outputs)
         inputs = EpochInputs(outputs, {name: each.intake.tau for name, each in ingress.inputs.items()})
         broken = self.flow.step(inputs)
         said: dict[OutputKey, EmittedBatch] = {}
@@ -313,7 +300,24 @@ class Network:
                 said[exit] = outlet.take(*(self.flow.given(port, inputs) for port in outlet.ports))
             except Exception as error:
                 failed[exit] = error
+        if self.flow.merges:  # of copies that lag nothing is needed that has been promised by now
+            self.fast_forward()
         return said, failed
+
+    def fast_forward(self) -> None:
+        """Skip what no query needs: each has said from when on it cares, and merges of copies need less and less.
+
+        Who joins later knows of nothing before.
+        """
+        wanted = [(port, outlet.wanted) for outlet in self.outlets.values() for port in outlet.ports]
+        floors = self.flow.fast_forward(wanted, self.codec_of)
+        self.ingress.raise_floors(floors)
+        for number, node in self.flow.nodes.items() if floors else ():
+            if node.placed.operator.merges:  # whatever its inputs skip, it has the answer
+                node.exact = max(node.exact, self.flow.skipped(number))
+            else:
+                since = max(node.since, *(self._running(port).exact for port in node.placed.inputs))
+                node.exact = max(node.exact, self._exact(node.placed, since))
 
     def end(self, sources: Collection[str]) -> None:
         """These sources have ended."""
@@ -335,12 +339,11 @@ class Network:
 
     def _frontier(self, port: Port) -> Frontier:
         if port.source:
-            return self.ingress.frontier(port.source)
+            return Frontier(max(self.ingress.frontier(port.source).time, self.flow.floors.time(port)))
         return self.flow.nodes[port.operator].output.frontier
 
-    def _max_end(self, port: Port) -> int:
-        entry = self.ingress.inputs[port.source] if port.source else self.flow.nodes[port.operator]
-        return entry.max_end
+    def _running(self, port: Port) -> SourceInput | OperatorNode:
+        return self.ingress.inputs[port.source] if port.source else self.flow.nodes[port.operator]
 
     # -- leaving ------------------------------------------------------------------------------------------------
 
@@ -349,6 +352,7 @@ class Network:
         self.flow.outputs = {exit: outlet for exit, outlet in self.outlets.items() if exit in exits}
         used = {port for outlet in self.outlets.values() for each in outlet.ports for port in self.below(each)}
         self._keep({port.operator for port in used}, {port.source for port in used if port.source})
+        self.fast_forward()  # who has left may have been the one who needed more
 
     def _keep(self, operators: Collection[int], sources: Collection[str]) -> None:
         inputs = self.ingress.inputs
@@ -356,7 +360,9 @@ class Network:
             entry = inputs.pop(name)
             guard = entry.intake.guard
             if not any(each.source == entry.source for each in inputs.values()):
-                self.left[entry.source] = DetachedSource(guard.cti, guard.tau, entry.largest_end, guard.promised)
+                end = max(entry.largest_end, guard.floor)
+                self.left[entry.source] = DetachedSource(guard.cti, guard.tau, end, guard.promised)
+        self.flow.floors.keep(inputs)
         self.flow.detach(self.flow.nodes.keys() - set(operators))
         for lowering in self._lowerings.values():
             lowering.keep(operators, sources)
@@ -375,10 +381,10 @@ class Network:
     def nothing(self, port: Port) -> Changes:
         """No changes, as a port would say them."""
         return no_changes(
-            self.operators[port.operator].operator.codec if port.source is None else self._codec(port.source)
+            self.operators[port.operator].operator.codec if port.source is None else self.codec_of(port.source)
         )
 
-    def _codec(self, name: str) -> RowCodec:
+    def codec_of(self, name: str) -> RowCodec:
         return next(each.codecs[name] for each in self._lowerings.values() if name in each.codecs)
 
     def port_name(self, port: Port) -> str:

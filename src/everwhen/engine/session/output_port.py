@@ -129,6 +129,11 @@ class SharedOutput(OutputPort):
         self.subscriptions[query] = subscription
         self._banks = None
 
+    @property
+    def wanted(self) -> int:
+        """From when on some query cares."""
+        return min((each.wanted for each in self.subscriptions.values()), default=NEVER)
+
     def leave(self, query: str) -> None:
         del self.subscriptions[query]
         self._banks = None
@@ -223,6 +228,8 @@ class Subscription:
 
     def __init__(self, steps: tuple[Step, ...], schema: Schema, since: int, began: float) -> None:
         self.since = since
+        self.wanted = NEVER
+        """From when on the query cares."""
         self.began = began
         self.rows_in = 0
         self.rows_out = 0

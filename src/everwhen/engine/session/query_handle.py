@@ -11,6 +11,7 @@ from everwhen.core.consistency import Duration
 from everwhen.core.emit import Emit
 from everwhen.engine.session.query_registry import QueryInfo
 from everwhen.operators.ingress.finalize import Reason
+from everwhen.stream.element_batch import ElementBatch
 
 if TYPE_CHECKING:
     from everwhen.engine.session.session_queries import SessionQueries
@@ -48,6 +49,10 @@ class QueryHandle:
     ) -> None:
         """Move it to another level; see `Session.change`."""
         self.session.change(self.name, block, remember, tick, emit=emit)
+
+    def fast_forward(self, t: int) -> dict[str, ElementBatch]:
+        """Its answer before `t` is of no interest; see `Session.fast_forward`."""
+        return self.session.fast_forward(self.name, t)
 
     @property
     def dropped(self) -> dict[str, dict[Reason, int]]:

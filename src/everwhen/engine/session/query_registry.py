@@ -19,7 +19,7 @@ from everwhen.core.time import INF
 from everwhen.engine.session.output_port import OutputKey, Step, Subscription
 from everwhen.errors import QueryError
 from everwhen.sinks.base import EpochSink
-from everwhen.stream.element_batch import ElementBatch
+from everwhen.stream.element_batch import ElementBatch, joined
 
 State = Literal["running", "stopped", "failed"]
 
@@ -82,6 +82,25 @@ class Entry:
             return ()
         node = self.exit[0]
         return node.inputs if self.whole and node.inputs else (node,)
+
+    def deliver(self, batch: ElementBatch) -> ElementBatch:
+        """An epoch's elements, behind those that waited for it; the sink has them."""
+        if self.pending is not None:
+            batch, self.pending = joined(self.pending, batch), None
+        if self.sink is not None:
+            self.sink.commit(self.next_commit, batch)
+            self.next_commit += 1
+        return batch
+
+    def leave(self, error: Exception | None) -> None:
+        """It runs no more, because of an error or because it was stopped."""
+        self.state, self.error = ("stopped", None) if error is None else ("failed", error)
+        self.subscription = self.pending = self.exit = None
+        if self.sink is not None:
+            try:
+                self.sink.close()
+            except Exception as failure:  # the query has left; others must not notice
+                self.state, self.error = "failed", self.error or failure
 
     def info(self) -> QueryInfo:
         error = "" if self.error is None else str(self.error) or type(self.error).__name__

@@ -51,12 +51,11 @@ from everwhen.engine.session import metrics
 from everwhen.engine.session import snapshot as session_state
 from everwhen.engine.session.cutover import lowered
 from everwhen.engine.session.output_port import Cutover
-from everwhen.engine.session.query_registry import Entry
 from everwhen.engine.session.session_queries import SessionQueries
 from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
 from everwhen.sinks.base import EpochSink
-from everwhen.stream.element_batch import ElementBatch, joined
+from everwhen.stream.element_batch import ElementBatch
 
 
 class Session(SessionQueries):
@@ -128,7 +127,7 @@ class Session(SessionQueries):
             try:
                 if isinstance(found, Exception):
                     raise found
-                results[entry.name] = self._deliver(entry, found)
+                results[entry.name] = entry.deliver(found)
             except Exception as error:  # of whatever kind: the other queries must go on
                 self._leave(entry, error)
         for entry in self._catalogue.running():
@@ -139,14 +138,6 @@ class Session(SessionQueries):
             self._tidy()
         self._network.pool.collect()
         return results
-
-    def _deliver(self, entry: Entry, batch: ElementBatch) -> ElementBatch:
-        if entry.pending is not None:
-            batch, entry.pending = joined(entry.pending, batch), None
-        if entry.sink is not None:
-            entry.sink.commit(entry.next_commit, batch)
-            entry.next_commit += 1
-        return batch
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -192,13 +183,7 @@ class Session(SessionQueries):
 
         QueryError: the session is not new, or these are other queries.
         """
-        if self._catalogue.entries or self.epoch:
-            raise QueryError("only a new session can be restored: this one has queries or has run")
-        if state.get("idle", False) != self._idle:
-            raise QueryError("the snapshot is of a session with idle=, or without: give this one the same")
-        others = state["queries"].keys() ^ queries.keys()
-        if others:
-            raise QueryError(f"the snapshot is of other queries: {', '.join(sorted(others))} is here or there only")
+        session_state.require_fit(state, queries, self._idle, bool(self._catalogue.entries or self.epoch))
         for name, query in state["queries"].items():
             self._begin_again(name, query, queries[name], (sinks or {}).get(name))
         session_state.restore(self._network, self._catalogue.entries, state)

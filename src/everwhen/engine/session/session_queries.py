@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from everwhen.algebra.builder import Stream
+from everwhen.algebra.explain import explain
 from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.consistency import Consistency, Duration
 from everwhen.core.emit import Emit
+from everwhen.engine.forward.needs import an_instant
 from everwhen.engine.local import Query
 from everwhen.engine.run import chosen
 from everwhen.engine.session import migrate
@@ -23,10 +26,10 @@ from everwhen.errors import QueryError
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.rewrite.plans.share_common import Sharing
 from everwhen.sinks.base import EpochSink
-from everwhen.stream.element_batch import joined
+from everwhen.stream.element_batch import ElementBatch, joined
 
 
-class SessionQueries:
+class SessionQueries(ABC):
     """What a session does with queries; `Session` runs them."""
 
     def __init__(
@@ -47,6 +50,10 @@ class SessionQueries:
         self._nodes = Sharing()
         self._streams: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
         self._closed = False
+
+    @abstractmethod
+    def _epoch(self) -> dict[str, ElementBatch]:
+        """Run one epoch with what has been checked."""
 
     # -- queries ------------------------------------------------------------------------------------------------
 
@@ -81,7 +88,7 @@ class SessionQueries:
     def _made(self, name: str, query: Query, sink: EpochSink | None, level: Consistency, whole: bool) -> Entry:
         """An entry that is not in the catalogue.  `whole`: it shares its output with nobody."""
         node = query.node if isinstance(query, Stream) else query
-        self._network.require_same_sources(node, self._nodes)
+        self._require_same_sources(node)
         plan = node if self._optimize is None else self._optimize(node)
         outlet, steps = (plan, ()) if whole else split_tail(plan)
         depends_on = tuple(dict.fromkeys(self._derived_from(node)))
@@ -100,7 +107,7 @@ class SessionQueries:
         entry = self._catalogue[name]
         if entry.state == "running":
             raise QueryError(f"the query {name!r} is running")
-        self._network.require_same_sources(entry.node, self._nodes)
+        self._require_same_sources(entry.node)
         self._start(entry)
         return QueryHandle(name, self)
 
@@ -243,6 +250,7 @@ class SessionQueries:
         began = replace_plan(self._network, old, tail, entry.steps, exit, levels, at)
         self._network.outlets[old].leave(name)
         new.subscription = Subscription((), new.node.schema, tail.since, self._clock())
+        new.subscription.wanted = tail.wanted
         self._network.outlets[exit].subscribe(name, new.subscription)
         said = new.subscription.take(began.said)
         new.pending = said if entry.pending is None else joined(entry.pending, said)
@@ -264,16 +272,41 @@ class SessionQueries:
         ports = self._network.below(self._network.outlets[entry.exit].port)
         return self._network.ingress.dropped([port.source for port in ports if port.source])
 
+    def fast_forward(self, name: str, t: int) -> dict[str, ElementBatch]:
+        """From now on a running query's answer before `t` is of no interest; returns what queries say because of it.
+
+        What it shares with others is skipped as far as all of them ask for it.  See `LocalRuntime.fast_forward`.
+
+        >>> import everwhen as ew
+        >>> s = ew.source("S", {"x": "int64"})
+        >>> session = ew.Session()
+        >>> query = session.register("total", s.range(10).aggregate(total=ew.sum("x")))
+        >>> print(*session.fast_forward("total", 100)["total"].elements())
+        cti 91
+        """
+        self._require_open()
+        if (tail := self._catalogue[name].subscription) is None:
+            raise QueryError(f"the query {name!r} is {self._catalogue[name].state}: it has nothing to skip")
+        tail.wanted = max(tail.wanted, an_instant(t))
+        self._network.fast_forward()
+        return self._epoch()
+
+    def _require_same_sources(self, node: Node) -> None:
+        """A source that is read already is declared in the same way."""
+        for each in walk(node):
+            if not isinstance(each, Source):
+                continue
+            at = next((name for name, entry in self._network.ingress.inputs.items() if entry.source == each.name), None)
+            if at is not None and self._nodes.node(replace(each, name=at)) is not self._network.sources[at]:
+                known = replace(self._network.sources[at], name=each.name)
+                raise QueryError(
+                    f"a source has one declaration: what is read now is {explain(known)}, not {explain(each)}"
+                )
+
     def _leave(self, entry: Entry, error: Exception | None = None) -> None:
         assert entry.exit is not None, "it runs"
         self._network.outlets[entry.exit].leave(entry.name)
-        entry.state, entry.error = ("stopped", None) if error is None else ("failed", error)
-        entry.subscription = entry.pending = entry.exit = None
-        if entry.sink is not None:
-            try:
-                entry.sink.close()
-            except Exception as failure:  # the query has left; others must not notice
-                entry.state, entry.error = "failed", entry.error or failure
+        entry.leave(error)
 
     def _tidy(self) -> None:
         """Drop what no running query needs."""

@@ -6,6 +6,11 @@ ends at the CTI may still grow; for a source declared insert-only nothing is kep
 source declared to live one tick a longer lifetime is an error, because plans leave work out that it would need.  On one
 declared to arrive in order an insert that starts before the one before it is an error; the largest start is the last
 one's, so nothing more is kept.
+
+**Floor.**  Where nothing before an instant is of interest (`raise_floor`), elements that say nothing from then on are
+skipped before their rows are read.  Their times are checked, and promises about data; events that end before the floor
+are not kept, so an adjust that names such an end goes unchecked, and if it reaches over the floor it counts as an
+insert.
 """
 
 from __future__ import annotations
@@ -108,6 +113,8 @@ class Guard:
         self.finalized = finalized
         self.cti = NEVER
         self.tau = NEVER
+        self.floor = NEVER
+        """Nothing that is over by then is of interest."""
         self.fresh: Sequence[Punctuation] = ()
         """What the last settled batch has promised about data."""
         self._promises = SourcePromises(codec.schema, punctuator)
@@ -163,7 +170,13 @@ class Guard:
         if batch.promises or not self._silent:
             self._silent = False
             self._check_promises(batch, data)
-        rows = self.codec.encode(columns, n, data.gaps if g else None)
+        places = self._after_floor(data)
+        if places is None:
+            rows = self.codec.encode(columns, n, data.gaps if g else None)
+        else:
+            g, data = 0, data.taken(places)
+            op, vs, ve, vnew = data.op, data.vs, data.ve, data.vnew
+            rows = self.codec.encode(data.columns, len(places))
         if self.insert_only and adjusts:
             at = int(np.flatnonzero(batch.op == ADJUST)[0])
             raise self._error(
@@ -171,11 +184,28 @@ class Guard:
             )
         if g:
             op, vs, ve, vnew = data.head()
-        guarded = CheckedBatch(self.codec, op, vs, ve, vnew, rows, adjusts, not (adjusts or falls))
+        guarded = CheckedBatch(self.codec, op, vs, ve, vnew, rows, data.adjusts, not (adjusts or falls))
         if self.whole or not (self.insert_only or self.finalized):
-            self._check_events(batch, guarded, cti, data)
+            self._check_events(batch, guarded, cti, data, places)
         self.cti, self.tau = cti, tau
         return guarded
+
+    def _after_floor(self, data: Arrived) -> np.ndarray | None:
+        """The places of elements that are of interest; None: all are."""
+        if self.floor < self.cti or self.whole or self.finalized:
+            return None
+        places = data.after(self.floor)
+        return None if len(places) == len(data) else places
+
+    def raise_floor(self, floor: int) -> None:
+        """Nothing before `floor` is of interest any more, unless all events are kept."""
+        if floor > self.floor and not self.whole:
+            self.floor = floor
+            self._log.forget(self._kept_from(self.cti))
+
+    def _kept_from(self, cti: int) -> int:
+        """Events that end earlier are not kept: of one that ends at the CTI it must be known whether it grows."""
+        return max(cti, self.floor if self.floor in (NEVER, INF) else self.floor + 1)
 
     def settle(self) -> None:
         """The batch stays: forget what its promises allow to forget."""
@@ -183,7 +213,7 @@ class Guard:
         if not self._silent:
             self._settle_promises()
         if self.cti > self._before[0] and not self.whole:
-            self._log.forget(self.cti)
+            self._log.forget(self._kept_from(self.cti))
 
     def _settle_promises(self) -> None:
         self._promises.settle(self.cti)
@@ -291,13 +321,19 @@ class Guard:
         if broken is not None:
             raise self._error(batch, broken.at, broken.problem, broken.remedy)
 
-    def _check_events(self, batch: ElementBatch, given: CheckedBatch, cti: int, data: Arrived) -> None:
-        """Every adjust finds its event."""
-        vs, ve = given.vs, given.ve
-        until = NEVER if self.whole else cti
-        missing = self._log.apply(given.op, vs, ve, given.vnew, given.rows, given.adjusts, until)
+    def _check_events(
+        self, batch: ElementBatch, given: CheckedBatch, cti: int, data: Arrived, places: np.ndarray | None
+    ) -> None:
+        """Every adjust finds its event, if that has not ended before the floor."""
+        op, vs, ve, adjusts = given.op, given.vs, given.ve, given.adjusts
+        if adjusts and self.floor >= self.cti:
+            known = (op != ADJUST) | (ve > self.floor)
+            op, ve = np.where(known, op, np.uint8(INSERT)), np.where(known, ve, given.vnew)
+            adjusts = int(np.count_nonzero(op))
+        until = NEVER if self.whole else self._kept_from(cti)
+        missing = self._log.apply(op, vs, ve, given.vnew, given.rows, adjusts, until)
         if missing >= 0:
-            at = data.place(missing)
+            at = data.place(missing) if places is None else int(places[missing])
             row = dict(zip(self.codec.schema.names, (c[at].as_py() for c in batch.columns), strict=True))
             lifetime = f"[{show(int(vs[missing]))}, {show(int(ve[missing]))})"
             raise self._error(
@@ -324,12 +360,15 @@ class Guard:
     def snapshot(self) -> dict[str, Any]:
         promises = self._promises.snapshot()
         log = self._log.snapshot()
-        return {"cti": self.cti, "tau": self.tau, "promises": promises, "log": log, "forgotten": self._forgotten}
+        return {
+            "cti": self.cti, "tau": self.tau, "promises": promises, "log": log, "forgotten": self._forgotten,
+            "floor": self.floor,
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         self.resume(state["cti"], state["tau"], state["promises"])
         self._log.restore(state["log"])
-        self._forgotten = state["forgotten"]
+        self._forgotten, self.floor = state["forgotten"], state.get("floor", NEVER)
 
 
 def longer(op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray) -> int:

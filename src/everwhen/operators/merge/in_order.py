@@ -112,7 +112,7 @@ class InOrderMergeOperator(MergeOperator):
                     if not each.left:
                         self._take(port, waiting, out)
             joined = [each for each in self._inputs if not each.ended and self._has_joined(each)]
-            until = max((each.promise for each in joined), default=NEVER)
+            until = max((max(each.promise, self._floor) for each in joined), default=NEVER)
             if not joined:
                 known, until = self._believed()
                 until = until if known else NEVER

@@ -45,6 +45,7 @@ class MergeInput:
 class MergeOperator(Operator):
     """n copies in, one stream out.  `since`: from when on each input is right; `names`: what messages call them."""
 
+    merges = True
     kernel: str = "R4"
     """The class of the paper whose conditions its inputs must keep."""
 
@@ -54,6 +55,7 @@ class MergeOperator(Operator):
         self.names = tuple(names) or tuple(f"input {at}" for at in range(1, len(since) + 1))
         self._policy = policy
         self._promise = min(since)
+        self._floor = NEVER  # all before is decided, whether or not it is promised: nobody cares
         self._inputs = [self._begun(each) for each in since]
         self._said = PunctuationStore(codec.schema)
         self._audit = Audit(codec, since, self.names) if policy.audit else None
@@ -112,6 +114,14 @@ class MergeOperator(Operator):
     def _joins(self, port: int) -> None:
         """A new input is there, of which nothing has come."""
 
+    def needs_from(self, wanted: int) -> int:
+        """Behind the promise no input counts; an audit compares all that they say."""
+        return NEVER if self._policy.audit else max(wanted, self._promise)
+
+    def fast_forward(self, t: int) -> None:
+        """All before `t` is decided with the next step, as the input says it that is followed."""
+        self._floor = max(self._floor, t)
+
     def skip(self, port: int, until: int) -> None:
         """The input has left out what is before `until` (fast-forward): there it is not compared with the others."""
         if self._audit is not None:
@@ -154,13 +164,14 @@ class MergeOperator(Operator):
     def snapshot(self) -> dict[str, Any]:
         return {
             "promise": self._promise,
+            "floor": self._floor,
             "said": self._said.snapshot() if len(self._said) else None,
             "audit": self._audit.snapshot() if self._audit is not None else None,
             "inputs": [{**{name: getattr(e, name) for name in _KEPT}, "bag": e.bag.snapshot()} for e in self._inputs],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._promise = state["promise"]
+        self._promise, self._floor = state["promise"], state["floor"]
         if state["said"] is not None:
             self._said.restore(state["said"])
         if self._audit is not None and state["audit"] is not None:

@@ -142,7 +142,7 @@ class LMergeOperator(MergeOperator):
             if not known:
                 return
             best = self._furthest(known)
-            until = best.promise if joined else until
+            until = max(best.promise, self._floor) if joined else until
             if until <= self._promise:
                 return
             self._emit(self._due(self._ahead(best), until), out)

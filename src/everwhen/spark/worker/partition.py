@@ -114,7 +114,7 @@ class StagePartition:
         results = {name: joined(first[name], said) for name, said in self.dataflow.step(inputs, self.tau).items()}
         handed = {
             name: Output(concat(brought[name], output.changes), output.frontier) if name in brought else output
-            for name, output in self.dataflow.handed(inputs).items()
+            for name, output in self.dataflow.handed().items()
         }
         progress = {name: output.encoder.cti for name, output in self.dataflow.flow.outputs.items()}
         left_out = {name: guard.left_out - before[name] for name, guard in self.guards.items()}

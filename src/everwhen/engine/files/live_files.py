@@ -1,0 +1,47 @@
+"""Which files a run that goes on reads, and what must not change while it does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from everwhen.algebra.explain import explain
+from everwhen.algebra.nodes import Node
+from everwhen.core.consistency import Consistency
+from everwhen.engine.local import LocalRuntime
+from everwhen.errors import QueryError
+from everwhen.formats.input_file import STANDARD_INPUT, InputFile
+
+
+def live_files(inputs: Mapping[str, str | InputFile], runtime: LocalRuntime, batch: int) -> dict[str, InputFile]:
+    """Every source of the query with its file; none need be there yet."""
+    if batch < 1:
+        raise QueryError(f"a batch holds at least one element, not {batch}")
+    reads = ", ".join(sorted(runtime.inputs))
+    if missing := sorted(set(runtime.inputs) - set(inputs)):
+        raise QueryError(f"no input for {', '.join(missing)}; the query reads {reads}")
+    if unknown := sorted(set(inputs) - set(runtime.inputs)):
+        raise QueryError(f"the query does not read {', '.join(unknown)}; it reads {reads}")
+    given = {
+        name: file if isinstance(file, InputFile) else InputFile(str(file), runtime.schema_of(name))
+        for name, file in inputs.items()
+    }
+    for file in given.values():
+        if file.file == STANDARD_INPUT or (os.path.exists(file.file) and not _can_be_read_again(file.file)):
+            raise QueryError(f"{file.shown} cannot be followed: it cannot be read again; write it to a file first")
+    return given
+
+
+def _can_be_read_again(file: str) -> bool:
+    return os.path.isfile(file) or os.path.isdir(file)
+
+
+def live_identity(node: Node, given: Mapping[str, InputFile], level: Consistency) -> dict[str, str]:
+    """What must not change while a run goes on."""
+    found = {"engine": "local, following", "query": explain(node), "emit": level.emit.value}
+    if level.finalizes or level.aligns:
+        found["bounds"] = f"block {level.block}, remember {level.remember}, repair {level.repair}"
+    for name, file in given.items():
+        meant = "" if not file.times and file.kind == "stream" else f" ({file.kind} {', '.join(file.times)})".rstrip()
+        found[f"input {name}"] = f"{os.path.abspath(file.file)}{meant}"
+    return found

@@ -1,0 +1,156 @@
+"""The steps of a run that goes on: what is taken of each input, what is done with it, and the same again.
+
+A step is one look at all inputs and one push.  It is told by the positions that the inputs had after it, the inputs
+that ended with it, and the instant to which the answer was fast-forwarded before it; that is all there is to know to
+repeat it, because inputs give the same elements again (`live_inputs.py`) and a runtime says the same to the same steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.epochs import joined
+from everwhen.engine.files.live_inputs import LiveInput
+from everwhen.engine.local import LocalRuntime
+from everwhen.errors import InputError, QueryError
+from everwhen.formats.changelog.layout import Start
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch, empty_elements
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is taken: the batches, the positions of those inputs that moved, the starts of writers that are new."""
+
+    batches: Mapping[str, ElementBatch] = field(default_factory=dict)
+    positions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    begun: Mapping[str, Start] = field(default_factory=dict)
+    closes: tuple[str, ...] = ()
+    forward: int | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"inputs": dict(self.positions)}
+        if self.closes:
+            found["closes"] = list(self.closes)
+        if self.forward is not None:
+            found["forward"] = self.forward
+        return found
+
+
+class LiveSteps:
+    """A runtime and its inputs, step by step.  `closed`: the inputs that have ended."""
+
+    def __init__(self, runtime: LocalRuntime, inputs: Mapping[str, LiveInput], schema: Schema) -> None:
+        self.runtime, self.inputs, self.schema = runtime, inputs, schema
+        self.closed: set[str] = set()
+        self.begins: dict[str, int] = {}
+        """From when on inputs were right at their first start, where that is not throughout."""
+        self.read = 0
+        self.done = False
+        self.largest_end = NEVER
+        self._started: set[str] = set()
+
+    # -- taking -------------------------------------------------------------------------------------------------
+
+    def look(self, most: int, forward: int | None = None) -> Step | None:
+        """What is there now; None if that is nothing.  Relations come before everything else."""
+        first = [name for name, each in self.inputs.items() if each.given.known_whole and name not in self.closed]
+        taken: dict[str, ElementBatch | None] = {}
+        moved: dict[str, Mapping[str, Any]] = {}
+        for name in first or self.inputs:
+            if name not in self.closed:
+                before = self.inputs[name].position
+                taken[name] = self.inputs[name].take(most)
+                if self.inputs[name].position != before:
+                    moved[name] = self.inputs[name].position
+        closes = tuple(name for name in taken if self.inputs[name].ended)
+        step = self._step(taken, moved, closes, forward)
+        return step if step.batches or step.closes or step.begun or forward is not None else None
+
+    def again(self, plain: Mapping[str, Any]) -> Step:
+        """A step that was told before."""
+        taken = {name: self.inputs[name].take_to(position) for name, position in plain["inputs"].items()}
+        return self._step(taken, plain["inputs"], tuple(plain.get("closes", ())), plain.get("forward"))
+
+    def _step(
+        self,
+        taken: Mapping[str, ElementBatch | None],
+        positions: Mapping[str, Mapping[str, Any]],
+        closes: tuple[str, ...],
+        forward: int | None,
+    ) -> Step:
+        batches = {name: batch for name, batch in taken.items() if batch is not None and len(batch)}
+        if len(self.inputs) > 1:
+            for batch in batches.values():
+                if batch.at is not None:
+                    remedy = 'inputs of a run that goes on are taken as they come; leave "at" out'
+                    problem = '"at" cannot say in which order several inputs arrive'
+                    raise InputError(problem, source=batch.source, line=batch.line(0), remedy=remedy)
+        begun = {name: start for name in taken if (start := self.inputs[name].begun) is not None}
+        return Step(batches, dict(positions), begun, closes, forward)
+
+    # -- doing --------------------------------------------------------------------------------------------------
+
+    def do(self, step: Step) -> ElementBatch:
+        """What is said to a step.  On an error of an element nothing was taken."""
+        said: list[ElementBatch] = []
+        try:
+            if step.forward is not None:
+                said += self.runtime.fast_forward(step.forward).values()
+            for name, start in step.begun.items():
+                said += self._begin(name, start)
+            if step.batches:
+                said += self.runtime.push(step.batches).values()
+        except InputError as bad:
+            for each in self.inputs.values():
+                placed = each.place_of(bad)
+                if placed is not bad:
+                    raise placed from None
+            raise
+        for name in step.closes:
+            self.closed.add(name)
+            said += self.runtime.close_input(name).values()
+        self.read += sum(map(len, step.batches.values()))
+        if all(reached == INF for reached in self.runtime.progress.values()) and not _ends(said):
+            said += self.runtime.close().values()
+        self.done = self.done or _ends(said)
+        found = [batch for batch in said if len(batch)]
+        for batch in found:
+            self.largest_end = max(self.largest_end, int(batch.ve[batch.op == INSERT].max(initial=NEVER)))
+            self.largest_end = max(self.largest_end, int(batch.vnew[batch.op == ADJUST].max(initial=NEVER)))
+        return joined(found) if found else empty_elements(self.schema)
+
+    def _begin(self, name: str, start: Start) -> list[ElementBatch]:
+        """The writer of an input has begun, at first or anew: what is said because of it."""
+        if name not in self._started:
+            self._started.add(name)
+            if start.since == NEVER:
+                return []
+            self.begins[name] = start.since
+            if name not in self.runtime.merged:
+                return []
+        if name not in self.runtime.merged:
+            raise InputError(
+                f"the writer of {name} has begun anew (start {start.id}), and what it said before does not count",
+                source=self.inputs[name].given.file,
+                remedy="a merge takes such a copy for a new input: LMERGE; or take a new checkpoint and a new output",
+            )
+        left = self.runtime.detach(name) if name in self.runtime.present else {}
+        return [*left.values(), *self.runtime.attach(name, since=start.since).values()]
+
+    def going_on(self, positions: Mapping[str, Mapping[str, Any]], closed: Iterable[str]) -> None:
+        """Inputs go on from positions that were reached before."""
+        for name, position in positions.items():
+            if name not in self.inputs:
+                raise QueryError(f"the checkpoint has an input {name!r}, and the query does not read it")
+            self.inputs[name].seek(position)
+            if position.get("start") is not None:
+                self._started.add(name)
+        self.closed |= set(closed)
+
+
+def _ends(said: Iterable[ElementBatch]) -> bool:
+    return any(bool(((batch.op == CTI) & (batch.vs == INF)).any()) for batch in said)

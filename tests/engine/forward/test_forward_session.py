@@ -1,0 +1,192 @@
+"""Queries of a session that fast-forward: each as far as it asked, what they share as far as all of them did."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import everwhen as ew
+from engine.forward.forwarded import history
+from engine.small_session import one, sums, texts
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.session.session import Session
+from everwhen.errors import QueryError
+from everwhen.reference import evaluate
+from everwhen.stream.element import Cti, Insert
+from everwhen.stream.history import History
+from everwhen.testing import assert_valid
+from operators.differential import EMITS, FIRST, LAST, Said, assert_snapshots, epochs, sources, streams_of
+from plans import S, T, col
+from state_files import through_file
+
+A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
+QUERIES = {
+    "events": lambda: S,
+    "some events": lambda: S.where(col("x") > 0),
+    "window": lambda: S.range(4),
+    "sums": sums,
+    "sums of a": lambda: sums().where(col("k") == "a"),
+    "highest": lambda: sums().aggregate(m=ew.max("t")),
+    "join": lambda: S.range(4).join(T, on="k"),
+    "left join": lambda: S.join(T.range(2), on="k", how="left"),
+    "moved": lambda: S.lifetime(hop=3, length=6),
+    "coalesced": lambda: S.union(T).coalesce(),
+    "rows": lambda: T.rows(2, partition_by=["k"]),
+    "distinct": lambda: T.select("k").distinct(),
+    "changes": lambda: S.difference(T).istream(),
+}
+
+
+def floors(session: Session) -> dict[str, int]:
+    return {name: each.intake.guard.floor for name, each in session._network.ingress.inputs.items()}
+
+
+class Run:
+    """A session whose queries join, leave, move to other levels, and fast-forward."""
+
+    def __init__(self, emit: str, given: dict[str, History]) -> None:
+        self.emit, self.given = emit, given
+        self.session = Session(emit=emit)
+        self.queries: dict[str, ew.Stream] = {}
+        self.said: dict[str, Said] = {}
+        self.right: dict[str, int] = {}
+
+    def register(self, name: str) -> None:
+        query = QUERIES[name]()
+        try:
+            handle = self.session.register(name, query)
+        except QueryError as error:
+            assert "cannot join now" in str(error)
+            return
+        self.queries[name], self.said[name], self.right[name] = query, Said(query.schema), handle.valid_from
+
+    def take(self, found: dict[str, ew.ElementBatch]) -> None:
+        assert set(found) == set(self.said), [each.error for each in self.session.queries()]
+        for name, batch in found.items():
+            self.said[name].take(batch)
+
+    def fast_forward(self, name: str, t: int) -> None:
+        self.take(self.session.fast_forward(name, t))
+        self.right[name] = max(self.right[name], t)
+
+    def push(self, epoch: dict[str, ew.ElementBatch]) -> None:
+        self.take(self.session.push({name: b for name, b in epoch.items() if name in self.session.inputs}))
+
+    def stop(self, name: str) -> None:
+        self.session.remove(name)
+        self.check(name, self.said[name].cti)
+        del self.said[name], self.queries[name]
+
+    def restart(self) -> None:
+        state, self.session = through_file(self.session.snapshot()), Session(emit=self.emit)
+        self.session.restore(state, self.queries)
+
+    def check(self, name: str, until: int) -> None:
+        """All that is promised is right, from when on the query cares."""
+        oracle = evaluate(self.queries[name].node, {each: self.given[each] for each in sources(self.queries[name])})
+        instants = range(max(self.right[name], FIRST), min(until, LAST))
+        assert_snapshots(self.said[name], oracle, instants, f"{name}, right from {self.right[name]} on")
+        assert_valid(self.said[name].elements)
+
+
+@pytest.mark.parametrize("emit", EMITS)
+@pytest.mark.parametrize("seed", range(6))
+def test_queries_that_share_operators(emit: str, seed: int) -> None:
+    rng = random.Random(f"{emit} {seed}")
+    given = {name: history(rng, False) for name in "ST"}
+    run = Run(emit, given)
+    run.session.register("t", T)  # both sources are read all the time, by queries that need nothing of the past
+    run.session.register("s", S)
+    for name in ("s", "t"):
+        run.queries[name], run.right[name] = (S, T)[name == "t"], NEVER
+        run.said[name] = Said(run.queries[name].schema)
+    for name in rng.sample(list(QUERIES), 4):
+        run.register(name)
+    some = epochs(streams_of(given, rng, False), rng)
+    for name in ("s", "t"):
+        if rng.random() < 0.7:  # else they hold the others back
+            run.fast_forward(name, 30)
+    for epoch in some:
+        running = [name for name in run.said if name in QUERIES]
+        if rng.random() < 0.3 and running:
+            run.fast_forward(rng.choice(running), rng.randrange(-2, 30))
+        if rng.random() < 0.2 and len(running) > 1:
+            run.stop(rng.choice(running))
+        if rng.random() < 0.2:
+            waiting = [name for name in QUERIES if name not in run.said]
+            run.register(rng.choice(waiting))
+        if rng.random() < 0.1 and running and (moved := rng.choice(running)) in run.said:
+            run.session.change(moved, remember=1000)
+        if rng.random() < 0.15:
+            run.restart()
+        run.push(epoch)
+    run.take(run.session.close())
+    for name, said in run.said.items():
+        assert said.cti == INF
+        run.check(name, INF)
+
+
+def test_the_earliest_of_the_users_times_counts() -> None:
+    session = Session()
+    session.register("sums", sums())
+    session.register("highest", sums().aggregate(m=ew.max("t")))
+    session.fast_forward("sums", 50)
+    assert floors(session) == {"S": NEVER}
+    session.fast_forward("highest", 30)
+    assert floors(session) == {"S": 27}
+    session.stop("highest")
+    assert floors(session) == {"S": 47}
+    session.register("events", S)  # it says from when on it knows
+    assert session.query("events").valid_from == 47
+    session.fast_forward("sums", 90)
+    assert floors(session) == {"S": 47}
+
+
+def test_queries_behind_one_output() -> None:
+    """Filters at the end share all but themselves."""
+    session = Session()
+    handles = [session.register(k, sums().where(col("k") == k)) for k in "ab"]
+    handles[0].fast_forward(40)
+    assert floors(session) == {"S": NEVER}
+    handles[1].fast_forward(60)
+    assert floors(session) == {"S": 37}
+
+
+def test_events_for_one_who_joins_later() -> None:
+    """It hears them under the instant from which on it knows; those who were there under the names they know."""
+    session = Session()
+    session.register("first", S)
+    session.push(one(Insert(1, 50, A)))
+    session.fast_forward("first", 10)
+    session.push(one(Insert(2, 40, B)))
+    session.register("second", S)
+    said = session.push(one(ew.Adjust(1, 50, 30, A), ew.Adjust(2, 40, 35, B), Cti(12)))
+    assert texts(said["first"]) == ["adjust [1, 50 -> 30) k='a' x=1", "adjust [10, 40 -> 35) k='b' x=2", "cti 12"]
+    assert texts(said["second"]) == [
+        "insert [10, 50) k='a' x=1", "insert [10, 40) k='b' x=2", "cti 10",
+        "adjust [10, 50 -> 30) k='a' x=1", "adjust [10, 40 -> 35) k='b' x=2", "cti 12",
+    ]  # fmt: skip
+
+
+def test_a_source_that_is_left_and_read_again() -> None:
+    """What was skipped is over by then."""
+    session = Session()
+    session.register("sums", sums())
+    session.fast_forward("sums", 20)
+    session.push(one(Insert(2, 9, A)))
+    session.remove("sums")
+    assert session.register("again", sums()).valid_from >= 17
+
+
+def test_only_queries_that_run() -> None:
+    session = Session()
+    session.register("sums", sums())
+    session.stop("sums")
+    with pytest.raises(QueryError, match="'sums' is stopped"):
+        session.fast_forward("sums", 3)
+    with pytest.raises(QueryError, match="no query 'other'"):
+        session.fast_forward("other", 3)
+    session.start("sums")
+    with pytest.raises(QueryError, match="finite instant"):
+        session.fast_forward("sums", INF)
