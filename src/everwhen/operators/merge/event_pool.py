@@ -41,7 +41,7 @@ class EventPool:
     def reserve(self, more: int) -> None:
         """Make room for so many more; entries stay where they are."""
         if len(self.pool) - self.top + int(self.free[1]) < more:
-            self._place(self.pool[: self.top], self.used + max(more, self.used // 8))
+            self._place(self.pool[: self.top], self.used + more + max(more, self.used // 8))
 
     def swept(self) -> None:
         """Entries have been let go: where that leaves most of the room empty, the room goes, too."""

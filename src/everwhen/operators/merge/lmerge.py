@@ -168,7 +168,7 @@ class LMergeOperator(MergeOperator):
         if self._policy.final:
             return before(ahead, until)
         due = ahead.lo < until
-        if self._events and due.any() and not due.all():
+        if self._events and due.any() and not due.all() and ahead.weight.min() < 0:
             table = KeyTable(ahead.rows.shape[1])
             table.intern(ahead.rows[due])
             due = table.find(ahead.rows) >= 0
