@@ -29,7 +29,7 @@ it has that start for all inputs (`names.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -79,12 +79,23 @@ class LMergeOperator(MergeOperator):
     def _joins(self, port: int) -> None:
         each = self._inputs[port]
         if self._index is not None:
-            if port >= MOST_COPIES:
-                raise QueryError(f"events of {MOST_COPIES} inputs are merged already; start another merge beside it")
             self._index.begin(port)
             return
         each.bag.add(self._emitted.netted(), -1)
         each.bag.cut(max(each.since, self._promise))
+
+    def add_input(self, name: str, since: int) -> None:
+        if self._index is not None and self.ports == MOST_COPIES:
+            raise QueryError(f"events of {MOST_COPIES} inputs are merged already; merge some of them before")
+        super().add_input(name, since)
+
+    def leave(self, ports: Collection[int]) -> None:
+        super().leave(ports)
+        for port in ports:  # they are not believed any more
+            if self._index is not None:
+                self._index.begin(port)
+            else:
+                self._inputs[port].bag.put(no_changes(self.codec))
 
     # -- running ------------------------------------------------------------------------------------------------
 
