@@ -8,7 +8,8 @@ from typing import Literal
 
 from everwhen.algebra import nodes as n
 from everwhen.operators.contract import Operator
-from everwhen.operators.merge.shared_log import MOST_COPIES, CopyLog, SharedLog
+from everwhen.operators.merge.event_pool import MOST_COPIES
+from everwhen.operators.merge.shared_log import CopyLog, SharedLog
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
 from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from everwhen.errors import StateError
+from everwhen.operators.merge.event_differences import EventDifferences
 from everwhen.operators.merge.names import Names
-from everwhen.operators.signed_bag import SignedBag
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 from everwhen.rows.interner import Interner
@@ -29,12 +29,12 @@ def test_a_name_may_be_given_another_one_and_is_forgotten_with_its_event() -> No
     again = Names(codec)
     again.restore(names.snapshot())
     assert again.known(rows(codec, ("A", 3)))[:, -1].tolist() == [20]
-    bag = SignedBag(codec, 1)
-    again.forget([bag])
+    events = EventDifferences(codec)
+    again.forget(events)
     assert again.state_size().rows == 0, "nobody says anything of it"
     one = np.array([20])
-    bag.add(Changes(codec, one, one + 5, np.array([1]), rows(codec, ("A", 20))))
-    names.forget([bag])
+    events.add(0, Changes(codec, one, one + 5, np.array([1]), rows(codec, ("A", 20))), 0)
+    names.forget(events)
     assert names.state_size().rows == 2
     with pytest.raises(StateError, match="before its own start"):
         Names(codec).restore({"rows": (pa.array(["A"]),), "start": np.array([5]), "name": np.array([4])})

@@ -79,11 +79,10 @@ class CheckedBatch:
             return self.segments()
         adjust = np.flatnonzero(self.op == ADJUST)
         again = adjust[self.vnew[adjust] > self.vs[adjust]]
-        at = np.concatenate([np.arange(len(self.op)), again])
-        hi = np.concatenate([self.ve, self.vnew[again]])
-        weight = np.ones(len(at), np.int64)
+        lo, hi = np.concatenate([self.vs, self.vs[again]]), np.concatenate([self.ve, self.vnew[again]])
+        weight = np.ones(len(lo), np.int64)
         weight[adjust] = -1
-        return Changes(self.codec, self.vs[at], hi, weight, self.rows[at])
+        return Changes(self.codec, lo, hi, weight, np.concatenate([self.rows, self.rows[again]]))
 
 
 class Guard:

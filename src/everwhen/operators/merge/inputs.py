@@ -49,14 +49,11 @@ class MergeOperator(Operator):
     kernel: str = "R4"
     """The class of the paper whose conditions its inputs must keep."""
 
-    def __init__(
-        self, codec: RowCodec, since: Sequence[int], policy: MergePolicy, names: Sequence[str] = (), extra: int = 0
-    ) -> None:
+    def __init__(self, codec: RowCodec, since: Sequence[int], policy: MergePolicy, names: Sequence[str] = ()) -> None:
         self.ports = len(since)
         self.codec = codec
         self.names = tuple(names) or tuple(f"input {at}" for at in range(1, len(since) + 1))
         self._policy = policy
-        self._extra = extra
         self._promise = min(since)
         self._floor = NEVER  # all before is decided, whether or not it is promised: nobody cares
         self._inputs = [self._begun(each) for each in since]
@@ -64,7 +61,7 @@ class MergeOperator(Operator):
         self._audit = Audit(codec, since, self.names) if policy.audit else None
 
     def _begun(self, since: int) -> MergeInput:
-        return MergeInput(SignedBag(self.codec, self._extra), since)
+        return MergeInput(SignedBag(self.codec), since)
 
     @property
     def promise(self) -> int:

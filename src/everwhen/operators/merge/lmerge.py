@@ -15,7 +15,8 @@ valid, and exact if the inputs agree.  The promise is the largest of the joined 
 promised is final.
 
 **State.**  Per input the difference between what it says and what has been emitted, from the promise on; and what has
-been emitted and may still change.  Copies at the same speed differ in little, so many cost no more than two.
+been emitted and may still change.  Copies at the same speed differ in little, so many cost no more than two.  Of events
+all is one index, with a bit per input (`event_differences.py`); of snapshots each is a sum of segments.
 
 **Joining.**  See `inputs.py`.  Where no input that is there has joined, of those that have ended the one that had
 promised most is believed.
@@ -28,7 +29,7 @@ it has that start for all inputs (`names.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -38,8 +39,11 @@ from everwhen.containers.live_runs import group_rows
 from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import INF, NEVER
+from everwhen.errors import QueryError
 from everwhen.operators.contract import Output, StateSize
 from everwhen.operators.key_frontiers import upto
+from everwhen.operators.merge.event_differences import EventDifferences
+from everwhen.operators.merge.event_pool import MOST_COPIES
 from everwhen.operators.merge.inputs import MergeInput, MergeOperator
 from everwhen.operators.merge.names import Names
 from everwhen.operators.merge.policy_loops import kth_largest
@@ -61,25 +65,49 @@ class LMergeOperator(MergeOperator):
     def __init__(
         self, codec: RowCodec, since: Sequence[int], policy: MergePolicy, events: bool, names: Sequence[str] = ()
     ) -> None:
-        super().__init__(codec, since, policy, names, int(events))
+        super().__init__(codec, since, policy, names)
+        if events and len(since) > MOST_COPIES:
+            raise QueryError(
+                f"events of {len(since)} inputs are merged, and {MOST_COPIES} can be; merge some of them first"
+            )
         self._events = events
-        self._emitted = SignedBag(codec, int(events))
+        self._index = EventDifferences(codec) if events else None
+        self._emitted = SignedBag(codec)
         self._kept = 0  # how much had been emitted and could change when that was last looked through
         self._names = Names(codec)
 
     def _joins(self, port: int) -> None:
         each = self._inputs[port]
+        if self._index is not None:
+            self._index.begin(port)
+            return
         each.bag.add(self._emitted.netted(), -1)
         each.bag.cut(max(each.since, self._promise))
+
+    def add_input(self, name: str, since: int) -> None:
+        if self._index is not None and self.ports == MOST_COPIES:
+            raise QueryError(f"events of {MOST_COPIES} inputs are merged already; merge some of them before")
+        super().add_input(name, since)
+
+    def leave(self, ports: Collection[int]) -> None:
+        super().leave(ports)
+        for port in ports:  # they are not believed any more
+            if self._index is not None:
+                self._index.begin(port)
+            else:
+                self._inputs[port].bag.put(no_changes(self.codec))
 
     # -- running ------------------------------------------------------------------------------------------------
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         self._hear(inputs, frontiers)
-        for each, batch in zip(self._inputs, inputs, strict=True):
+        for port, (each, batch) in enumerate(zip(self._inputs, inputs, strict=True)):
             if len(batch):
                 each.tau = max(each.tau, int(batch.lo.max()))
-                each.bag.add(self._open(self._keyed(batch), each.since), own=self._events)
+                if self._index is not None:
+                    self._index.add(port, self._keyed(batch), max(self._promise, each.since))
+                else:
+                    each.bag.add(after(batch, self._limit(batch, each.since)))
         out: list[Changes] = []
         self._decide(out)
         promises: list[Punctuation] = []
@@ -95,20 +123,27 @@ class LMergeOperator(MergeOperator):
 
     def _keyed(self, batch: Changes) -> Changes:
         """Rows with the start of their event as one more word."""
-        if not self._events:
-            return batch
         rows = np.concatenate([batch.rows, batch.lo[:, None]], axis=1)
         return Changes(self.codec, batch.lo, batch.hi, batch.weight, self._names.known(rows))
 
-    def _as_events(self, changes: Changes, since: int = NEVER) -> Changes:
-        """The difference of events that segments of (start, row) are; what has a segment from `since` on lived then."""
+    def _as_events(self, changes: Changes) -> Changes:
+        """The difference of events that segments of (start, row) are."""
         start, rows = changes.rows[:, -1].copy(), np.ascontiguousarray(changes.rows[:, :-1])
         longer = Changes(self.codec, start, changes.hi, changes.weight, rows)
         shorter = Changes(self.codec, start, changes.lo, -changes.weight, rows)
-        return cancelled(self.codec, [longer, shorter.take((shorter.lo < shorter.hi) & (shorter.hi != since))])
+        return cancelled(self.codec, [longer, shorter.take(shorter.lo < shorter.hi)])
 
-    def _open(self, changes: Changes, since: int) -> Changes:
-        return after(changes, self._limit(changes, since))
+    def _ahead(self, each: MergeInput) -> Changes:
+        """What an input says more or less than has been emitted, where that is not decided."""
+        if self._index is None:
+            return each.bag.netted()
+        port = next(port for port, other in enumerate(self._inputs) if other is each)
+        found = self._index.ahead(port, max(self._promise, each.since))
+        return net_corrected(after(found, self._limit(found)) if len(self._said) else found)
+
+    def _said_so_far(self) -> Changes:
+        """What has been emitted and may still change."""
+        return self._emitted.netted() if self._index is None else self._index.emitted(self._kept_from)
 
     def _decide(self, out: list[Changes]) -> None:
         """What joined inputs have promised is the answer.  Who joins because of it may have promised more."""
@@ -121,14 +156,16 @@ class LMergeOperator(MergeOperator):
             until = max(best.promise, self._floor) if joined else until
             if until <= self._promise:
                 return
-            ahead = best.bag.netted()
-            self._emit(self._due(ahead, until), out)
+            self._emit(self._due(self._ahead(best), until), out)
             self._promise = until
             self._said.forget(until)
+            if self._index is not None:
+                self._index.forget(until)
+                self._names.forget(self._index)
+                continue
             for each in self._inputs:
                 each.bag.cut(until)
             self._tidy()
-            self._names.forget([self._emitted, *(each.bag for each in self._inputs)])
 
     def _tidy(self, now: bool = False) -> None:
         """Forget what has been emitted and is final: now, or once as much has come as was left the last time."""
@@ -142,7 +179,7 @@ class LMergeOperator(MergeOperator):
         if self._policy.final:
             return before(ahead, until)
         due = ahead.lo < until
-        if self._events and due.any() and not due.all():
+        if self._events and due.any() and not due.all() and ahead.weight.min() < 0:
             table = KeyTable(ahead.rows.shape[1])
             table.intern(ahead.rows[due])
             due = table.find(ahead.rows) >= 0
@@ -150,10 +187,13 @@ class LMergeOperator(MergeOperator):
 
     def _decide_rows(self, each: MergeInput, frontier: Frontier, out: list[Changes]) -> None:
         """What is promised of rows is the answer there."""
-        ahead = each.bag.netted()
+        ahead = self._ahead(each)
         until = upto(frontier.promises, self.codec, np.ascontiguousarray(ahead.rows[:, : self.codec.width]))
         self._emit(self._due(ahead, until), out)
         self._said.add(frontier.promises)
+        if self._index is not None:
+            self._index.close(lambda rows: upto(frontier.promises, self.codec, rows))
+            return
         for other in self._inputs:
             other.bag.cut(self._limit(other.bag.whole()))
 
@@ -163,7 +203,7 @@ class LMergeOperator(MergeOperator):
         if not joined or self._policy.final:
             return
         if self._policy.leader:
-            target = self._furthest(joined).bag.netted()
+            target = self._ahead(self._furthest(joined))
         else:
             target = self._kth(joined, min(self._policy.quorum, len(joined)))
             if self._events:  # who promised the past has no such event: it is for a promise to say that it is there
@@ -180,7 +220,7 @@ class LMergeOperator(MergeOperator):
         return max(inputs, key=lambda each: (each.promise, each.tau))
 
     def _kth(self, joined: Sequence[MergeInput], k: int) -> Changes:
-        parts = [each.bag.netted() for each in joined]
+        parts = [self._ahead(each) for each in joined]
         whole = concat_all(self.codec, parts)
         if not len(whole):
             return whole
@@ -195,8 +235,11 @@ class LMergeOperator(MergeOperator):
     def _emit(self, changes: Changes, out: list[Changes]) -> None:
         if not len(changes):
             return
-        if self._events:
-            changes = self._named(changes, out)
+        if self._index is not None:
+            changes = self._named(changes, self._index, out)
+            out.append(changes)
+            self._index.emit(changes)
+            return
         out.append(changes)
         self._emitted.add(changes)
         for each in self._inputs:
@@ -218,52 +261,54 @@ class LMergeOperator(MergeOperator):
         ids = table.intern(changes.rows[late])
         missing = np.zeros(table.capacity, np.int64)
         np.add.at(missing, ids, changes.weight[late])
-        emitted = self._emitted.netted()
+        emitted = self._said_so_far()
         of = table.find(emitted.rows)
         for times, sign in ((emitted.hi, -1), (emitted.lo, 1)):  # as many may grow as end there
             there = (of >= 0) & (times == at)
             np.add.at(missing, of[there], sign * emitted.weight[there])
         return np.flatnonzero(missing > 0), table
 
-    def _named(self, changes: Changes, out: list[Changes]) -> Changes:
+    def _named(self, changes: Changes, index: EventDifferences, out: list[Changes]) -> Changes:
         """The same, where events that began before the promise and are new have the promise as their start."""
         keys, table = self._late(changes)
         if not len(keys):
             return changes
-        emitted = self._emitted.netted()
+        emitted = self._said_so_far()
         moved = after(emitted.take(np.isin(table.find(emitted.rows), keys)), self._promise)
         self._names.give(table.codes[keys], self._promise)
         if len(moved):  # of equal events, those that were emitted are cut at the promise and go on with the new ones
-            out.append(moved.negated())
-            self._emitted.add(moved, -1)
-            moved = Changes(self.codec, moved.lo, moved.hi, moved.weight, self._names.known(moved.rows))
-            out.append(moved)
-            self._emitted.add(moved)
-        for each in self._inputs:
-            ahead = each.bag.netted()
-            each.bag.put(Changes(self.codec, ahead.lo, ahead.hi, ahead.weight, self._names.known(ahead.rows)), True)
+            again = Changes(self.codec, moved.lo, moved.hi, moved.weight, self._names.known(moved.rows))
+            for each in (moved.negated(), again):
+                out.append(each)
+                index.emit(each)
+        index.rename(self._names.known, self._promise)
         return Changes(self.codec, changes.lo, changes.hi, changes.weight, self._names.known(changes.rows))
 
     # -- looking ------------------------------------------------------------------------------------------------
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         self._tidy(now=True)
-        emitted = self._emitted.netted()
+        emitted = self._said_so_far()
         if self._events:
-            emitted = emitted.take(emitted.hi > self._promise)
-            return self._promise, self._as_events(emitted, self._kept_from)
+            return self._promise, self._as_events(emitted.take(emitted.hi > self._promise))
         return self._promise, emitted
 
     def state_size(self) -> StateSize:
         self._tidy(now=True)
-        return super().state_size() + self._emitted.state_size() + self._names.state_size()
+        said = self._emitted.state_size() if self._index is None else self._index.state_size()
+        return super().state_size() + said + self._names.state_size()
 
     def snapshot(self) -> dict[str, Any]:
         self._tidy(now=True)
-        return super().snapshot() | {"emitted": self._emitted.snapshot(), "names": self._names.snapshot()}
+        index = None if self._index is None else self._index.snapshot()
+        return super().snapshot() | {
+            "emitted": self._emitted.snapshot(), "index": index, "names": self._names.snapshot(),
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self._emitted.restore(state["emitted"])
         self._kept = self._emitted.size
+        if self._index is not None:
+            self._index.restore(state["index"])
         self._names.restore(state["names"])

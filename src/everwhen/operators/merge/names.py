@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +10,7 @@ from everwhen.containers.arrays import grown
 from everwhen.containers.key_table import KeyTable
 from everwhen.core.time import NEVER
 from everwhen.operators.contract import StateSize
-from everwhen.operators.signed_bag import SignedBag
+from everwhen.operators.merge.event_differences import EventDifferences
 from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
 
@@ -47,17 +46,13 @@ class Names:
                 return rows
             rows[found, -1] = self._starts[ids[found]]
 
-    def forget(self, bags: Sequence[SignedBag]) -> None:
-        """Drop names that stand in none of the bags, once as many have come as were left the last time, or all bags are
-        empty."""
-        if not len(self._table):
-            return
-        few = len(self._table) <= 2 * self._left + _FEWEST_NAMES
-        if few and any(bag.size for bag in bags):
+    def forget(self, events: EventDifferences) -> None:
+        """Drop names of which there are no events any more, once as many have come as were left the last time, or no
+        events are there."""
+        if not len(self._table) or (events.used and len(self._table) <= 2 * self._left + _FEWEST_NAMES):
             return
         used = KeyTable(self._codec.width + 1)
-        for bag in bags:
-            used.intern(bag.netted().rows)
+        used.intern(events.rows())
         ids = self._table.ids()
         self._table.remove(ids[used.find(self.known(self._table.codes[ids])) < 0])
         self._left = len(self._table)

@@ -7,109 +7,56 @@ that has it.  What each guard checks, and what it forgets when, is the same as w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import StateSize
 from everwhen.operators.key_frontiers import upto
-from everwhen.operators.merge import shared_log_loops as kernel
+from everwhen.operators.merge import event_pool_loops as kernel
+from everwhen.operators.merge.event_pool import MOST_COPIES, EventPool
 from everwhen.punctuation.api import PunctuationStore
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 
-MOST_COPIES: Final = 62
-_FEWEST: Final = 512
-"""There is room for so many events at least."""
 
-
-class SharedLog:
+class SharedLog(EventPool):
     """The events of all copies.  `copy` gives the log of the next one."""
 
     def __init__(self, codec: RowCodec, copies: int) -> None:
         assert copies <= MOST_COPIES, "a copy has a bit"
-        self.codec = codec
+        super().__init__(codec)
         self.ctis = np.full(copies, NEVER, np.int64)
-        self.pool = np.zeros((_FEWEST, kernel.ROW + codec.width), np.int64)
-        self.heads = np.full(_FEWEST, -1, np.int64)
-        self.free = np.array([-1, 0])
-        self.top = 0
-        self._left = 0  # how many were used after the last sweep
         self.copies: list[CopyLog] = []
-        codec.pool.register(self)
 
     def copy(self) -> CopyLog:
         self.copies.append(CopyLog(self, len(self.copies)))
         return self.copies[-1]
 
     def reserve(self, more: int) -> None:
-        """Make room for so many more.  While a batch may be undone entries stay, and stay where they are."""
-        settled = all(each.settled for each in self.copies)
-        if settled and self._used > self._left + max(self._left // 4, _FEWEST):
+        """Make room for so many more.  While a batch may be undone entries stay."""
+        if self.crowded and all(each.settled for each in self.copies):
             self._sweep()
-        if self._room() >= more:
-            return
-        used = self._used
-        self._place(self.pool[: self.top], used + max(more, used // 8))
-
-    @property
-    def _used(self) -> int:
-        return self.top - int(self.free[1])
+        super().reserve(more)
 
     def _sweep(self) -> None:
-        """Let go what nobody may name any more; where that leaves most of the room empty, the room, too."""
+        """Let go what nobody may name any more."""
         kernel.sweep(self.pool, self.heads, self.free, self.top, self.ctis, self.ctis.max())
-        self._left = self._used
-        if len(self.pool) > 4 * (self._left + _FEWEST):
-            self._keep()
-
-    def _room(self) -> int:
-        return len(self.pool) - self.top + int(self.free[1])
-
-    def _place(self, entries: np.ndarray, size: int) -> None:
-        """Have these entries, in a pool with room for so many."""
-        pool = np.zeros((max(size, _FEWEST), self.pool.shape[1]), np.int64)
-        pool[: len(entries)] = entries
-        self.pool, self.top = pool, len(entries)
-        self.heads = np.empty(max(_FEWEST, 1 << (len(pool) - 1).bit_length() - 1), np.int64)
-        kernel.link(pool, self.heads, self.top)
+        self.swept()
 
     def tidy(self) -> None:
-        """Keep the events that are left, and nothing else."""
         for each in self.copies:
             each.settle()
             each.drop_promised()
         self._sweep()
-        self._keep()
-
-    def _keep(self) -> None:
-        """Have the events one after the other."""
-        left = self.pool[: self.top][self.pool[: self.top, kernel.HAVE] > 0]
-        self.free[:] = -1, 0
-        self._place(left, len(left) + len(left) // 4)
+        super().tidy()
 
     def alive(self, bits: int) -> int:
         return int(kernel.alive(self.pool, self.top, self.ctis, self.ctis.max(), bits))
-
-    def entries(self) -> np.ndarray:
-        """The events that are left, one after the other."""
-        self.tidy()
-        return self.pool[: self.top]
-
-    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
-        return [(self.entries(), [(kernel.ROW + j, type_) for j, type_ in self.codec.pooled])]
-
-    def recoded(self) -> None:
-        kernel.link(self.pool, self.heads, self.top)
-
-    @property
-    def nbytes(self) -> int:
-        return self.pool.nbytes + self.heads.nbytes
 
 
 class CopyLog:

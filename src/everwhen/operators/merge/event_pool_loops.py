@@ -1,4 +1,4 @@
-"""Loops over the events of several copies of one stream, each stored once with a bit per copy that has it.
+"""Loops over the events of several parties, each stored once with a bit per party that has it.
 
 An event is an entry (vs, ve, row), found by its hash: entries of one hash are linked.  Those that nobody has any more
 are linked to be used again, the first one and their number in `free`.
@@ -209,3 +209,69 @@ def link(pool, heads, top):
             slot = _slot(pool[at, VS], pool[at, VE], pool[at, ROW:], len(heads))
             pool[at, NEXT] = heads[slot]
             heads[slot] = at
+
+
+# -- what inputs of a merge say, and what was emitted ------------------------------------------------------------------
+
+
+@loop
+def change(rows, hi, weight, limit, pool, heads, free, top, bit, slots):
+    """Events come and go by their weights, those first that come; what ends by `limit` does not count.  `rows` have the
+    start as their last word; `slots` has room for one more than there are events.  How many entries were ever used, and
+    how many events that go were not there."""
+    last = rows.shape[1] - 1
+    n = len(hi)
+    missing = 0
+    negative = 0
+    for i in range(n):
+        slots[i] = _slot(rows[i, last], hi[i], rows[i, :last], len(heads))
+        negative += weight[i] < 0
+    for i in range(n):
+        if i + 16 < n:
+            prefetch(heads, slots[i + 16])
+        if i + 8 < n and heads[slots[i + 8]] >= 0:
+            prefetch(pool, heads[slots[i + 8]])
+        if hi[i] > limit:
+            for _ in range(weight[i]):
+                top = _add(pool, heads, free, top, slots[i], rows[i, last], hi[i], rows[i, :last], bit, slots, n)
+    for i in range(n if negative else 0):
+        if weight[i] < 0 and hi[i] > limit:
+            for _ in range(-weight[i]):
+                at = _found(pool, heads[slots[i]], rows[i, last], hi[i], rows[i, :last], bit, True)
+                if at < 0:
+                    missing += 1
+                else:
+                    pool[at, HAVE] &= ~bit
+                    if pool[at, HAVE] == 0:
+                        _unlink(pool, heads, free, at)
+    return top, missing
+
+
+@loop
+def held(pool, top, one, other, limit, found):
+    """The entries, behind `limit`, that just one of two parties has; how many there are."""
+    n = 0
+    for at in range(top):
+        have = pool[at, HAVE]
+        if have > 0 and ((have & one) != 0) != ((have & other) != 0) and pool[at, VE] > limit:
+            found[n] = at
+            n += 1
+    return n
+
+
+@loop
+def drop(pool, heads, free, top, limit):
+    """Let entries be used again that end before `limit`."""
+    for at in range(top):
+        if pool[at, HAVE] >= 0 and pool[at, VE] < limit:
+            _unlink(pool, heads, free, at)
+
+
+@loop
+def take(pool, heads, free, places, bits):
+    """Parties have the events of these entries no more."""
+    for x in range(len(places)):
+        at = places[x]
+        pool[at, HAVE] &= ~bits
+        if pool[at, HAVE] == 0:
+            _unlink(pool, heads, free, at)
