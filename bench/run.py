@@ -49,7 +49,7 @@ LONG_WORKS = (
     "punctuation",
     "lmerge",
     "fast_forward",
-)  # many runs in one process
+)
 OWN_HOME = {"bytewax": "bytewax==0.21.1", "pathway": "pathway==0.33.0"}
 OWN_PROGRAM = {
     "closing_price": ("sql_works.py", "closing_price"),
