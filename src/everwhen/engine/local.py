@@ -149,7 +149,8 @@ class LocalRuntime:
         ingress = self._ingress
         arrived = ingress.advance((self._paced,))
         inputs = {port: ingress.output(port, arrived) for port in self._dataflow.source_ports}
-        results = self._dataflow.step(inputs, max([each.intake.tau for each in ingress.inputs.values()]))
+        starts = {name: each.intake.tau for name, each in ingress.inputs.items()}
+        results = self._dataflow.step(inputs, max(starts.values()), starts)
         self._plan.pool.collect()
         return results
 

@@ -52,6 +52,8 @@ class OperatorNode:
     max_end: int = NEVER
     """The largest end that it ever emitted, where plans may join."""
     tau: int = NEVER
+    woken: bool = False
+    """Whether the next step is taken although nothing comes."""
     rows_in: int = 0
     rows_out: int = 0
 

@@ -158,6 +158,14 @@ class Operator(ABC):
         """
         return None
 
+    follows: bool = False
+    """Whether it follows one of its inputs, so that it is told how far each has come (`reach`)."""
+
+    def reach(self, starts: Sequence[int]) -> bool:
+        """The largest start that the sources below each port have had, which is the same in all partitions; whether a
+        step may say something new because of it."""
+        return False
+
     def end(self, ports: Collection[int]) -> None:  # noqa: B027 - most operators need not know
         """The inputs of these ports have come to their end.  To most operators that is what their frontiers say."""
 

@@ -132,6 +132,7 @@ class LMergeOperator(Operator):
     """n copies in, one stream out; see the module's docstring.  `since`: from when on each input is right."""
 
     keeps = "what inputs say differently, and what has been emitted, after the promise"
+    follows = True
 
     def __init__(self, codec: RowCodec, since: Sequence[int], policy: MergePolicy, events: bool) -> None:
         self.ports = len(since)
@@ -158,6 +159,12 @@ class LMergeOperator(Operator):
         bag.cut(max(since, self._promise))
         self._inputs[port] = _Input(bag, since)
 
+    def reach(self, starts: Sequence[int]) -> bool:
+        news = any(start > each.tau for each, start in zip(self._inputs, starts, strict=True))
+        for each, start in zip(self._inputs, starts, strict=True):
+            each.tau = max(each.tau, start)
+        return news and self._policy.leader
+
     def _joined(self) -> list[_Input]:
         return [each for each in self._inputs if not each.ended and each.since <= self._promise]
 
@@ -166,7 +173,6 @@ class LMergeOperator(Operator):
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         for each, batch in zip(self._inputs, inputs, strict=True):
             if len(batch):
-                each.tau = max(each.tau, int(batch.lo.max()))
                 each.ahead.add(self._open(self._keyed(batch), each.since))
         for each, frontier in zip(self._inputs, frontiers, strict=True):
             if not each.ended:

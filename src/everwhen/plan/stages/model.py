@@ -46,6 +46,8 @@ class StreamIn:
     form: Literal["elements", "segments", "events"]
     by: tuple[str, ...] | None
     feed: Feed | None = None
+    sources: frozenset[str] = frozenset()
+    """The sources that it comes from."""
 
     @property
     def name(self) -> str:
@@ -62,6 +64,8 @@ class Stage:
     queries: Mapping[str, n.Node]
     facing: frozenset[str] = frozenset()
     """Streams handed on that meet nothing but filters, projections and sinks."""
+    merged: frozenset[str] = frozenset()
+    """The sources of the whole plan below a merge: their frontiers are never forced, and are no measure for others."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,11 @@ class StagePlan:
         """Each source once, in the order of first use."""
         found = {s.feed.source.name: s.feed.source for stage in self.stages for s in stage.inputs if s.feed}
         return tuple(found.values())
+
+    @property
+    def merged(self) -> frozenset[str]:
+        """The sources below a merge of copies."""
+        return self.stages[0].merged
 
     def stream(self, name: str) -> StreamIn:
         """The stream that an `Exchange` node names."""

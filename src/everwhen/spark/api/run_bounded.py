@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from everwhen.algebra.nodes import LMerge, walk
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
@@ -72,6 +73,11 @@ def run(
     queries = named(query)
     if len(queries) != 1:
         raise QueryError(f"run answers one query, not {len(queries)}")
+    if any(isinstance(node, LMerge) for node in walk(*queries.values())):
+        raise QueryError(
+            "run: a bounded DataFrame is a history, and a merge follows promises as they come; merge streaming "
+            "DataFrames (start with trigger='available'), or files (everwhen run)"
+        )
     resolved = resolved_sources(queries, inputs, sources or {})
     known = {name: _known(source) for name, source in resolved.items()}
     traits = {name: Trait(insert_only=True, chronons=source.source.chronons) for name, source in resolved.items()}

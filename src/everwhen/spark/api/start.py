@@ -58,6 +58,7 @@ def start(
     buckets: int | None = None,
     name: str | None = None,
     snapshot_every: int = 10,
+    ends: Mapping[str, int] | None = None,
 ) -> Handle:
     """Start a query, or several by name over the same inputs; returns its handle at once.
 
@@ -66,8 +67,9 @@ def start(
     query if there are several.  `checkpoint` is a directory that belongs to this query: started again with it, the
     query continues where it was.  `trigger`: None (as fast as possible), "5 seconds" (an epoch every 5 seconds), or
     "available" (what is there now, then stop).  `buckets`: the number of partitions of a stage's state, fixed at the
-    first start (default: the cores of the cluster).  Without `consistency` the level is that of the query's
-    CONSISTENCY clause, else MIDDLE.
+    first start (default: the cores of the cluster).  `ends`: the epochs with which inputs of a merge end, where that is
+    known: such a copy then leaves, as one does that ends in process.  Without `consistency` the level is that of the
+    query's CONSISTENCY clause, else MIDDLE.
 
     >>> import everwhen as ew
     >>> bids = ew.source("Bid", {"item": "string", "price": "int64"})
@@ -143,6 +145,7 @@ def start(
             level if moved is None else Consistency.from_plain(moved),
             intake,
             narrow,
+            ends or {},
             known=journal.known(journal.newest()),
             lease=lease,
         )

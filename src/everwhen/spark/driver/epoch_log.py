@@ -1,8 +1,9 @@
 """What the driver has decided and learnt, epoch by epoch, so that an epoch that is run again is the same epoch.
 
     <checkpoint>/everwhen/query.json           what is run: the id of its state, its plan, its partitions
-    <checkpoint>/everwhen/epochs/<n>.begun     what was decided before epoch n: the time, idle sources, the level, and a
-                                               digest of the offsets that Spark has planned for it
+    <checkpoint>/everwhen/epochs/<n>.begun     what was decided before epoch n: the time, idle sources, the level,
+                                               copies of merges that have left, and a digest of the offsets that Spark
+                                               has planned for it
     <checkpoint>/everwhen/epochs/<n>.done      what was known after it: promises of sources and queries, last rows seen,
                                                how many rows each source had so far, and how many of them late
     <checkpoint>/spark/offsets/<n>             Spark's own plan of epoch n; here it is only read
@@ -55,11 +56,13 @@ class EpochState:
 
 @dataclass(frozen=True)
 class EpochDecision:
-    """What is decided before an epoch: the sources that are idle, the time of the clock, and the level."""
+    """What is decided before an epoch: the sources that are idle, the time of the clock, the level, and which copies of
+    merges have ended."""
 
     idle: frozenset[str]
     now: float
     level: Mapping[str, Any]
+    ended: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -124,16 +127,17 @@ class EpochLog:
         name = f"epochs/{epoch:012d}.begun"
         offsets = self._planned(epoch)
         text = {"idle": sorted(decided.idle), "now": decided.now, "level": decided.level, "offsets": offsets}
+        text |= {"ended": sorted(decided.ended)}
         with self._explained(name, "write what was decided for the epoch"):
             if self._folder.create(name, [json.dumps(text).encode()]):
                 return decided
-        found = self._read(name, "idle", "now", "level", offsets=None)
+        found = self._read(name, "idle", "now", "level", offsets=None, ended=[])
         if not self.has(epoch):
             with self._explained(name, "write what was decided for the epoch"):
                 self._withdraw(epoch)
                 if found["offsets"] != offsets:  # it left no trace, so what Spark plans now is the epoch
                     self._folder.replace(name, [json.dumps(found | {"offsets": offsets}).encode()])
-        return EpochDecision(frozenset(found["idle"]), found["now"], found["level"])
+        return EpochDecision(frozenset(found["idle"]), found["now"], found["level"], frozenset(found["ended"]))
 
     def check_plan(self, epoch: int) -> None:
         """Refuse an epoch that is done and that Spark has planned anew since."""

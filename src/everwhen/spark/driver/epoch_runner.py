@@ -116,6 +116,8 @@ class EpochRunner:
     level: Consistency = MIDDLE
     intake: IngressStage | None = None
     narrow: SourceProjection | None = None
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """The epochs with which sources end, where that is known."""
     clock: Callable[[], float] = time.time
     patience: Sequence[float] = _PATIENCE
     reports: list[EpochReport] = field(default_factory=list)
@@ -149,11 +151,11 @@ class EpochRunner:
             frame.sparkSession.conf.set(name, value)
         known = self.journal.known(epoch - 1)
         now = self.clock()
-        asked = EpochDecision(self._idle(known, now), now, self.level.to_plain())
+        asked = EpochDecision(self._idle(known, now), now, self.level.to_plain(), self._ended(epoch))
         decided = self.journal.begun(epoch, asked)
         level = Consistency.from_plain(decided.level)
         before = {source.name: known.sources.get(source.name, NEVER) for source in self.plan.sources}
-        context = EpochContext(epoch, decided.idle, decided.now, level, before)
+        context = EpochContext(epoch, decided.idle, decided.now, level, before, decided.ended)
         context.tell(frame.sparkSession.sparkContext)
         admitted = None
         if self.intake is not None:
@@ -238,13 +240,18 @@ class EpochRunner:
         )
 
     def _idle(self, known: EpochState, now: float) -> frozenset[str]:
-        """Sources without rows for longer than they may be; one that never had any counts from the first epoch."""
+        """Sources without rows for longer than they may be; one that never had any counts from the first epoch.  A copy
+        that is merged is never among them: what is believed of it would be followed."""
         found = set()
         for name, source in self.sources.items():
-            patience = source.source.idle
+            patience = None if name in self.plan.merged else source.source.idle
             if patience is not None and now - known.seen.get(name, now) >= patience:
                 found.add(name)
         return frozenset(found)
+
+    def _ended(self, epoch: int) -> frozenset[str]:
+        """The copies of merges that have ended."""
+        return frozenset(name for name, last in self.ends.items() if last <= epoch and name in self.plan.merged)
 
     # -- sinks --------------------------------------------------------------------------------------------------
 
@@ -264,6 +271,14 @@ class EpochRunner:
                 _log.warning("the sink of %r did not take epoch %d (%s); trying again in %s s", name, epoch, bad, pause)
                 time.sleep(pause)
 
+    def _holding(self, after: EpochState) -> tuple[str, ...]:
+        """The sources that hold answers back: those that have promised least; of copies any one would do."""
+        merged = self.plan.merged
+        best = max((cti for name, cti in after.sources.items() if name in merged), default=NEVER)
+        held = {name: best if name in merged else cti for name, cti in after.sources.items()}
+        low = min(held.values(), default=INF)
+        return tuple(name for name, cti in held.items() if cti == low) if low < INF else ()
+
     def _report(
         self,
         epoch: int,
@@ -274,7 +289,6 @@ class EpochRunner:
         late: Mapping[str, int],
         dropped: Mapping[str, Mapping[str, int]],
     ) -> None:
-        low = min(after.sources.values(), default=INF)
         notes = found.notes
         report = EpochReport(
             epoch,
@@ -287,7 +301,7 @@ class EpochRunner:
             dict(after.queries),
             max((note.tau for note in notes), default=NEVER),
             idle,
-            tuple(name for name, cti in after.sources.items() if cti == low) if low < INF else (),
+            self._holding(after),
             late,
             dropped,
             [note.to_plain() for note in notes],

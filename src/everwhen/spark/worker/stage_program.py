@@ -115,6 +115,7 @@ class StageProgram:
         fed: dict[str, int] = {}
         late: dict[str, int] = {}
         handed: dict[str, int] = {}
+        starts: dict[str, int] = {}
         times: dict[str, dict[int, int]] = {}
         names = {stream.tag: stream.name for stream in self.stage.inputs}
         tau = NEVER
@@ -130,8 +131,9 @@ class StageProgram:
                         late[source] = count
                     elif earliest < context.promised.get(source, NEVER):
                         raise RowsBehind(BEHIND, source=source)
-                case StreamProgress(stream, sender, frontier, known):
+                case StreamProgress(stream, sender, frontier, known, start):
                     name = names[stream]
+                    starts[name] = max(starts.get(name, start), start)
                     handed[name] = min(handed.get(name, frontier), frontier)
                     times.setdefault(name, {})[sender] = frontier
                     tau = max(tau, known)
@@ -146,6 +148,8 @@ class StageProgram:
             context.level.emit,
             {names[tag]: found.whole for tag, found in promises.items()},
             {name: promises.get(tag, Heard()).frontiers(times[name]) for tag, name in names.items() if name in times},
+            starts,
+            context.ended,
         )
         return StageOutput(partition.step(given), fed, late)
 
@@ -161,7 +165,8 @@ class StageProgram:
             written += len(output.changes)
             yield from handed_rows(self.out, stream, handed.codec, output.changes)
             yield from self._promised(handed.name, output.frontier.promises, at)
-            progress.append(StreamProgress(stream, at, output.frontier.time, out.tau))
+            start = partition.start(handed.port)
+            progress.append(StreamProgress(stream, at, output.frontier.time, out.tau, start))
         if progress:
             yield message_rows(self.out, range(self.partitions), progress)
         parts: dict[str, Sequence[str]] = {}

@@ -1,0 +1,113 @@
+"""Copies merged in partitions: after every epoch what the merge in process has said, whatever their number."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import everwhen as ew
+from everwhen.core.time import INF, NEVER
+from everwhen.stream.element_batch import batch_of
+from everwhen.stream.history import History
+from everwhen.testing import assert_valid, reorder
+from parity.stage_runner import Partitions
+
+COLUMNS = {"k": "string", "x": "int64"}
+COPIES = [ew.source(name, COLUMNS) for name in "abc"]
+SCHEMA = COPIES[0].schema
+Since = dict[int, int]
+TIMES = range(-4, 45)
+
+
+def _merged(build: Callable[[ew.Stream], ew.Stream]) -> Callable[[Since, ew.MergePolicy | None], ew.Stream]:
+    return lambda since, policy: ew.lmerge(*map(build, COPIES), since=since, policy=policy)
+
+
+PLANS: dict[str, Callable[[Since, ew.MergePolicy | None], ew.Stream]] = {
+    "events": _merged(lambda s: s),
+    "filtered": _merged(lambda s: s.where(ew.col("x") > 0).select("k", y=ew.col("x") + 1)),
+    "windows": _merged(lambda s: s.range(3)),
+    "groups": _merged(lambda s: s.group_by("k").agg(n=ew.count(), t=ew.sum("x"))),
+    "computed in a stage before": _merged(lambda s: s.distinct().group_by("k").agg(n=ew.count()).select("n")),
+    "read by groups": lambda since, policy: (
+        ew.lmerge(*COPIES, since=since, policy=policy).group_by("k").agg(n=ew.count(), hi=ew.max("x"))
+    ),
+    "counted": lambda since, policy: ew.lmerge(*COPIES, since=since, policy=policy).aggregate(n=ew.count()),
+    "coalesced": _merged(lambda s: s.coalesce()),
+}
+POLICIES = [None, ew.MergePolicy(leader=True), ew.MergePolicy(quorum=2), ew.MergePolicy(lazy=True)]
+
+
+def test_stages_say_where_copies_are_merged() -> None:
+    runner = Partitions(PLANS["computed in a stage before"]({}, None).node, 2, "current")
+    assert runner.plan.merged == {"a", "b", "c"}
+    last = runner.plan.stages[-1]
+    assert [sorted(stream.sources) for stream in last.inputs] == [["a"], ["b"], ["c"]], "each copy comes by itself"
+    assert len({stream.by for stream in last.inputs}) == 1, "and all of them are hashed alike"
+
+
+@pytest.mark.parametrize("name", PLANS)
+@settings(max_examples=6)
+@given(seed=st.integers(0, 2**32))
+def test_partitions_say_after_every_epoch_what_one_process_says(name: str, seed: int) -> None:
+    check(name, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANS)
+@settings(max_examples=100)
+@given(seed=st.integers(0, 2**32))
+def test_many_copies(name: str, seed: int) -> None:
+    check(name, seed)
+
+
+def check(name: str, seed: int) -> None:
+    """Copies that differ, join late and end early: who decides must not depend on what a partition has seen."""
+    rng = random.Random(seed)
+    found = [
+        ew.Insert(vs, rng.choice([INF, vs + 1 + rng.randrange(12)]), {"k": rng.choice("pq"), "x": rng.randrange(3)})
+        for vs in (rng.randrange(20) for _ in range(rng.randrange(2, 10)))
+    ]
+    gaps = rng.random() < 0.6
+    held = [[e for e in found if not gaps or rng.random() < 0.8] for _ in COPIES]
+    streams = [reorder(History.of(each, SCHEMA), rng, infinite=True) for each in held]
+    streams = [s[: rng.choice([len(s), len(s), rng.randrange(len(s) + 1)])] for s in streams]
+    since = {at: rng.randrange(15) for at in (1, 2) if rng.random() < 0.4}
+    query = PLANS[name](since, rng.choice(POLICIES))
+    emit = rng.choice(["current", "ended", "final", "all"])
+    local = ew.LocalRuntime(query, emit)
+    parted = [Partitions(query.node, n, emit, seed) for n in (1, rng.choice([2, 8]))]
+    said: list[list[ew.Element]] = [[] for _ in range(3)]
+    places, left = [0] * 3, set()
+    while len(left) < 3:
+        ends = {at for at in range(3) if at not in left and places[at] >= len(streams[at]) and rng.random() < 0.6}
+        batches = {}
+        for at, each in enumerate("abc"):
+            step = rng.choice([0, 1, 3])
+            if at not in left | ends and streams[at][places[at] : places[at] + step]:
+                batches[each] = batch_of(streams[at][places[at] : places[at] + step], SCHEMA)
+                places[at] += step
+        if not ends and not batches:
+            continue
+        left |= ends
+        if ends:
+            local._end(["abc"[at] for at in ends])  # with the batches, as on Spark: no epoch of its own
+        said[0] += local.push(batches)["out"].elements()
+        over = {"abc"[at]: batch_of([ew.Cti(INF)], SCHEMA) for at in ends}
+        for at, runner in enumerate(parted, 1):
+            runner.end(over)
+            said[at] += runner.push({**batches, **over})
+            if rng.random() < 0.2:
+                runner.restart()
+        histories = [History.of(each, query.schema) for each in said]
+        for t in TIMES:
+            shown = [sorted(map(repr, history.snapshot(t).items())) for history in histories]
+            assert shown[1:] == shown[:1] * 2, (t, seed)
+        promises = [max([e.t for e in each if isinstance(e, ew.Cti)], default=NEVER) for each in said]
+        assert promises[1:] == promises[:1] * 2
+    for each in said:
+        assert_valid(each)
