@@ -35,10 +35,16 @@ class Partitions:
         self.said = NEVER
         self.rng = random.Random(seed)
         self.ended: frozenset[str] = frozenset()
+        self.anew: dict[str, int] = {}
 
     def end(self, sources: Iterable[str]) -> None:
         """These copies of merges have left from the next epoch on."""
         self.ended |= set(sources)
+
+    def begin_anew(self, source: str, since: int) -> None:
+        """What a source brings from the next epoch on is another stream."""
+        self.ended -= {source}
+        self.anew[source] = since
 
     def push(self, batches: Mapping[str, ElementBatch]) -> list[Element]:
         progress = {name: _progress(batch) for name, batch in batches.items()}
@@ -67,6 +73,7 @@ class Partitions:
                         tau=tau,
                         starts={k: v for k, v in starts.items() if k in mine},
                         ended=self.ended,
+                        anew=self.anew,
                     )
                 )
                 for placed in kernel.plan.handed:
@@ -89,6 +96,7 @@ class Partitions:
                 if self.emit is Emit.FINAL:
                     out.sort(key=lambda element: element.sync)
                 out.append(Cti(self.said))
+        self.anew = {}
         return out
 
     def restart(self) -> None:

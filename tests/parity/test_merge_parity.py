@@ -44,7 +44,7 @@ POLICIES = [None, ew.MergePolicy(leader=True), ew.MergePolicy(quorum=2), ew.Merg
 
 def test_stages_say_where_copies_are_merged() -> None:
     runner = Partitions(PLANS["computed in a stage before"]({}, None).node, 2, "current")
-    assert runner.plan.merged == {"a", "b", "c"}
+    assert runner.plan.copies.merged == {"a", "b", "c"}
     last = runner.plan.stages[-1]
     assert [sorted(stream.sources) for stream in last.inputs] == [["a"], ["b"], ["c"]], "each copy comes by itself"
     assert len({stream.by for stream in last.inputs}) == 1, "and all of them are hashed alike"
@@ -111,3 +111,80 @@ def check(name: str, seed: int) -> None:
         assert promises[1:] == promises[:1] * 2
     for each in said:
         assert_valid(each)
+
+
+# -- copies that come and go -------------------------------------------------------------------------------------------
+
+PLAIN = ("events", "filtered", "windows", "read by groups")
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@settings(max_examples=6)
+@given(seed=st.integers(0, 2**32))
+def test_a_copy_leaves_and_another_one_takes_its_place(name: str, seed: int) -> None:
+    check_places(name, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLAIN)
+@settings(max_examples=100)
+@given(seed=st.integers(0, 2**32))
+def test_many_copies_come_and_go(name: str, seed: int) -> None:
+    check_places(name, seed)
+
+
+def check_places(name: str, seed: int) -> None:
+    """Copies of one history, of which one is there at any time: no instant is missing or doubled."""
+    rng = random.Random(seed)
+    found = [
+        ew.Insert(vs, rng.choice([INF, vs + 1 + rng.randrange(12)]), {"k": rng.choice("pq"), "x": rng.randrange(3)})
+        for vs in (rng.randrange(30) for _ in range(rng.randrange(5, 15)))
+    ]
+
+    def stream(since: int) -> list[ew.Element]:
+        """A copy that is right from an instant on: what began before begins there."""
+        known = [ew.Insert(max(e.vs, since), e.ve, e.row) for e in found if e.ve > since]
+        return reorder(History.of(known, SCHEMA), rng, infinite=True, close=True)
+
+    query = PLANS[name]({}, rng.choice(POLICIES))
+    emit = rng.choice(["current", "ended", "final", "all"])
+    parted = [Partitions(query.node, n, emit, seed) for n in (1, rng.choice([2, 8]))]
+    said: list[list[ew.Element]] = [[], []]
+    streams = {each: stream(NEVER) for each in "abc"}
+    gone: set[str] = set()
+    changes = rng.randrange(1, 4)
+    while any(streams[each] for each in "abc" if each not in gone) or changes:
+        batches = {}
+        if changes and rng.random() < 0.3:
+            changes -= 1
+            one = rng.choice("bc")  # the first one stays
+            if one in gone or rng.random() < 0.3:
+                reached = max([NEVER, *(e.t for e in said[0] if isinstance(e, ew.Cti))])
+                since = rng.choice([NEVER, reached - 2, reached + 3]) if -50 < reached < 50 else NEVER
+                since = NEVER if name == "windows" else since
+                streams[one] = stream(since)
+                gone -= {one}
+                for runner in parted:
+                    runner.begin_anew(one, since)
+            else:
+                gone.add(one)
+                for runner in parted:
+                    runner.end([one])
+        for each in "abc":
+            step = rng.choice([0, 1, 3])
+            if each not in gone and streams[each][:step]:
+                batches[each], streams[each] = batch_of(streams[each][:step], SCHEMA), streams[each][step:]
+        for at, runner in enumerate(parted):
+            said[at] += runner.push(batches)
+            if rng.random() < 0.2:
+                runner.restart()
+        histories = [History.of(each, query.schema) for each in said]
+        for t in TIMES:
+            assert histories[0].snapshot(t) == histories[1].snapshot(t), (t, seed)
+    whole = ew.LocalRuntime(query, "final")
+    wanted = [*whole.push({"a": batch_of(found, SCHEMA)})["out"].elements(), *whole.close()["out"].elements()]
+    assert_valid(said[0])
+    assert said[0][-1] == ew.Cti(INF)
+    ours, right = History.of(said[0], query.schema), History.of(wanted, query.schema)
+    for t in TIMES:
+        assert ours.snapshot(t) == right.snapshot(t), (t, seed)

@@ -36,7 +36,9 @@ def sink(path: Path, *epochs: list[ew.Element], format: str = "parquet") -> Chan
 
 
 def reader(path: Path, epochs: int = 1000, name: str = "", words: bool = False) -> ChangelogStreamReader:
+    about = json.loads((path / "_changelog.json").read_text())
     given = {"path": str(path), "epochs": str(epochs), "reader": name, "punctuation": str(int(words))}
+    given |= {"start": about.get("id", ""), "first": str(about.get("first", 0)), "restarts": "error"}
     source = ChangelogSource(given)
     found = source.streamReader(source.schema())
     assert isinstance(found, ChangelogStreamReader)
@@ -63,7 +65,7 @@ def test_offsets_are_epochs_that_are_committed(tmp_path: Path, format: str) -> N
     out.write_part(3, 0, batch_of([a("q", 2, 3)], SCHEMA))  # the epoch is not published
     stream = reader(tmp_path)
     begin = stream.initialOffset()
-    assert begin == {"epoch": 0, "start": ""}
+    assert begin == {"epoch": 0, "start": str(tmp_path)}, "it has no id, so its name counts"
     assert stream.latestOffset(begin, ReadMaxRows(2))["epoch"] == 2
     last = stream.latestOffset(begin, ReadAllAvailable())
     assert last["epoch"] == 3 and stream.latestOffset(last, ReadAllAvailable()) == last
@@ -79,7 +81,8 @@ def test_punctuations_come_where_they_are_asked_for(tmp_path: Path) -> None:
     sink(tmp_path, [a("p", 1, 2), closed])
     for words in (False, True):
         stream = reader(tmp_path, words=words)
-        rows = said(stream, {"epoch": 0, "start": ""}, {"epoch": 1, "start": ""})
+        begin = stream.initialOffset()
+        rows = said(stream, begin, {**begin, "epoch": 1})
         assert [row[0] for row in rows] == ["insert", "punct"][: 1 + words]
     assert json.loads(rows[1][-1]) == {"k": "p"}
 
@@ -88,19 +91,24 @@ def test_a_reader_leaves_word_and_a_new_start_is_another_stream(tmp_path: Path) 
     sink(tmp_path, [a("p", 1, 2)], [a("p", 2, 3)])
     stream = reader(tmp_path, name="top")
     begin = stream.initialOffset()
-    stream.commit({"epoch": 1, "start": ""})
+    stream.commit({**begin, "epoch": 1})
     (word,) = (tmp_path / "_readers").iterdir()
     assert json.loads(word.read_text())["read"] == 1
     manifest = tmp_path / "_epochs" / "1.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"start": {"id": "n2", "first": 1}, "more": 1}))
-    assert stream.latestOffset(begin, ReadAllAvailable()) == {"epoch": 1, "start": ""}, "up to the new start"
+    assert stream.latestOffset(begin, ReadAllAvailable()) == {**begin, "epoch": 1}, "up to the new start"
     header = tmp_path / "_changelog.json"
     header.write_text(json.dumps(json.loads(header.read_text()) | {"id": "n2", "first": 1}))
     with pytest.raises(InputError, match=r"begun anew with epoch 1.*attach"):
-        stream.latestOffset({"epoch": 1, "start": ""}, ReadAllAvailable())
+        stream.latestOffset({**begin, "epoch": 1}, ReadAllAvailable())
     anew = reader(tmp_path)
     assert anew.initialOffset() == {"epoch": 1, "start": "n2"}
     assert anew.latestOffset(anew.initialOffset(), ReadAllAvailable())["epoch"] == 2
+    old, other = {**begin, "epoch": 1}, {"logOffset": 3}  # offsets of what it takes the place of
+    for before in (old, other):
+        assert anew.latestOffset(before, ReadAllAvailable()) == {"epoch": 2, "start": "n2"}
+        assert anew.partitions(before, {"epoch": 2, "start": "n2"})[0].epoch == 1
+        assert anew.partitions(before, before) == []
 
 
 def test_what_is_no_changelog_is_told_at_once(spark: SparkSession, tmp_path: Path) -> None:

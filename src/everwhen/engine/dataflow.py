@@ -129,6 +129,19 @@ class Dataflow(Generic[Key, Flow]):
             node.placed.operator.end([port for port, found in enumerate(below) if found <= set(sources)])
             node.woken = node.placed.operator.follows  # also if what it had promised was everything
 
+    def begin_anew(self, sources: Collection[str], since: int) -> None:
+        """Other streams come from these sources from now on, right from `since` on; they feed merges, by way of nothing
+        that remembers."""
+        for node in self.nodes.values():
+            below = self.sources_below(node)
+            anew = [port for port, found in enumerate(below) if found and found <= set(sources)]
+            if node.placed.operator.follows:
+                node.woken = node.woken or bool(anew)
+                for port in anew:
+                    node.placed.operator.begin_anew(port, since)
+            elif anew:
+                node.begin_anew()
+
     def sources_below(self, node: OperatorNode) -> list[set[str]]:
         """The sources that each port of an operator needs."""
         return [{p.source for p in self.below(port) if p.source} for port in node.placed.inputs]

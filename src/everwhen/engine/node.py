@@ -67,6 +67,12 @@ class OperatorNode:
     def codec(self) -> RowCodec:
         return self.placed.operator.codec
 
+    def begin_anew(self) -> None:
+        """Go on as if nothing had come yet; for operators that remember nothing."""
+        assert self.placed.operator.stateless, self.placed.name
+        self.output = Output(no_changes(self.codec), NO_PROGRESS)
+        self.frontiers = [NO_PROGRESS] * len(self.frontiers)
+
     def rest(self) -> None:
         """Emit nothing new."""
         if len(self.output.changes) or self.output.frontier.promises:

@@ -169,6 +169,10 @@ class Operator(ABC):
     def end(self, ports: Collection[int]) -> None:  # noqa: B027 - most operators need not know
         """The inputs of these ports have come to their end.  To most operators that is what their frontiers say."""
 
+    def begin_anew(self, port: int, since: int) -> None:
+        """A new input takes the place of one, and is right from `since` on; only where an input is followed."""
+        raise NotImplementedError
+
     def state_size(self) -> StateSize:
         return StateSize()
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from everwhen.algebra import nodes as n
 from everwhen.core.schema import Schema
+from everwhen.plan.stages.copies import Copies
 from everwhen.plan.stages.partial import Partial
 
 
@@ -73,17 +74,13 @@ class StagePlan:
     """All stages, the first first; queries are answered in the last."""
 
     stages: tuple[Stage, ...]
+    copies: Copies = field(default_factory=Copies)
 
     @property
     def sources(self) -> tuple[n.Source, ...]:
         """Each source once, in the order of first use."""
         found = {s.feed.source.name: s.feed.source for stage in self.stages for s in stage.inputs if s.feed}
         return tuple(found.values())
-
-    @property
-    def merged(self) -> frozenset[str]:
-        """The sources below a merge of copies."""
-        return self.stages[0].merged
 
     def stream(self, name: str) -> StreamIn:
         """The stream that an `Exchange` node names."""

@@ -28,6 +28,7 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Column, Expr, col
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
+from everwhen.plan.stages.copies import Copies, copies_in
 from everwhen.plan.stages.model import Feed, Stage, StagePlan, StreamIn, Trait
 from everwhen.plan.stages.partial import Partial, decompose
 
@@ -73,8 +74,7 @@ def cut(queries: Mapping[str, n.Node], traits: Mapping[str, Trait], native: Nati
         if part.lowest < last:
             part = cutter.exchange(queries[name], part, _Together(queries[name].schema.names))
         answers[name] = part.build(last)
-    merged = n.walk(*(copy for node in n.walk(*queries.values()) if isinstance(node, n.LMerge) for copy in node.copies))
-    return cutter.plan(last, answers, frozenset(node.name for node in merged if isinstance(node, n.Source)))
+    return cutter.plan(last, answers, copies_in(queries))
 
 
 @dataclass
@@ -87,15 +87,15 @@ class _Cutter:
     _built: dict[tuple[object, ...], n.Node] = field(default_factory=dict)
     _alive: list[object] = field(default_factory=list)
 
-    def plan(self, last: int, answers: Mapping[str, n.Node], merged: frozenset[str]) -> StagePlan:
+    def plan(self, last: int, answers: Mapping[str, n.Node], copies: Copies) -> StagePlan:
         stages = []
         facing = _facing(list(answers.values()))
         for level in range(1, last + 1):
             inputs = tuple(stream for at, stream in self.streams if at == level)
             ready = answers if level == last else {}
             near = facing if level == last - 1 else frozenset()
-            stages.append(Stage(level, inputs, self.handed.get(level, {}), ready, near, merged))
-        return StagePlan(tuple(stages))
+            stages.append(Stage(level, inputs, self.handed.get(level, {}), ready, near, copies.merged))
+        return StagePlan(tuple(stages), copies)
 
     # -- parts --------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from everwhen.core.time import INF
 from everwhen.errors import QueryError
 from everwhen.plan.stages.model import Stage, Trait
 from everwhen.plan.stages.stages import cut
-from everwhen.spark.api.start import Query, is_native, named, resolved_sources
+from everwhen.spark.api.job import Query, is_native, named, resolved_sources
 from everwhen.spark.exchange.codec import handed_rows, result_rows, stream_rows, typed, without_promises
 from everwhen.spark.exchange.messages import kinds_in
 from everwhen.spark.exchange.schema import ExchangeSchema, slots

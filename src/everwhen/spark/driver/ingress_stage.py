@@ -108,7 +108,7 @@ class IngressStage:
                 source,
                 self.resolved[name].source.disorder,
                 self.resolved[name].source.late == "drop",
-                name in self.plan.merged,
+                name in self.plan.copies.merged,
             )
             for name, source in self.sources.items()
             if name in self.bounded

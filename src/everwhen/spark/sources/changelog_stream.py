@@ -8,8 +8,10 @@ Rows are elements as the outside contract has them: `op, vs, ve, vnew`, then the
 them.  Epochs that are there already come together, at most `epochs` of them at a time.
 
 A writer that has lost its state begins anew: it says another stream of elements for the same history, a new *start* of
-the folder with an id of its own.  A reader of one start is not a reader of the next one, so that is an error here,
-which names the remedy: the new start is a new copy of the stream, to be attached to a merge.
+the folder with an id of its own.  A DataFrame is of the start that was the present one when it was made.  The next one
+is another stream, to be attached to a merge; so when the writer has begun anew the stream fails, or ends in silence
+(`restarts`).  Where Spark goes on from the offset of another stream, which this one has taken the place of, it begins
+at its own beginning.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -59,12 +61,14 @@ def read_changelog_stream(
     epochs: int = EPOCHS,
     punctuation: bool = False,
     reader: str | None = None,
+    restarts: Literal["error", "wait"] = "error",
 ) -> DataFrame:
     """A changelog folder, which may still grow, as a streaming DataFrame of elements; `start` takes it as it is.
 
     `epochs`: so many of the folder's epochs make one of the stream at most.  `punctuation`: promises about data are
     rows too, else they are left out.  `reader`: leave word in the folder how far it has been read, under this name, so
-    that a writer that keeps only unread epochs keeps those.
+    that a writer that keeps only unread epochs keeps those.  `restarts`: a writer that begins anew is an error; or,
+    with "wait", the stream just brings no more, which does no harm to a merge that has other inputs.
 
     >>> import everwhen as ew
     >>> from tempfile import mkdtemp
@@ -87,9 +91,12 @@ def read_changelog_stream(
         raise QueryError(f"read_changelog_stream: an epoch holds one of the folder's at least, not {epochs}")
     text = os.fspath(path)
     place = text if "://" in text or text.startswith("file:") else os.path.abspath(os.path.expanduser(text))
+    if restarts not in ("error", "wait"):
+        raise QueryError(f"read_changelog_stream: restarts is 'error' or 'wait', not {restarts!r}")
+    start = _Changelog(place).start()  # what is wrong with the folder is told here and now, not by a worker of Spark's
     given = {"path": place, "epochs": str(epochs), "punctuation": str(int(punctuation)), "reader": reader or ""}
-    source = ChangelogSource(given)
-    source.schema()  # what is wrong with the folder is told here and now, not by a worker of Spark's
+    given |= {"start": str(start.get("id", "")), "first": str(start.get("first", 0)), "restarts": restarts}
+    ChangelogSource(given).schema()
     spark.dataSource.register(ChangelogSource)
     return spark.readStream.format(FORMAT).options(**given).load()
 
@@ -120,9 +127,7 @@ class ChangelogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = self.options
-        return ChangelogStreamReader(
-            options["path"], schema, int(options.get("epochs", EPOCHS)), options.get("reader", ""), self._words
-        )
+        return ChangelogStreamReader(options["path"], schema, self._words, options)
 
 
 class PartFile(InputPartition):
@@ -137,36 +142,47 @@ class PartFile(InputPartition):
 class ChangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The epochs of one start.  An offset is the next epoch, and the start that it is of."""
 
-    def __init__(self, path: str, schema: StructType, epochs: int, reader: str, words: bool) -> None:
-        self._path, self._schema, self._most, self._reader, self._words = path, schema, epochs, reader, words
+    def __init__(self, path: str, schema: StructType, words: bool, options: Mapping[str, str]) -> None:
+        self._path, self._schema, self._words = path, schema, words
+        self._id = options["start"]
+        # folders of older versions have one start without a name: then the folder's name is as good
+        self._first = {"epoch": int(options["first"]), "start": self._id or path}
+        self._most, self._reader = int(options["epochs"]), options["reader"]
+        self._waits = options["restarts"] == "wait"
         self._last: int | None = None  # all that there was when only that was asked for
 
     def initialOffset(self) -> dict[str, Any]:
-        start = _Changelog(self._path).start()
-        return {"epoch": start.get("first", 0), "start": start.get("id", "")}
+        return dict(self._first)
+
+    def _mine(self, offset: Mapping[str, Any]) -> bool:
+        """Whether an offset is of this start, not of a stream that was read before in its place."""
+        return "epoch" in offset and offset.get("start") == self._first["start"]
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._most)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The epochs that are there, one after the other."""
+        start = start if self._mine(start) else self._first
         folder = _Changelog(self._path)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._most
         until = start["epoch"] + most if self._last is None else min(start["epoch"] + most, self._last)
         epoch = start["epoch"]
-        while epoch < until and folder.has(epoch, start["start"]):
+        while epoch < until and folder.has(epoch, self._id):
             epoch += 1
-        if epoch == start["epoch"]:
-            folder.check_next(epoch, start["start"])
+        if epoch == start["epoch"] and not self._waits:
+            folder.check_next(epoch, self._id)
         return {"epoch": epoch, "start": start["start"]}
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._last = _Changelog(self._path).next_epoch()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        if not self._mine(end):
+            return []  # what was planned of another stream is that one's; nobody reads it any more
         folder = _Changelog(self._path)
-        numbers = range(start["epoch"], end["epoch"])
-        return [PartFile(epoch, name) for epoch in numbers for name in folder.parts(epoch, end["start"])]
+        numbers = range((start if self._mine(start) else self._first)["epoch"], end["epoch"])
+        return [PartFile(epoch, name) for epoch in numbers for name in folder.parts(epoch, self._id)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, PartFile)

@@ -40,7 +40,8 @@ class EpochInput:
 
     `promises` are those about the data of a stream that hold for it as they are; `said` is what each partition of the
     stage before has promised of its own share, its time and what is new.  `starts`: the largest start of the sources
-    below a stream that is handed over; `ended`: the sources that have left the merges that they feed."""
+    below a stream that is handed over; `ended`: the sources that have left the merges that they feed; `anew`: those
+    that are other streams from now on, each right from a time on."""
 
     rows: Mapping[str, Rows] = field(default_factory=dict)
     sources: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class EpochInput:
     said: Mapping[str, Mapping[int, Frontier]] = field(default_factory=dict)
     starts: Mapping[str, int] = field(default_factory=dict)
     ended: frozenset[str] = frozenset()
+    anew: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -84,22 +86,29 @@ class StagePartition:
         self.promised = {s.name: NEVER for s in stage.inputs if s.feed is None}
         self.gathered = {s.name: PortIntersection(s.schema, partitions) for s in stage.inputs if s.feed is None}
         self._partitions = partitions
-        self.guards: dict[str, UnorderedGuard] = {}
-        for stream in stage.inputs:
-            if stream.form == "elements" and stream.feed is not None and stream.name in self.plan.sources:
-                source = stream.feed.source.name
-                codec, declared = self.plan.codecs[stream.name], self.plan.sources[stream.name]
-                self.guards[stream.name] = UnorderedGuard(
-                    source,
-                    codec,
-                    declared.insert_only,
-                    source in lenient,
-                    declared.chronons,
-                    source_punctuators(declared, ordered=False),
-                )
+        self._lenient = lenient
+        self.guards: dict[str, UnorderedGuard] = {
+            stream.name: self._guard(stream)
+            for stream in stage.inputs
+            if stream.form == "elements" and stream.feed is not None and stream.name in self.plan.sources
+        }
+
+    def _guard(self, stream: StreamIn) -> UnorderedGuard:
+        assert stream.feed is not None
+        source, codec, declared = stream.feed.source.name, self.plan.codecs[stream.name], self.plan.sources[stream.name]
+        return UnorderedGuard(
+            source,
+            codec,
+            declared.insert_only,
+            source in self._lenient,
+            declared.chronons,
+            source_punctuators(declared, ordered=False),
+        )
 
     def step(self, given: EpochInput) -> EpochOutput:
         """One epoch."""
+        for name, since in given.anew.items():
+            self._begin_anew(name, since)
         for name, (start, cti) in given.sources.items():
             self.cti[name] = max(self.cti.get(name, NEVER), cti)
             self.tau = max(self.tau, start)
@@ -130,10 +139,24 @@ class StagePartition:
         left_out = {name: guard.left_out - before[name] for name, guard in self.guards.items()}
         return EpochOutput(results, handed, progress, self.tau, left_out)
 
+    def _begin_anew(self, source: str, since: int) -> None:
+        """Forget what a copy has said and promised: what comes of it now is another stream."""
+        mine = [stream for stream in self.stage.inputs if stream.sources == {source}]
+        if source in self.cti:
+            self.cti[source] = NEVER
+        for stream in mine:
+            self.starts[stream.name] = NEVER
+            if stream.name in self.guards:
+                self.guards[stream.name] = self._guard(stream)
+            if stream.feed is None:
+                self.promised[stream.name] = NEVER
+                self.gathered[stream.name] = PortIntersection(stream.schema, self._partitions)
+        names = {stream.name for stream in mine}
+        self.dataflow.flow.begin_anew(names, since)
+        self._ended -= names
+
     def _end(self, sources: frozenset[str]) -> None:
         """Tell merges which of their inputs have left."""
-        if not sources:
-            return
         ended = frozenset(stream.name for stream in self.stage.inputs if stream.sources <= sources)
         if ended != self._ended:
             self._ended = ended

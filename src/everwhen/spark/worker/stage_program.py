@@ -121,6 +121,8 @@ class StageProgram:
         tau = NEVER
         for message in messages_in(rows):
             match message:
+                case SourceProgress(at) | RowsLate(at) if self.sources[at] in context.detached:
+                    pass
                 case SourceProgress(at, start, cti, count, wrong):
                     if wrong:
                         raise WrongRows(f"{wrong} {WRONG}", source=self.sources[at])
@@ -139,17 +141,19 @@ class StageProgram:
                     tau = max(tau, known)
         kinds = kinds_in(rows)
         promises = heard(rows, {s.tag: s.schema for s in self.stage.inputs}) if (kinds == PUNCTUATION).any() else {}
+        ignored = {s.name for s in self.stage.inputs if s.feed and s.feed.source.name in context.detached}
         given = EpochInput(
-            stream_rows(rows, kinds, self.stage),
+            {name: found for name, found in stream_rows(rows, kinds, self.stage).items() if name not in ignored},
             sources,
             frozenset(name for name in context.idle if not fed.get(name)),
             handed,
             tau,
             context.level.emit,
-            {names[tag]: found.whole for tag, found in promises.items()},
+            {names[tag]: found.whole for tag, found in promises.items() if names[tag] not in ignored},
             {name: promises.get(tag, Heard()).frontiers(times[name]) for tag, name in names.items() if name in times},
             starts,
-            context.ended,
+            context.ended | context.detached,
+            context.anew,
         )
         return StageOutput(partition.step(given), fed, late)
 
