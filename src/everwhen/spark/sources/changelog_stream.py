@@ -146,7 +146,7 @@ class ChangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._path, self._schema, self._words = path, schema, words
         self._id = options["start"]
         # folders of older versions have one start without a name: then the folder's name is as good
-        self._first = {"epoch": int(options["first"]), "start": self._id or path}
+        self._first: dict[str, Any] = {"epoch": int(options["first"]), "start": self._id or path}
         self._most, self._reader = int(options["epochs"]), options["reader"]
         self._waits = options["restarts"] == "wait"
         self._last: int | None = None  # all that there was when only that was asked for
