@@ -36,6 +36,7 @@ class Partitions:
         self.rng = random.Random(seed)
         self.ended: frozenset[str] = frozenset()
         self.anew: dict[str, int] = {}
+        self.until: dict[str, int] = {}
 
     def end(self, sources: Iterable[str]) -> None:
         """These copies of merges have left from the next epoch on."""
@@ -45,6 +46,7 @@ class Partitions:
         """What a source brings from the next epoch on is another stream."""
         self.ended -= {source}
         self.anew[source] = since
+        self.until.pop(source, None)
 
     def push(self, batches: Mapping[str, ElementBatch]) -> list[Element]:
         progress = {name: _progress(batch) for name, batch in batches.items()}
@@ -74,6 +76,7 @@ class Partitions:
                         starts={k: v for k, v in starts.items() if k in mine},
                         ended=self.ended,
                         anew=self.anew,
+                        until=self.until,
                     )
                 )
                 for placed in kernel.plan.handed:

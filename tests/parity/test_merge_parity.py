@@ -188,3 +188,69 @@ def check_places(name: str, seed: int) -> None:
     ours, right = History.of(said[0], query.schema), History.of(wanted, query.schema)
     for t in TIMES:
         assert ours.snapshot(t) == right.snapshot(t), (t, seed)
+
+
+@pytest.mark.parametrize("name", ["events", "windows", "read by groups"])
+@settings(max_examples=6)
+@given(seed=st.integers(0, 2**32))
+def test_one_version_goes_over_to_another_at_an_instant(name: str, seed: int) -> None:
+    check_cutovers(name, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["events", "windows", "read by groups"])
+@settings(max_examples=100)
+@given(seed=st.integers(0, 2**32))
+def test_many_cutovers(name: str, seed: int) -> None:
+    check_cutovers(name, seed)
+
+
+def check_cutovers(name: str, seed: int) -> None:
+    """Versions that differ in meaning, one after the other: old before, new from there, in every partitioning."""
+    rng = random.Random(seed)
+
+    def version(number: int) -> list[ew.Insert]:
+        starts = [rng.randrange(40) for _ in range(12)]
+        return [ew.Insert(t, t + 1 + rng.randrange(6), {"k": rng.choice("pq"), "x": number}) for t in starts]
+
+    versions = [version(0)]
+    streams = {"a": reorder(History.of(versions[0], SCHEMA), rng, disorder=4, close=True, infinite=False)}
+    streams["b"] = []
+    query = PLANS[name]({}, ew.MergePolicy(leader=True))
+    emit = rng.choice(["current", "final"])
+    parted = [Partitions(query.node, n, emit, seed) for n in (1, rng.choice([2, 8]))]
+    for runner in parted:
+        runner.end("bc")
+    said: list[list[ew.Element]] = [[], []]
+    borders: list[int] = []
+    present, other = "a", "b"
+    while any(streams.values()):
+        final = max([-10, *(e.t for e in said[0] if isinstance(e, ew.Cti))])
+        if len(borders) < 3 and final < 25 and rng.random() < 0.3 and (not borders or final >= borders[-1]):
+            at = final + rng.randrange(1, 9)
+            borders.append(at)
+            versions.append(version(len(versions)))
+            present, other = other, present
+            streams[present] = reorder(History.of(versions[-1], SCHEMA), rng, disorder=4, close=True, infinite=False)
+            for runner in parted:
+                runner.begin_anew(present, at)
+                runner.until[other] = at
+        batches = {}
+        for each in "ab":
+            step = rng.choice([0, 1, 3])
+            if streams[each][:step]:
+                batches[each], streams[each] = batch_of(streams[each][:step], SCHEMA), streams[each][step:]
+        for at, runner in enumerate(parted):
+            said[at] += runner.push(batches)
+            if rng.random() < 0.2:
+                runner.restart()
+    ours = [History.of(each, query.schema) for each in said]
+    assert_valid(said[0])
+    right = []
+    for each in versions:
+        whole = ew.LocalRuntime(query, "final")
+        elements = [*whole.push({"a": batch_of(each, SCHEMA)})["out"].elements(), *whole.close()["out"].elements()]
+        right.append(History.of(elements, query.schema))
+    for t in TIMES:
+        now = sum(t >= border for border in borders)
+        assert ours[0].snapshot(t) == ours[1].snapshot(t) == right[now].snapshot(t), (t, borders, seed)

@@ -121,6 +121,45 @@ def test_what_was_asked_for_outlives_the_query(spark: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_versions_take_over_from_one_another(spark: SparkSession, tmp_path: Path) -> None:
+    """Old before, new from there, several times during one run; versions differ in what they say."""
+    sink, sides = MemorySink(), ("a", "b")
+    events = [
+        [ew.Insert(vs, vs + 1 + vs % 7, {"k": "pqr"[vs % 3], "x": 1 + number}) for vs in range(40)]
+        for number in range(4)
+    ]
+    versions = [Copy(tmp_path / str(number), each, number) for number, each in enumerate(events)]
+    for copy, each in zip(versions, events, strict=True):
+        copy.left = [*(element for event in each for element in (event, ew.Cti(event.vs))), ew.Cti(ew.INF)]
+    versions[0].grow(5)
+    spare = Copy(tmp_path / "spare", [], 0)
+    handle = begun(spark, tmp_path, sink, versions[0], spare)
+    handle.process_available()
+    borders = [12, 20, 30]
+    for number, at in enumerate(borders, 1):
+        old, new = sides[(number - 1) % 2], sides[number % 2]
+        with pytest.raises(ew.QueryError, match="are final"):
+            handle.hand_over(old, new, at=1)
+        frame = ew.spark.read_changelog_stream(spark, versions[number].sink.path)
+        handle.hand_over(old, new, frame, at=at)
+        versions[number - 1].grow(at + 5)  # it runs on, and is not believed
+        handle.process_available()
+        assert handle.progress.answered["out"] == at
+        versions[number].grow(at + 3)
+        handle.process_available()
+        assert handle.progress.answered["out"] >= at + 3
+    versions[-1].grow(ew.INF)
+    handle.process_available()
+    handle.stop()
+    found = list(sink.elements())
+    assert_valid(found)
+    assert found[-1] == ew.Cti(ew.INF)
+    ours, right = History.of(found, SCHEMA), [History.of(each, SCHEMA) for each in events]
+    for t in range(-2, 60):
+        assert ours.snapshot(t) == right[sum(t >= border for border in borders)].snapshot(t), t
+
+
+@pytest.mark.slow
 def test_nobody_comes_and_goes_at_a_level_that_waits(
     spark: SparkSession, tmp_path: Path, events: list[ew.Insert]
 ) -> None:

@@ -111,17 +111,24 @@ def test_what_is_decided_of_copies_is_logged(tmp_path: Path) -> None:
 
     log = EpochLog(str(tmp_path))
     asked = EpochDecision(frozenset(), 1.0, MIDDLE.to_plain(), ended=frozenset("a"))
+
+    def decided(changes: CopyChanges, epoch: int) -> EpochDecision:
+        return changes.decide(changes.wanted(asked, epoch), epoch)
+
     changes = CopyChanges.of(log)
-    changes.detach("b")
-    first = changes.decide(asked, 0)
-    assert (first.ended, first.detached, first.anew) == ({"a"}, {"b"}, {})
+    changes.detach("b", None)
+    changes.detach("c", 9)
+    first = decided(changes, 0)
+    assert (first.ended, first.detached, first.anew, first.until) == ({"a"}, {"b"}, {}, {"c": 9})
     changes.attach("b", since=7, after=1)  # Spark has planned epoch 1 already
     again = CopyChanges.of(log)
-    second = again.decide(asked, 1)
+    second = decided(again, 1)
     assert (second.detached, second.anew) == ({"b"}, {})
-    third = again.decide(asked, 2)
+    third = decided(again, 2)
     assert (third.detached, third.anew, third.numbers) == (frozenset(), {"b": 7}, {"b": 1})
-    assert CopyChanges.of(log).decide(asked, 3).anew == {}, "once, whoever dies"
-    assert CopyChanges.of(log).decide(asked, 2) == third, "an epoch that is run again is the same"
-    context = EpochContext(2, ended=third.ended, detached=frozenset("c"), anew=third.anew)
+    assert decided(CopyChanges.of(log), 3).anew == {}, "once, whoever dies"
+    assert decided(CopyChanges.of(log), 2) == third, "an epoch that is run again is the same"
+    again.attach("c", since=9, after=-1)
+    assert decided(CopyChanges.of(log), 4).until == {}, "another stream takes its place"
+    context = EpochContext(2, ended=third.ended, detached=frozenset("c"), anew=third.anew, until=third.until)
     assert EpochContext.from_plain(json.loads(json.dumps(context.to_plain()))) == context

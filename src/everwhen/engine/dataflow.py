@@ -142,6 +142,14 @@ class Dataflow(Generic[Key, Flow]):
             elif anew:
                 node.begin_anew()
 
+    def leave_at(self, sources: Collection[str], until: int) -> None:
+        """What these sources promise counts in merges up to an instant only."""
+        for node in self.nodes.values():
+            if node.placed.operator.follows:
+                for port, found in enumerate(self.sources_below(node)):
+                    if found and found <= set(sources):
+                        node.placed.operator.leave_at(port, until)
+
     def sources_below(self, node: OperatorNode) -> list[set[str]]:
         """The sources that each port of an operator needs."""
         return [{p.source for p in self.below(port) if p.source} for port in node.placed.inputs]

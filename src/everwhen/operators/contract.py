@@ -173,6 +173,10 @@ class Operator(ABC):
         """A new input takes the place of one, and is right from `since` on; only where an input is followed."""
         raise NotImplementedError
 
+    def leave_at(self, port: int, until: int) -> None:
+        """What an input promises counts up to an instant only; likewise."""
+        raise NotImplementedError
+
     def state_size(self) -> StateSize:
         return StateSize()
 

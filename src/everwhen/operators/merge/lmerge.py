@@ -64,6 +64,10 @@ class _Input:
     promise: int = NEVER
     tau: int = NEVER
     ended: bool = False
+    until: int = INF
+
+
+_KEPT: Final = ("since", "promise", "tau", "ended", "until")
 
 
 class _Names:
@@ -159,6 +163,10 @@ class LMergeOperator(Operator):
         bag.cut(max(since, self._promise))
         self._inputs[port] = _Input(bag, since)
 
+    def leave_at(self, port: int, until: int) -> None:
+        """What an input promises counts up to an instant only: another one is to be believed from then on."""
+        self._inputs[port].until = until
+
     def reach(self, starts: Sequence[int]) -> bool:
         news = any(start > each.tau for each, start in zip(self._inputs, starts, strict=True))
         for each, start in zip(self._inputs, starts, strict=True):
@@ -176,12 +184,12 @@ class LMergeOperator(Operator):
                 each.ahead.add(self._open(self._keyed(batch), each.since))
         for each, frontier in zip(self._inputs, frontiers, strict=True):
             if not each.ended:
-                each.promise = max(each.promise, frontier.time)
+                each.promise = max(each.promise, min(frontier.time, each.until))
         out: list[Changes] = []
         self._decide(out)
         promises: list[Punctuation] = []
         for each, frontier in zip(self._inputs, frontiers, strict=True):
-            if frontier.promises and not each.ended and each.since <= self._promise:
+            if frontier.promises and not each.ended and each.since <= self._promise and each.until == INF:
                 self._decide_rows(each, frontier, out)
                 promises += frontier.promises
         self._speculate(out)
@@ -369,8 +377,7 @@ class LMergeOperator(Operator):
             "said": self._said.snapshot() if len(self._said) else None,
             "names": self._names.snapshot(),
             "inputs": [
-                {"since": e.since, "promise": e.promise, "tau": e.tau, "ended": e.ended, "ahead": e.ahead.snapshot()}
-                for e in self._inputs
+                {**{name: getattr(e, name) for name in _KEPT}, "ahead": e.ahead.snapshot()} for e in self._inputs
             ],
         }
 
@@ -381,5 +388,6 @@ class LMergeOperator(Operator):
             self._said.restore(state["said"])
         self._names.restore(state["names"])
         for each, known in zip(self._inputs, state["inputs"], strict=True):
-            each.since, each.promise, each.tau, each.ended = (known[n] for n in ("since", "promise", "tau", "ended"))
+            for name in _KEPT:
+                setattr(each, name, known[name])
             each.ahead.restore(known["ahead"])

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from everwhen.core.consistency import Consistency, Duration
 from everwhen.core.emit import Emit
+from everwhen.core.time import NEVER, show
 from everwhen.errors import EverwhenError, QueryError, SparkLostError
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.stages.model import StagePlan
@@ -159,16 +160,22 @@ class Handle:
 
     # -- inputs of a merge --------------------------------------------------------------------------------------
 
-    def detach(self, name: str) -> None:
+    def detach(self, name: str, *, at: int | None = None) -> None:
         """Let an input of a merge leave, from the next epoch on: what it has promised counts no more, and its rows are
         ignored.  What it has decided stands.
+
+        With `at` it leaves at an instant: what it says before counts as ever, and from `at` on only what others
+        promise.  So with another input that is right from there on (`attach`, `since=at`) the answer is the old one's
+        before and the new one's from there.  What is not final follows the policy of the merge.
 
         The next epoch notes it, and started again the query goes on without the input.
         """
         self._check_copies()
         changes = self._runner.changes
-        self._plan.copies.check_leaving(name, changes.detached)
-        changes.detach(name)
+        self._plan.copies.check_leaving(name, changes.detached if at is None else {*changes.detached, *changes.until})
+        if at is not None:
+            self._checked(name, at)
+        changes.detach(name, at)
 
     def attach(
         self,
@@ -206,6 +213,41 @@ class Handle:
             changes.attach(name, start, runner.journal.planned())
             self.stream, self._runner = self._bound.job.begin_again(ready, runner)
             self._bound.bound(name, frame, source)
+
+    def hand_over(
+        self,
+        old: str,
+        new: str,
+        frame: DataFrame | None = None,
+        *,
+        at: int | None = None,
+        source: SparkSource | None = None,
+    ) -> None:
+        """Let an input of a merge take over from another one at an instant: the answer is the old one's before `at` and
+        the new one's from there, no instant missing or doubled.  Without `at`: at what is final now.
+
+        The new one is attached as another stream (`attach`); it must bring all that is needed to be right from `at` on.
+        """
+        self._check_copies()
+        copies, changes = self._plan.copies, self._runner.changes
+        if old == new:
+            raise QueryError(f"{old!r} cannot take over from itself; give a merge a second input for that")
+        instant = self._checked(old, self._final if at is None else at)
+        copies.check_joining(new, instant)
+        copies.check_leaving(old, {*changes.detached, *changes.until} - {new})
+        if frame is not None:
+            self._bound.ready(new, frame, source, self._plan)
+        changes.detach(old, instant)  # first: nobody goes beyond the instant before the other one is there
+        self.attach(new, frame, since=instant, source=source)
+
+    @property
+    def _final(self) -> int:
+        return max(self._runner.known.queries.values(), default=NEVER)
+
+    def _checked(self, name: str, at: int) -> int:
+        if at < self._final:
+            raise QueryError(f"{name!r} cannot leave at {show(at)}: answers up to {show(self._final)} are final")
+        return at
 
     def _check_copies(self) -> None:
         if self._runner.intake is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from everwhen.errors import StateError
@@ -41,6 +41,8 @@ class CopyChanges:
     detached: frozenset[str] = frozenset()
     attached: Mapping[str, Attachment] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
+    until: Mapping[str, int] = field(default_factory=dict)
+    """Those that leave at an instant."""
 
     @classmethod
     def of(cls, log: EpochLog) -> CopyChanges:
@@ -53,37 +55,44 @@ class CopyChanges:
                 return cls(log, numbers=numbers)
             found = json.loads(log.folder.read(_NAME))
             attached = {name: Attachment(**each) for name, each in found["attached"].items()}
-            return cls(log, frozenset(found["detached"]), attached, numbers)
+            return cls(log, frozenset(found["detached"]), attached, numbers, found.get("until", {}))
         except OSError as bad:
             raise StateError(blame(bad, place, "read which copies are detached")) from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as bad:
             raise StateError(f"{place} is damaged: {bad}; restore the file, or start with a new checkpoint") from None
 
-    def detach(self, name: str) -> None:
-        self._ask(self.detached | {name}, self.attached)
+    def detach(self, name: str, at: int | None) -> None:
+        """Now, or at an instant."""
+        if at is None:
+            self._ask(self.detached | {name}, self.attached, self.until)
+        else:
+            self._ask(self.detached, self.attached, {**self.until, name: at})
 
     def attach(self, name: str, since: int, after: int) -> None:
         number = max(self.numbers.get(name, 0), self.attached[name].number if name in self.attached else 0) + 1
-        self._ask(self.detached - {name}, {**self.attached, name: Attachment(number, since, after)})
+        until = {each: t for each, t in self.until.items() if each != name}
+        self._ask(self.detached - {name}, {**self.attached, name: Attachment(number, since, after)}, until)
 
-    def _ask(self, detached: frozenset[str], attached: Mapping[str, Attachment]) -> None:
-        text: dict[str, Any] = {"detached": sorted(detached)}
+    def _ask(self, detached: frozenset[str], attached: Mapping[str, Attachment], until: Mapping[str, int]) -> None:
+        text: dict[str, Any] = {"detached": sorted(detached), "until": dict(until)}
         text["attached"] = {name: asdict(each) for name, each in attached.items()}
         try:
             self.log.folder.replace(_NAME, [json.dumps(text).encode()])
         except OSError as bad:
             raise StateError(blame(bad, self.log.folder.place(_NAME), "write which copies are detached")) from None
-        self.detached, self.attached = detached, attached
+        self.detached, self.attached, self.until = detached, attached, until
 
-    def decide(self, asked: EpochDecision, epoch: int) -> EpochDecision:
-        """What holds for an epoch, as it is logged: as asked for now, or when it was first run."""
+    def wanted(self, asked: EpochDecision, epoch: int) -> EpochDecision:
+        """What an epoch that begins now would do."""
         waiting = {name: each for name, each in self.attached.items() if each.number > self.numbers.get(name, 0)}
         due = {name: each for name, each in waiting.items() if each.after < epoch and name not in self.detached}
         numbers = {**self.numbers, **{name: each.number for name, each in due.items()}}
         anew = {name: each.since for name, each in due.items()}
         detached = self.detached | (waiting.keys() - due.keys())
-        decided = self.log.begun(
-            epoch, EpochDecision(asked.idle, asked.now, asked.level, asked.ended, detached, anew, numbers)
-        )
+        return replace(asked, detached=detached, anew=anew, numbers=numbers, until=self.until)
+
+    def decide(self, wanted: EpochDecision, epoch: int) -> EpochDecision:
+        """What holds for an epoch, as it is logged: as wanted now, or when it was first run."""
+        decided = self.log.begun(epoch, wanted)
         self.numbers = dict(decided.numbers)
         return decided

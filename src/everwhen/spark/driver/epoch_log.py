@@ -58,7 +58,7 @@ class EpochState:
 class EpochDecision:
     """What is decided before an epoch: the sources that are idle, the time of the clock, the level; and of copies that
     are merged which have ended, which are detached, and which begin anew, right from a time on.  `numbers`: how often
-    each has done so by then."""
+    each has done so by then.  `until`: those that leave at an instant."""
 
     idle: frozenset[str]
     now: float
@@ -67,11 +67,12 @@ class EpochDecision:
     detached: frozenset[str] = frozenset()
     anew: Mapping[str, int] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
+    until: Mapping[str, int] = field(default_factory=dict)
 
     def to_plain(self) -> dict[str, Any]:
         plain: dict[str, Any] = {"idle": sorted(self.idle), "now": self.now, "level": self.level}
         plain |= {"ended": sorted(self.ended), "detached": sorted(self.detached)}
-        return plain | {"anew": dict(self.anew), "numbers": dict(self.numbers)}
+        return plain | {"anew": dict(self.anew), "numbers": dict(self.numbers), "until": dict(self.until)}
 
 
 @dataclass(frozen=True)
@@ -216,6 +217,9 @@ class EpochLog:
         found = self._read(f"epochs/{epoch:012d}.done", "sources", "queries", "seen", "said", rows={}, late={})
         return EpochState(**found)
 
+    def has_begun(self, epoch: int) -> bool:
+        return self._folder.exists(f"epochs/{epoch:012d}.begun")
+
     def has(self, epoch: int) -> bool:
         return self._folder.exists(f"epochs/{epoch:012d}.done")
 
@@ -246,12 +250,13 @@ class EpochLog:
             raise StateError(blame(bad, self._folder.place(name), wanted)) from None
 
 
-_COPIES: Final[Mapping[str, Any]] = {"ended": [], "detached": [], "anew": {}, "numbers": {}}
+_COPIES: Final[Mapping[str, Any]] = {"ended": [], "detached": [], "anew": {}, "numbers": {}, "until": {}}
 
 
 def _decision(found: Mapping[str, Any]) -> EpochDecision:
     idle, ended, detached = (frozenset(found[name]) for name in ("idle", "ended", "detached"))
-    return EpochDecision(idle, found["now"], found["level"], ended, detached, found["anew"], found["numbers"])
+    rest = (found[name] for name in ("anew", "numbers", "until"))
+    return EpochDecision(idle, found["now"], found["level"], ended, detached, *rest)
 
 
 # -- whether Spark's checkpoint, this log and the sinks fit together ---------------------------------------------------

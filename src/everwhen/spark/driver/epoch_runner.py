@@ -161,12 +161,13 @@ class EpochRunner:
         known = self.journal.known(epoch - 1)
         now = self.clock()
         asked = EpochDecision(self._idle(known, now), now, self.level.to_plain(), ended=self._ended(epoch))
-        decided = self.changes.decide(asked, epoch)
-        self._check_starts(epoch, decided)
+        wanted = self.changes.wanted(asked, epoch)
+        self._check_starts(epoch, wanted)
+        decided = self.changes.decide(wanted, epoch)
         known = replace(known, sources={k: v for k, v in known.sources.items() if k not in decided.anew})
         level = Consistency.from_plain(decided.level)
         before = {source.name: known.sources.get(source.name, NEVER) for source in self.plan.sources}
-        copies = (decided.ended, decided.detached, decided.anew)
+        copies = (decided.ended, decided.detached, decided.anew, decided.until)
         context = EpochContext(epoch, decided.idle, decided.now, level, before, *copies)
         context.tell(frame.sparkSession.sparkContext)
         admitted = None
@@ -270,7 +271,7 @@ class EpochRunner:
         """Another start of a changelog folder is another stream: only a copy that begins anew may go over to it."""
         before, now = self._starts or self.journal.folder_starts(epoch - 1), self.journal.folder_starts(epoch)
         self._starts = now
-        if before is None or now is None or len(before) != len(now):
+        if before is None or now is None or len(before) != len(now) or self.journal.has_begun(epoch):
             return
         changed = sum(bool(old and new and old != new) for old, new in zip(before, now, strict=True))
         if changed > len(decided.anew.keys() | decided.detached):

@@ -23,9 +23,9 @@ _PROPERTY: Final = "everwhen.epoch"
 class EpochContext:
     """`idle` are the sources that have been silent for too long, `now` is the time by which that was decided,
     `promised` what the sources had promised before.  Of copies that are merged, those in `ended` have left; rows of
-    those in `detached` are ignored; those in `anew` are other streams from now on, right from a time on.  `progress`
-    are messages that every partition of the first stage gets, where they were known before the stage began; they are
-    part of its input."""
+    those in `detached` are ignored; those in `anew` are other streams from now on, right from a time on; those in
+    `until` leave at an instant.  `progress` are messages that every partition of the first stage gets, where they were
+    known before the stage began; they are part of its input."""
 
     epoch: int
     idle: frozenset[str] = frozenset()
@@ -35,20 +35,22 @@ class EpochContext:
     ended: frozenset[str] = frozenset()
     detached: frozenset[str] = frozenset()
     anew: Mapping[str, int] = field(default_factory=dict)
+    until: Mapping[str, int] = field(default_factory=dict)
     progress: tuple[Message, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON says it, without what is part of the input."""
         plain = {"epoch": self.epoch, "idle": sorted(self.idle), "now": self.now}
         plain |= {"level": self.level.to_plain(), "promised": dict(self.promised)}
-        copies = {"ended": sorted(self.ended), "detached": sorted(self.detached), "anew": dict(self.anew)}
+        copies: dict[str, Any] = {"ended": sorted(self.ended), "detached": sorted(self.detached)}
+        copies |= {"anew": dict(self.anew), "until": dict(self.until)}
         return plain | {name: found for name, found in copies.items() if found}
 
     @classmethod
     def from_plain(cls, given: Mapping[str, Any]) -> EpochContext:
         level = Consistency.from_plain(given["level"])
         ended, detached = (frozenset(given.get(name, ())) for name in ("ended", "detached"))
-        rest = (level, given["promised"], ended, detached, given.get("anew", {}))
+        rest = (level, given["promised"], ended, detached, given.get("anew", {}), given.get("until", {}))
         return cls(given["epoch"], frozenset(given["idle"]), given["now"], *rest)
 
     def tell(self, context: SparkContext) -> None:

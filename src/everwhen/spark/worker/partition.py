@@ -41,7 +41,8 @@ class EpochInput:
     `promises` are those about the data of a stream that hold for it as they are; `said` is what each partition of the
     stage before has promised of its own share, its time and what is new.  `starts`: the largest start of the sources
     below a stream that is handed over; `ended`: the sources that have left the merges that they feed; `anew`: those
-    that are other streams from now on, each right from a time on."""
+    that are other streams from now on, each right from a time on; `until`: what these promise counts up to an instant
+    only."""
 
     rows: Mapping[str, Rows] = field(default_factory=dict)
     sources: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class EpochInput:
     starts: Mapping[str, int] = field(default_factory=dict)
     ended: frozenset[str] = frozenset()
     anew: Mapping[str, int] = field(default_factory=dict)
+    until: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ class StagePartition:
         """One epoch."""
         for name, since in given.anew.items():
             self._begin_anew(name, since)
+        for name, until in given.until.items():
+            self.dataflow.flow.leave_at({s.name for s in self.stage.inputs if s.sources == {name}}, until)
         for name, (start, cti) in given.sources.items():
             self.cti[name] = max(self.cti.get(name, NEVER), cti)
             self.tau = max(self.tau, start)

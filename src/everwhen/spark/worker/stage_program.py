@@ -154,6 +154,7 @@ class StageProgram:
             starts,
             context.ended | context.detached,
             context.anew,
+            context.until,
         )
         return StageOutput(partition.step(given), fed, late)
 
