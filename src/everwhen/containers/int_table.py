@@ -1,7 +1,9 @@
 """64-bit integers with a time each, in one flat hash table: no Python object per integer.
 
 A cell holds the integer and its time side by side, so a look-up touches one place in memory, asked for some ahead.
-A time of `NEVER` marks an empty cell.  Costs: add and look up O(1) each, amortised; forgetting is a sweep.
+A time of `NEVER` marks an empty cell.  Most integers that are looked up are not there: eight bits per cell, of which
+one in sixteen is set at most, tell so of most of them.  Costs: add and look up O(1) each, amortised; forgetting is a
+sweep.
 """
 
 from __future__ import annotations
@@ -40,22 +42,35 @@ def _seek(cells, key, h):
     return at
 
 
+@njit(cache=True, inline="always")
+def _mark(cells, h):
+    """The place of a hash among eight bits per cell: its byte and its bit."""
+    at = np.int64(h & np.uint64(8 * len(cells) - 1))
+    return at >> 3, np.uint8(1) << np.uint8(at & 7)
+
+
 @njit(cache=True)
-def _find(cells, keys, out):
-    """The time of each key, `NEVER` where there is none."""
+def _raise_to(cells, marks, keys, out):
+    """Raises `out` to the time of each key that is there.  First the bits of all keys are looked at, without a branch
+    that would be guessed wrong; then the cells of the few that may be there."""
     n = len(keys)
     mask = np.uint64(len(cells) - 1)
-    hashes = np.empty(n, np.uint64)
+    hashes, at = np.empty(n, np.uint64), np.empty(n, np.int64)
+    some = 0
     for i in range(n):
-        hashes[i] = _hash(keys[i])
-    for i in range(n):
-        if i + _AHEAD < n:
-            prefetch(cells, np.int64(hashes[i + _AHEAD] & mask))
-        out[i] = cells[_seek(cells, keys[i], hashes[i]), 1]
+        h = _hash(keys[i])
+        byte, bit = _mark(cells, h)
+        hashes[some], at[some] = h, i
+        some += np.int64((marks[byte] & bit) != 0)
+    for j in range(some):
+        if j + _AHEAD < some:
+            prefetch(cells, np.int64(hashes[j + _AHEAD] & mask))
+        i = at[j]
+        out[i] = max(out[i], cells[_seek(cells, keys[i], hashes[j]), 1])
 
 
 @njit(cache=True)
-def _put(cells, keys, times):
+def _put(cells, marks, keys, times):
     """Keeps the larger time of each key; how many keys are new.  There must be room for all."""
     n = len(keys)
     mask = np.uint64(len(cells) - 1)
@@ -70,6 +85,8 @@ def _put(cells, keys, times):
         if cells[at, 1] == _NEVER:
             cells[at, 0] = keys[i]
             cells[at, 1] = times[i]
+            byte, bit = _mark(cells, hashes[i])
+            marks[byte] |= bit
             new += 1
         elif cells[at, 1] < times[i]:
             cells[at, 1] = times[i]
@@ -80,25 +97,22 @@ class IntTimes:
     """Integers to the largest time given for each."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._cells = _empty(_LEAST)
+        self._clear(_LEAST)
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def nbytes(self) -> int:
-        return self._cells.nbytes
+        return self._cells.nbytes + self._marks.nbytes
 
     def add(self, keys: np.ndarray, times: np.ndarray) -> None:
         self._reserve(len(keys))
-        self._count += int(_put(self._cells, keys, times))
+        self._count += int(_put(self._cells, self._marks, keys, times))
 
-    def at(self, keys: np.ndarray) -> np.ndarray:
-        """The time of each key, `NEVER` where there is none."""
-        out = np.empty(len(keys), np.int64)
-        _find(self._cells, keys, out)
-        return out
+    def raise_to(self, keys: np.ndarray, out: np.ndarray) -> None:
+        """Raises `out` to the time of each key that is there."""
+        _raise_to(self._cells, self._marks, keys, out)
 
     def entries(self) -> tuple[np.ndarray, np.ndarray]:
         """All keys and their times, in no order."""
@@ -108,7 +122,7 @@ class IntTimes:
     def retain(self, kept: np.ndarray) -> None:
         """Forgets the entries that are not marked, in the order of `entries`."""
         keys, times = self.entries()
-        self._cells, self._count = _empty(_LEAST), 0
+        self._clear(_LEAST)
         self.add(keys[kept], times[kept])
 
     def _reserve(self, more: int) -> None:
@@ -117,11 +131,11 @@ class IntTimes:
             size *= 2
         if size > len(self._cells):
             keys, times = self.entries()
-            self._cells = _empty(size)
-            _put(self._cells, keys, times)
+            self._clear(size)
+            self._count = int(_put(self._cells, self._marks, keys, times))
 
-
-def _empty(size: int) -> np.ndarray:
-    cells = np.zeros((size, 2), np.int64)
-    cells[:, 1] = NEVER
-    return cells
+    def _clear(self, size: int) -> None:
+        self._count = 0
+        self._cells = np.zeros((size, 2), np.int64)
+        self._cells[:, 1] = NEVER
+        self._marks = np.zeros(size, np.uint8)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from everwhen.containers.arrays import grown
 from everwhen.containers.key_table import KeyTable
@@ -14,6 +15,7 @@ from everwhen.core.time import NEVER
 from everwhen.punctuation.api import PunctuationStore, PunctuationTable, read_promises
 from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
+from everwhen.values.order import order_of
 
 _NO_INTS: Final = np.empty(0, np.int64)
 
@@ -55,8 +57,15 @@ def upto(promises: Iterable[Punctuation] | PunctuationStore, codec: RowCodec, ro
     if not isinstance(promises, PunctuationStore):
         listed, promises = promises, PunctuationStore(codec.schema)
         promises.add(listed)
-    columns = {name: codec.column(rows, codec.schema.index(name)) for name in promises.bound}
+    columns = {name: _values(codec, rows, codec.schema.index(name)) for name in promises.bound}
     return promises.upto(columns, len(rows))
+
+
+def _values(codec: RowCodec, rows: np.ndarray, j: int) -> pa.Array | np.ndarray:
+    """A column of coded rows; its ranks, where these are the codes and none is null."""
+    if order_of(codec.schema.types[j]).whole and codec.valid(rows, j) is None:
+        return np.ascontiguousarray(rows[:, codec.words + j])
+    return codec.column(rows, j)
 
 
 class KeyFrontiers:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
+from everwhen.punctuation.columns.intervals import NO_PIECES
 from everwhen.punctuation.first_violation import first_violation
 from everwhen.punctuation.intersect import Intersection, PortIntersection
 from everwhen.punctuation.pattern_algebra import combine, patterns_of
@@ -30,6 +31,7 @@ from everwhen.punctuation.table import PunctuationTable, joined
 
 __all__ = [
     "NO_PATTERN",
+    "NO_PIECES",
     "Frontier",
     "Intersection",
     "PortIntersection",

@@ -26,6 +26,7 @@ from everwhen.punctuation.parts import (
     constant_patterns,
     constants_part,
     joined_parts,
+    pieces_part,
     range_patterns,
 )
 from everwhen.values.order import Kind, constants, order_of
@@ -95,16 +96,15 @@ class PunctuationTable(Sequence[Punctuation]):
 
     @property
     def span(self) -> tuple[int, int]:
-        """The smallest and the largest time."""
+        """A time that none is smaller than, and the largest."""
         if self._span is None:
-            parts = [*self.constants.values(), *self.ranges.values()]
-            arrays = [part.times for part in parts if len(part.times)]
-            alone = [t for t in (self.everything, *(part.null for part in parts)) if t != NEVER]
-            alone += [promise.t for promise in self.wide]
-            self._span = (
-                min([*alone, *(int(times.min()) for times in arrays)], default=INF),
-                max([*alone, *(int(times.max()) for times in arrays)], default=NEVER),
-            )
+            parts = (*self.constants.values(), *self.ranges.values())
+            found = [promise.t for promise in self.wide]
+            found += [t for t in (self.everything, *[part.null for part in parts]) if t != NEVER]
+            for part in parts:
+                if len(part.times):
+                    found += (int(np.minimum.reduce(part.times)), int(np.maximum.reduce(part.times)))
+            self._span = (min(found), max(found)) if found else (INF, NEVER)
         return self._span
 
     def after(self, t: int) -> PunctuationTable:
@@ -195,7 +195,7 @@ class PunctuationTable(Sequence[Punctuation]):
         part = self.ranges.get(name)
         if part is None or part.order.kind is not Kind.RANK:
             return self
-        lows, highs = part.keys.T
+        lows, highs, _ = part.keys.T
         short = (highs < lows + most) & (lows < part.order.hi - most)
         if not short.any():
             return self
@@ -211,22 +211,28 @@ class PunctuationTable(Sequence[Punctuation]):
         if not any(len(part.times) > 1 for part in self.ranges.values()):
             return self
         ranges = {name: _united(part) for name, part in self.ranges.items()}
-        return PunctuationTable(self.schema, self.constants, ranges, self.wide, self.everything)
+        found = PunctuationTable(self.schema, self.constants, ranges, self.wide, self.everything)
+        found._span = self._span
+        return found
 
-    def pieces(self, name: str, places: np.ndarray) -> np.ndarray | None:
-        """What is said of one column, as rows of a first and a last rank, a time, and the place of the punctuation that
-        says it, in the order of places; None: its values have no ranks, or a null is promised."""
-        found = []
-        for part in (self.constants.get(name), self.ranges.get(name)):
-            if part is not None:
-                if part.order.kind is not Kind.RANK or part.null != NEVER:
-                    return None
-                bounds = part.keys if part.keys.ndim == 2 else np.column_stack((part.keys, part.keys))
-                found.append(np.column_stack((bounds, part.times, places[part.of])))
-        if len(found) < 2:
-            return found[0] if found else np.empty((0, 4), np.int64)
-        out = np.concatenate(found)
-        return out[out[:, 3].argsort(kind="stable")]
+    def pieces(self, most: int) -> dict[str, tuple[np.ndarray, np.ndarray]] | None:
+        """By column: pieces (a first and a last rank, a time) and which punctuation says each, in this order.
+
+        None: that is not all it says, or there are more than `most` of a column.
+        """
+        if not self.single:
+            return None
+        found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        for part, name in ((part, name) for parts in (self.constants, self.ranges) for name, part in parts.items()):
+            pieces, of = part.pieces(), part.of
+            if pieces is None or len(pieces) > most:
+                return None
+            if name in found:
+                of = np.concatenate((found[name][1], of))
+                order = of.argsort(kind="stable")
+                pieces, of = np.concatenate((found[name][0], pieces))[order], of[order]
+            found[name] = pieces, of
+        return found
 
     # -- for people ---------------------------------------------------------------------------------------------------
 
@@ -305,8 +311,7 @@ def _united(part: Part) -> Part:
     if len(part.times) < 2:
         return part
     if part.order.kind is Kind.RANK:
-        pieces = normal(np.column_stack((part.keys, part.times)))
-        return Part(part.order, pieces[:, :2], pieces[:, 2])
+        return pieces_part(part.order, normal(part.keys))
     by_time: dict[int, list] = {}
     for run, t in zip(part.keys, part.times.tolist(), strict=True):
         by_time.setdefault(t, []).append(run)

@@ -187,6 +187,8 @@ class Sweep:
     def _forget(self, keys: np.ndarray, *segments: np.ndarray) -> None:
         """Note up to when something is forgotten of keys that are promised beyond the CTI, with these segments."""
         runs, until = self._runs, self._floors.now[keys]
+        if int(until.max()) <= self._forgotten:
+            return
         last = last_end(keys, until, *segments, self._ints, runs.place, runs.pool, self._slot)
         self._forgotten = max(self._forgotten, int(last))
 

@@ -65,7 +65,7 @@ def merge_pieces(a, i, n, b, j, m, outs, first):
 
 @njit(cache=True)
 def envelope(pieces):
-    """The largest time at each point of any intervals (sorted by their start), by merging neighbours of twice the size.
+    """The largest time at each point of any intervals, in any order, by merging neighbours of twice the size.
 
     `n` intervals have at most `2 n - 1` pieces.
     """
