@@ -43,34 +43,33 @@ def _seek(cells, key, h):
 
 
 @njit(cache=True, inline="always")
-def _mark(cells, h):
-    """The place of a hash among eight bits per cell: its byte and its bit."""
-    at = np.int64(h & np.uint64(8 * len(cells) - 1))
-    return at >> 3, np.uint8(1) << np.uint8(at & 7)
+def _mark(key, shift):
+    """The place of a key among eight bits per cell: its byte and its bit."""
+    at = (np.uint64(key) * _MIX) >> shift
+    return np.int64(at >> np.uint64(3)), np.uint8(1) << np.uint8(at & np.uint64(7))
 
 
 @njit(cache=True)
-def _raise_to(cells, marks, keys, out):
+def _raise_to(cells, marks, shift, keys, out):
     """Raises `out` to the time of each key that is there.  First the bits of all keys are looked at, without a branch
     that would be guessed wrong; then the cells of the few that may be there."""
     n = len(keys)
     mask = np.uint64(len(cells) - 1)
-    hashes, at = np.empty(n, np.uint64), np.empty(n, np.int64)
+    at = np.empty(n, np.int64)
     some = 0
     for i in range(n):
-        h = _hash(keys[i])
-        byte, bit = _mark(cells, h)
-        hashes[some], at[some] = h, i
+        byte, bit = _mark(keys[i], shift)
+        at[some] = i
         some += np.int64((marks[byte] & bit) != 0)
     for j in range(some):
         if j + _AHEAD < some:
-            prefetch(cells, np.int64(hashes[j + _AHEAD] & mask))
+            prefetch(cells, np.int64(_hash(keys[at[j + _AHEAD]]) & mask))
         i = at[j]
-        out[i] = max(out[i], cells[_seek(cells, keys[i], hashes[j]), 1])
+        out[i] = max(out[i], cells[_seek(cells, keys[i], _hash(keys[i])), 1])
 
 
 @njit(cache=True)
-def _put(cells, marks, keys, times):
+def _put(cells, marks, shift, keys, times):
     """Keeps the larger time of each key; how many keys are new.  There must be room for all."""
     n = len(keys)
     mask = np.uint64(len(cells) - 1)
@@ -85,7 +84,7 @@ def _put(cells, marks, keys, times):
         if cells[at, 1] == _NEVER:
             cells[at, 0] = keys[i]
             cells[at, 1] = times[i]
-            byte, bit = _mark(cells, hashes[i])
+            byte, bit = _mark(keys[i], shift)
             marks[byte] |= bit
             new += 1
         elif cells[at, 1] < times[i]:
@@ -108,11 +107,11 @@ class IntTimes:
 
     def add(self, keys: np.ndarray, times: np.ndarray) -> None:
         self._reserve(len(keys))
-        self._count += int(_put(self._cells, self._marks, keys, times))
+        self._count += int(_put(self._cells, self._marks, self._shift, keys, times))
 
     def raise_to(self, keys: np.ndarray, out: np.ndarray) -> None:
         """Raises `out` to the time of each key that is there."""
-        _raise_to(self._cells, self._marks, keys, out)
+        _raise_to(self._cells, self._marks, self._shift, keys, out)
 
     def entries(self) -> tuple[np.ndarray, np.ndarray]:
         """All keys and their times, in no order."""
@@ -132,10 +131,11 @@ class IntTimes:
         if size > len(self._cells):
             keys, times = self.entries()
             self._clear(size)
-            self._count = int(_put(self._cells, self._marks, keys, times))
+            self._count = int(_put(self._cells, self._marks, self._shift, keys, times))
 
     def _clear(self, size: int) -> None:
         self._count = 0
         self._cells = np.zeros((size, 2), np.int64)
         self._cells[:, 1] = NEVER
         self._marks = np.zeros(size, np.uint8)
+        self._shift = np.uint64(65 - (8 * size).bit_length())

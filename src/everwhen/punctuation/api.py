@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.punctuation.columns.intervals import NO_PIECES
-from everwhen.punctuation.first_violation import first_violation
+from everwhen.punctuation.first_violation import first_before, first_violation
 from everwhen.punctuation.intersect import Intersection, PortIntersection
 from everwhen.punctuation.pattern_algebra import combine, patterns_of
 from everwhen.punctuation.pattern_json import read_match, show_promise, write_match
@@ -41,6 +41,7 @@ __all__ = [
     "PunctuationTable",
     "combine",
     "compacted",
+    "first_before",
     "first_violation",
     "frontier_of",
     "frontier_state",

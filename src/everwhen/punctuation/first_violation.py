@@ -49,6 +49,24 @@ def first_violation(ranks, sync, gaps, standing, fresh, places):
     return n
 
 
+@loop
+def first_before(sync, until, gaps):
+    """The first element with an instant before its own time; if none, how many there are.  Gaps are no elements."""
+    n = len(sync)
+    start = 0
+    for g in range(len(gaps) + 1):
+        stop = gaps[g] if g < len(gaps) else n
+        hits = 0
+        for i in range(start, stop):
+            hits += np.int64(sync[i] < until[i])
+        if hits:
+            for i in range(start, stop):
+                if sync[i] < until[i]:
+                    return i
+        start = stop + 1
+    return n
+
+
 @njit(cache=True, inline="always")
 def _first_in(run, instants, n, promise):
     """The first of `n` elements that breaks a promise; `n` if none does."""

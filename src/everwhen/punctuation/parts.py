@@ -21,6 +21,8 @@ from everwhen.values.order import Kind, ValueOrder, constants
 from everwhen.values.sets import Run, pattern_of, run_of
 
 NO_INTS: Final = np.empty(0, np.int64)
+FEW: Final = 64
+"""So few constants and ranges are put into words as they are; more are put together first."""
 _LISTED: Final = 1024
 """So many constants a list that is given out has at most."""
 
@@ -59,6 +61,15 @@ class Part(NamedTuple):
         if self.order.kind is not Kind.RANK or self.null != NEVER:
             return None
         return self.keys if self.keys.ndim == 2 else np.array((self.keys, self.keys, self.times)).T.copy()
+
+    def pattern_count(self) -> int:
+        """How many patterns say this; 0: that is not plain to see."""
+        if self.order.kind is not Kind.RANK or self.null != NEVER or len(self.times) >= FEW:
+            return 0
+        if self.keys.ndim == 1:
+            return len({*self.times.tolist()}) == 1
+        ends = [self.order.lo, self.order.hi]
+        return 0 if any(run[:2] == ends for run in self.keys.tolist()) else len(self.times)
 
     def after(self, t: int) -> Part:
         """Those with a later time."""

@@ -59,6 +59,8 @@ class PunctuationStore:
     @property
     def bound(self) -> frozenset[str]:
         """The columns that a kept pattern binds."""
+        if not (self._boxes or self._products):
+            return frozenset(self._columns)
         boxes = (name for shape in self._boxes for name in (*shape.constants, *shape.ranges))
         return frozenset((*self._columns, *boxes, *(name for each in self._products for name in each.promise.match)))
 

@@ -8,7 +8,7 @@ somebody reads them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, overload
+from typing import overload
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,10 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.punctuation.columns.column import ColumnStore
 from everwhen.punctuation.columns.intervals import normal
+from everwhen.punctuation.columns.loops import least_and_most
 from everwhen.punctuation.columns.wide import shape_of
 from everwhen.punctuation.parts import (
+    FEW,
     NO_INTS,
     Part,
     constant_patterns,
@@ -31,9 +33,6 @@ from everwhen.punctuation.parts import (
 )
 from everwhen.values.order import Kind, constants, order_of
 from everwhen.values.sets import union
-
-FEW: Final = 64
-"""So few constants and ranges are put into words as they are; more are put together first."""
 
 
 class PunctuationTable(Sequence[Punctuation]):
@@ -103,7 +102,7 @@ class PunctuationTable(Sequence[Punctuation]):
             found += [t for t in (self.everything, *[part.null for part in parts]) if t != NEVER]
             for part in parts:
                 if len(part.times):
-                    found += (int(np.minimum.reduce(part.times)), int(np.maximum.reduce(part.times)))
+                    found += least_and_most(part.times)
             self._span = (min(found), max(found)) if found else (INF, NEVER)
         return self._span
 
@@ -143,13 +142,14 @@ class PunctuationTable(Sequence[Punctuation]):
             Punctuation({names[name]: pattern for name, pattern in promise.match.items()}, promise.t)
             for promise in self.wide
         )
-        return PunctuationTable(
+        found = PunctuationTable(
             schema,
             {names[name]: part for name, part in self.constants.items()},
             {names[name]: part for name, part in self.ranges.items()},
             [_in_order(promise, schema) for promise in wide],
             self.everything,
         )
+        return self._with_span(found)
 
     def split(self, columns: Collection[str]) -> tuple[PunctuationTable, PunctuationTable]:
         """What binds only these columns, and the rest."""
@@ -211,9 +211,11 @@ class PunctuationTable(Sequence[Punctuation]):
         if not any(len(part.times) > 1 for part in self.ranges.values()):
             return self
         ranges = {name: _united(part) for name, part in self.ranges.items()}
-        found = PunctuationTable(self.schema, self.constants, ranges, self.wide, self.everything)
-        found._span = self._span
-        return found
+        return self._with_span(PunctuationTable(self.schema, self.constants, ranges, self.wide, self.everything))
+
+    def _with_span(self, other: PunctuationTable) -> PunctuationTable:
+        other._span = self._span
+        return other
 
     def pieces(self, most: int) -> dict[str, tuple[np.ndarray, np.ndarray]] | None:
         """By column: pieces (a first and a last rank, a time) and which punctuation says each, in this order.
@@ -260,6 +262,10 @@ class PunctuationTable(Sequence[Punctuation]):
         yield from self.wide
 
     def __len__(self) -> int:
+        if self._words is None and self.single:  # mostly nobody reads them
+            counts = [part.pattern_count() for parts in (self.constants, self.ranges) for part in parts.values()]
+            if 0 not in counts:
+                return sum(counts)
         return len(self.words)
 
     def __iter__(self) -> Iterator[Punctuation]:

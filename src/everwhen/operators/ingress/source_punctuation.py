@@ -25,6 +25,7 @@ from everwhen.punctuation.api import (
     NO_PIECES,
     PunctuationStore,
     PunctuationTable,
+    first_before,
     first_violation,
     joined,
     read_promises,
@@ -108,10 +109,11 @@ class SourcePromises:
         compared with the elements; others are looked up."""
         first = n = len(data.op)
         standing = self._said.pieces(_STANDING)
-        if standing is None or not all(data.known(self._at[name]) for name in standing):
-            first, standing = self._standing(data, sync), {}
         fresh = self._checked.pieces(_COMPARED) if len(places) and self._checked is not None else {}
-        if fresh is None or not all(data.known(self._at[name]) for name in fresh):
+        known = all(data.known(self._at[name]) for name in {**(standing or {}), **(fresh or {})})
+        if standing is None or not known:
+            first, standing = self._standing(data, sync), {}
+        if fresh is None or not known:
             first, fresh = min(first, self._among(data, sync, [each for each in _listed(batch) if each[0] < n])), {}
         for name in standing | fresh:
             at = self._at[name]
@@ -122,11 +124,8 @@ class SourcePromises:
 
     def _standing(self, data: Arrived, sync: np.ndarray) -> int:
         """The first that breaks a promise of an earlier batch."""
-        n = len(data.op)
-        columns = {name: data.complete(self._schema.index(name)) for name in self._said.bound}
-        broken = sync < self._said.upto(columns, n)
-        broken[data.gaps] = False
-        return int(np.argmax(broken)) if broken.any() else n
+        columns = {name: data.complete(self._at[name]) for name in self._said.bound}
+        return int(first_before(sync, self._said.upto(columns, len(data.op)), data.gaps))
 
     def _among(self, data: Arrived, sync: np.ndarray, inside: Said) -> int:
         """The first that breaks a promise among the elements."""

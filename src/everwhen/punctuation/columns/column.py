@@ -22,6 +22,8 @@ from everwhen.values.order import Kind, order_of
 from everwhen.values.sets import Run
 
 _IN_A_ROW: Final = 16
+_FEW: Final = 512
+"""So few constants are kept as they came."""
 
 
 class ColumnStore:
@@ -53,10 +55,10 @@ class ColumnStore:
         if ranges is not None and len(ranges.times):
             self._add_ranges(ranges)
             self._pay(len(ranges.times))
-            if 2 * self._credit >= len(self._constants):
+            if 2 * self._credit >= max(len(self._constants), _FEW):
                 self._credit = 0
                 self._look_through(NEVER)
-        if 2 * self._fresh >= max(len(self._constants), _IN_A_ROW):
+        if 2 * self._fresh >= max(len(self._constants), _FEW):
             self._look_through(NEVER)
 
     def raise_to(self, column: pa.Array | np.ndarray, out: np.ndarray) -> None:

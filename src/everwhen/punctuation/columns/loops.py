@@ -27,6 +27,15 @@ def _emit(lo, hi, t, outs, k, first):
 
 
 @njit(cache=True)
+def least_and_most(times):
+    """The smallest and the largest of some times, of which there is one at least."""
+    least = most = times[0]
+    for t in times:
+        least, most = min(least, t), max(most, t)
+    return least, most
+
+
+@njit(cache=True)
 def merge_pieces(a, i, n, b, j, m, outs, first):
     """The larger time at each point of `a[i:n]` and `b[j:m]`, written from `first` on; where the output ends."""
     k = first
