@@ -215,8 +215,8 @@ class PunctuationStore:
             if name in self._columns:
                 constants, ranges = column.meet(self._columns[name])
                 found.add(PunctuationTable(self.schema, {name: constants}, {name: ranges}))
-        found.add(_looked_up(fresh, self))
-        found.add(_looked_up(self, fresh))
+        for ours, theirs in ((fresh, self), (self, fresh)):
+            found.add(PunctuationTable(self.schema, wide=_looked_up(ours, theirs)))
         pairs = islice(_pairs(fresh._parts(), self._parts()), MOST_COMBINED)
         found.add(both for p, q in pairs if (both := combine(p, q, self.schema)) is not None)
         return found.said().after(self._floor)

@@ -8,7 +8,7 @@ somebody reads them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import overload
+from typing import Final, overload
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,10 @@ from everwhen.punctuation.parts import (
 )
 from everwhen.values.order import Kind, constants, order_of
 from everwhen.values.sets import union
+
+
+MOST_WIDE: Final = 32
+"""So many punctuations that bind several columns may follow from fewer."""
 
 
 class PunctuationTable(Sequence[Punctuation]):
@@ -205,6 +209,16 @@ class PunctuationTable(Sequence[Punctuation]):
         ranges = {**self.ranges, name: part.taken(np.flatnonzero(~short))}
         rest = PunctuationTable(self.schema, self.constants, ranges, self.wide, self.everything)
         return joined([PunctuationTable(self.schema, spelled), rest])
+
+    def narrowed(self, *sources: PunctuationTable) -> PunctuationTable:
+        """The same without some of those that bind several columns, if they are many: no more than one of the sources
+        has.  Those that bind fewest columns stay.  Promises of two ports multiply otherwise, from operator to operator,
+        and what binds many columns is of little use."""
+        most = max(MOST_WIDE, *(len(source.wide) for source in sources))
+        if len(self.wide) <= most:
+            return self
+        kept = sorted(self.wide, key=lambda promise: (len(promise.match), -promise.t))[:most]
+        return PunctuationTable(self.schema, self.constants, self.ranges, kept, self.everything)
 
     def united(self) -> PunctuationTable:
         """The same with ranges that meet or touch as one."""
