@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 
 from everwhen.core.punctuation import OneOf, Punctuation, Range

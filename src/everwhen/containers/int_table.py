@@ -95,6 +95,11 @@ def _put(cells, marks, shift, keys, times):
 class IntTimes:
     """Integers to the largest time given for each."""
 
+    _count: int
+    _cells: np.ndarray
+    _marks: np.ndarray
+    _shift: np.uint64
+
     def __init__(self) -> None:
         self._clear(_LEAST)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +60,7 @@ def keys_covered(promises: Sequence[Punctuation], codec: RowCodec, keys: KeyTabl
 
 
 @loop
-def _each_once(found, times, order, ids, until):
+def _each_once(found: Any, times: Any, order: Any, ids: Any, until: Any) -> Any:
     """Write ids in order, each that is there (not -1) and has a time once, with its largest time; how many."""
     n = 0
     for i in order:

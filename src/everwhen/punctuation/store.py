@@ -135,7 +135,9 @@ class PunctuationStore:
         return out
 
     def _values(self, column: pa.Array | np.ndarray, name: str) -> pa.Array:
-        return order_of(self.schema.field(name).type).column(column) if isinstance(column, np.ndarray) else plain(column)
+        return (
+            order_of(self.schema.field(name).type).column(column) if isinstance(column, np.ndarray) else plain(column)
+        )
 
     def pieces(self, most: int) -> dict[str, np.ndarray] | None:
         """By column, as rows of a first and a last rank and a time; None: that is not all it says, or there are more
@@ -223,11 +225,13 @@ class PunctuationStore:
 
     def _meet_constants(self, name: str, part: Part) -> PunctuationTable:
         """The same for constants of the only column that is bound."""
-        until = np.minimum(part.times, np.maximum(self._columns[name].at(part.keys), self._everything))
+        until = self._columns[name].at(part.keys, self._everything)
         at = np.flatnonzero(until > self._floor)
         if not len(at):
             return PunctuationTable(self.schema)
-        return PunctuationTable(self.schema, {name: Part(part.order, taken(part.keys, at), until[at])})
+        times = np.minimum(part.times[at], until[at])
+        found = PunctuationTable(self.schema, {name: Part(part.order, taken(part.keys, at), times)})
+        return found.after(self._floor)
 
     def said(self) -> PunctuationTable:
         """All that is kept."""

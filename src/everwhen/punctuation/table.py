@@ -34,7 +34,6 @@ from everwhen.punctuation.parts import (
 from everwhen.values.order import Kind, constants, order_of
 from everwhen.values.sets import union
 
-
 MOST_WIDE: Final = 32
 """So many punctuations that bind several columns may follow from fewer."""
 
@@ -214,9 +213,9 @@ class PunctuationTable(Sequence[Punctuation]):
         """The same without some of those that bind several columns, if they are many: no more than one of the sources
         has.  Those that bind fewest columns stay.  Promises of two ports multiply otherwise, from operator to operator,
         and what binds many columns is of little use."""
-        most = max(MOST_WIDE, *(len(source.wide) for source in sources))
-        if len(self.wide) <= most:
+        if len(self.wide) <= MOST_WIDE:
             return self
+        most = max(MOST_WIDE, *(len(source.wide) for source in sources))
         kept = sorted(self.wide, key=lambda promise: (len(promise.match), -promise.t))[:most]
         return PunctuationTable(self.schema, self.constants, self.ranges, kept, self.everything)
 

@@ -73,9 +73,9 @@ class ColumnStore:
         else:
             self._raise_keys(self.order.keys(column), out)
 
-    def at(self, keys: Any) -> np.ndarray:
-        """What is promised for each key; what stands where a value is missing does not matter."""
-        found = np.full(len(keys), NEVER, np.int64)
+    def at(self, keys: Any, least: int = NEVER) -> np.ndarray:
+        """What is promised for each key, or for all; what stands where a value is missing does not matter."""
+        found = np.full(len(keys), least, np.int64)
         self._raise_keys(keys, found)
         return found
 
