@@ -42,7 +42,14 @@ PEERS = ROOT / ".cache" / "peers"
 OUT = BENCH / "out" / "latest.json"
 TIMEOUT = 120  # seconds for one measurement
 SPARK_TIMEOUT = 900
-LONG_WORKS = ("triangle", "complexity", "consistency", "punctuation", "lmerge")  # many runs in one process
+LONG_WORKS = (
+    "triangle",
+    "complexity",
+    "consistency",
+    "punctuation",
+    "lmerge",
+    "fast_forward",
+)
 OWN_HOME = {"bytewax": "bytewax==0.21.1", "pathway": "pathway==0.33.0"}
 OWN_PROGRAM = {
     "closing_price": ("sql_works.py", "closing_price"),
@@ -53,6 +60,7 @@ OWN_PROGRAM = {
     "punctuation_match": ("punctuation_match.py",),
     "punctuation": ("punctuation.py",),
     "lmerge": ("lmerge.py",),
+    "fast_forward": ("fast_forward.py",),
 }
 DIFFERENT = "DIFFERENT ANSWER"
 
@@ -135,6 +143,13 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
     "lmerge": tuple(
         Measurement("everwhen-local", (case,))
         for case in ("kernels", "disorder", "lag", "stables", "cleanse", "bursts", "congestion", "long", "wanted")
+    ),
+    "fast_forward": tuple(
+        Measurement("everwhen-local", case)
+        for case in (
+            *(("skip", name) for name in ("source", "sums", "distinct", "udf")),
+            *(("lag", policy) for policy in ("FIRST", "LEADER")),
+        )
     ),
     "spark_sums": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
     "spark_join": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),

@@ -236,7 +236,8 @@ def test_a_minute_of_random_kills(tmp_path: Path, members: list[str]) -> None:
         f"kills {len(killed)}, promises {len(lags)}, lag in s: median {lags[len(lags) // 2]:.3f}, largest {lags[-9:]}"
     )
     assert history(out) == expected(QUERY, file)
-    assert len(killed) > 15 and lags[-1] < 1.0
+    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # a second of a machine that has nothing else to do
+    assert len(killed) > 15 and lags[-1] < 1.0 * busy
 
 
 @pytest.mark.slow
@@ -272,13 +273,13 @@ def test_a_restarted_copy_with_a_window_of_a_day_joins_soon(tmp_path: Path) -> N
                 with suppress(Exception):
                     last = read_manifest(mine, epochs_there(mine)[-1])
                     promise = read_time((last.run or {})["promise"])
-                    if last.start.since > NEVER and target is not None and promise >= target:
+                    if last.start.first > 0 and target is not None and promise >= target:
                         took.append(time.monotonic() - began)
 
     with fed(file, [*later, END], 40.0, out):
         thread = threading.Thread(target=lose, daemon=True)
         thread.start()
-        ew.copies([query] * 2, {"S": str(file)}, str(out), place=str(place))
+        ew.copies([query] * 2, {"S": str(file)}, str(out), place=str(place), tell=_print_when)
         thread.join()
     print(f"joined after {took} s")
     assert history(out) == expected(query, file)

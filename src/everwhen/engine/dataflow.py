@@ -80,7 +80,7 @@ class Dataflow(Generic[Key, Flow]):
     def step(self, inputs: EpochInputs) -> dict[int, Exception]:
         """Step every operator; those that failed, with their errors, if errors are isolated."""
         broken: dict[int, Exception] = {}
-        forced = self.floors.forced()
+        forced = self.floors.forced() if self.floors.ports else ()
         for number, node in self.nodes.items():
             ports = node.placed.inputs
             culprit = next((broken[p.operator] for p in ports if p.operator in broken), None) if broken else None
@@ -155,9 +155,10 @@ class Dataflow(Generic[Key, Flow]):
         needs, leads = needed_from(self.nodes, wanted), leading(self.nodes, [port for port, _ in wanted])
         for number, node in self.nodes.items():
             t = needs.get(Port(operator=number), INF)
-            if node.placed.operator.merges and NEVER < t < INF:
+            if NEVER < t < INF:
                 node.placed.operator.fast_forward(t)
-                self._merged[number] = max(self.skipped(number), t)
+                if node.placed.operator.merges:
+                    self._merged[number] = max(self.skipped(number), t)
         found: dict[str, int] = {}
         for port, t in needs.items():
             if port.source is not None:
@@ -167,6 +168,10 @@ class Dataflow(Generic[Key, Flow]):
             if port.source is not None and leads[port] != Leads.TO_MERGE:
                 self.floors.raise_to(port, found[port.source], codec_of)
         return {source: t for source, t in found.items() if t > NEVER}
+
+    def cut(self, outputs: Mapping[Port, Output]) -> Mapping[Port, Output]:
+        """What sources bring, without what is skipped."""
+        return self.floors.applied(outputs) if self.floors.ports else outputs
 
     def skipped(self, number: int) -> int:
         """Before which instant a merge was told that nothing is of interest."""
@@ -304,7 +309,7 @@ class FixedDataflow:
     def step(self, inputs: Mapping[Port, Output], tau: int) -> dict[str, ElementBatch]:
         """One epoch: the elements of each sink; `handed` gives the rest."""
         self.tau = tau
-        self._given = given = EpochInputs(self.flow.floors.applied(inputs), tau)
+        self._given = given = EpochInputs(self.flow.cut(inputs), tau)
         self.flow.step(given)
         results = {}
         for name, output in self.flow.outputs.items():

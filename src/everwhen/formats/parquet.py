@@ -99,7 +99,8 @@ def read_parquet(
             raise InputError(f"the column {extra[0]!r} is not in the schema {target}", source=source)
         first = 1
         try:
-            for piece in file.iter_batches(batch_size=batch):
+            threads = file.metadata.num_rows > DEFAULT_BATCH  # to wait for threads costs more than a small file
+            for piece in file.iter_batches(batch_size=batch, use_threads=threads):
                 yield from _elements(piece, source, first, target)
                 first += piece.num_rows
         except (pa.ArrowException, OSError) as bad:

@@ -146,21 +146,24 @@ class Operator(ABC):
     def needs_from(self, wanted: int) -> int:
         """If the output is of interest from the instant `wanted` on: from when on the inputs are, the largest since V
         with `exact_from(V)` ≤ `wanted`.  -∞: all of the past is."""
-        if wanted in (NEVER, INF) or self.exact_from(wanted) == INF:
-            return wanted if wanted in (NEVER, INF) else NEVER
+        if wanted in (NEVER, INF):
+            return wanted
         known, step = wanted, 1
-        if self.exact_from(known) > wanted:
-            while self.exact_from(known := wanted - step) > wanted:
-                step *= 2
-        else:
-            while self.exact_from(wanted + step) <= wanted:
-                known, step = wanted + step, 2 * step
-        while step:  # nothing that was tried above `known` will do
-            known, step = (known + step, step) if self.exact_from(known + step) <= wanted else (known, step // 2)
-        return max(MIN_TIME, min(known, MAX_TIME))
+        while self.exact_from(known) > wanted:
+            if known == MIN_TIME:
+                return NEVER
+            known, step = max(wanted - step, MIN_TIME), 2 * step
+        while known + step <= MAX_TIME and self.exact_from(known + step) <= wanted:
+            known, step = known + step, 2 * step
+        while step:  # what lies so much later than `known` will not do
+            step //= 2
+            if known + step <= MAX_TIME and self.exact_from(known + step) <= wanted:
+                known += step
+        return known
 
     def fast_forward(self, t: int) -> None:  # noqa: B027 - to most operators that is what their frontiers say
-        """The output before `t` is of no interest any more; inputs are cut where `needs_from` says."""
+        """The output before `t` is of no interest any more; inputs are cut where `needs_from` says.  Changes before `t`
+        may be left out, those from `t` on stay the same."""
 
     def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
         """Say from now on all that `emit` says, and more where it has always said more; what that changes at once, in

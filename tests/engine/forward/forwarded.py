@@ -14,11 +14,13 @@ from everwhen.engine.local import LocalRuntime
 from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
-from everwhen.testing import assert_valid
+from everwhen.testing import assert_valid, reorder
 from operators.differential import FIRST, LAST, SCHEMA, Said, sources
 from state_files import through_file
 
 Epochs = Sequence[Mapping[str, ElementBatch]]
+NAMES = "abc"
+"""Copies of one stream."""
 
 
 def history(rng: random.Random, infinite: bool, events: int = 12) -> History:
@@ -131,4 +133,31 @@ def begun_late(query: ew.Stream, emit: str, epochs: Epochs, floor: Mapping[str, 
     runtime.push({name: batch_of([Cti(floor[name])], SCHEMA) for name in sources(query) if floor[name] > NEVER})
     for epoch in epochs:
         runtime.push(cut_epoch(epoch, floor))
+    return runtime
+
+
+def lagging(rng: random.Random, ctis: float = 0.4) -> list[dict[str, ElementBatch]]:
+    """Copies of one history, of which one leads for a while, and the others lag behind it, and catch up or do not."""
+    one = history(rng, False, 25)
+    left = {
+        name: reorder(one, rng, disorder=rng.choice((0, 4)), corrections=0.4, ctis=ctis, infinite=False, close=False)
+        for name in NAMES
+    }
+    found: list[dict[str, ElementBatch]] = []
+    leader = rng.choice(NAMES)
+    while any(left.values()):
+        if rng.random() < 0.15:
+            leader = rng.choice(NAMES)
+        epoch = {}
+        for name, elements in left.items():
+            size = rng.choice((4, 6)) if name == leader or not left[leader] else rng.choice((0, 0, 0, 1, 2))
+            epoch[name] = batch_of(elements[:size], SCHEMA, name)
+            del elements[:size]
+        found.append(epoch)
+    return found
+
+
+def unwilling(runtime: LocalRuntime) -> LocalRuntime:
+    """One whose merges ask nothing of their inputs."""
+    runtime._dataflow.fast_forward = lambda t=NEVER: {}  # type: ignore[method-assign,assignment]
     return runtime

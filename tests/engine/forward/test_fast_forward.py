@@ -5,28 +5,36 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
 from engine.forward.forwarded import Forwarded, begun_late, cut_epoch, floors, history, kept, moments
+from everwhen.core.emit import Emit
+from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
+from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.local import LocalRuntime
-from everwhen.errors import QueryError
+from everwhen.errors import InputError, QueryError
 from everwhen.operators.contract import Operator, Output
 from everwhen.operators.stateless.linear import AlterLifetimeOperator, GranularityOperator, TimeWindowOperator
+from everwhen.plan.lower import lower
+from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 from everwhen.rows.interner import Interner
 from everwhen.stream.element import Adjust, Cti, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.testing import reorder
+from everwhen.testing.step_invariants import Invariants
 from operators.differential import EMITS, SCHEMA, epochs, in_turn, sources, streams_of
 from operators.punctuated import with_promises
 from operators.random_plans import Grown, plans
-from plans import PLANS, Plan, S, T, col
+from plans import COMPOSED, PLANS, Plan, S, T, col
 
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
+INVARIANT = ("distinct", "min and max by group", "coalesce", "equi-join", "full join", "difference", "rows", "rstream")
 CODEC = RowCodec(SCHEMA, Interner())
 
 
@@ -92,6 +100,39 @@ def test_with_promises_about_data(emit: str) -> None:
         Forwarded(query, emit, rng).run(some, moments(rng, some))
 
 
+@pytest.mark.parametrize("emit", EMITS)
+def test_schemes_of_a_source(emit: str) -> None:
+    """The guard watches over all that comes, what is skipped included."""
+    counted = ew.source("S", SCHEMA).punctuate(ew.punctuation.sorted_by("x"))
+    query = counted.range(2).group_by("x").agg(n=ew.count())
+    for seed in range(3):
+        rng = random.Random(seed)
+        elements = [Insert(at, at + rng.choice((1, 6)), {"k": "a", "x": at // 3}) for at in range(30)]
+        some = in_turn([*elements[:15], Cti(9), *elements[15:]], rng.choice((1, 4)))
+        Forwarded(query, emit, rng).run(some, moments(rng, some))
+    runtime = LocalRuntime(query, emit=emit)
+    runtime.push({"S": batch_of([Insert(1, 2, {"k": "a", "x": 7})], SCHEMA)})
+    runtime.fast_forward(30)
+    with pytest.raises(InputError, match="x"):
+        runtime.push({"S": batch_of([Insert(2, 3, {"k": "a", "x": 6})], SCHEMA)})
+
+
+@pytest.mark.parametrize("plan", [each for each in PLANS if each in COMPOSED or each.name in INVARIANT], ids=str)
+def test_operators_are_as_after_any_other_step(plan: Plan) -> None:
+    """The invariants of running operators hold of what was cut."""
+    query = plan.build()
+    for emit in EMITS:
+        rng = random.Random(f"{plan} {emit}")
+        streams = streams_of({name: history(rng, False) for name in sources(query)}, rng, False)
+        runtime = LocalRuntime(query, emit=emit, check=Invariants())
+        some = epochs(streams, rng)
+        for number, epoch in enumerate(some):
+            if number == len(some) // 3:
+                runtime.fast_forward(rng.randrange(2, 20))
+            runtime.push(epoch)
+        runtime.close()
+
+
 # --- state ------------------------------------------------------------------------------------------------------------
 
 
@@ -99,11 +140,10 @@ def test_with_promises_about_data(emit: str) -> None:
 def test_state_is_as_if_it_had_begun_there(plan: Plan) -> None:
     """Right after it where operators look at single instants; else when progress has passed t.
 
-    Inputs without corrections: a correction is kept beside what it corrects, which may have begun before.  Not coalesce
-    in `final`: an interval that began before holds all others back until it has ended, for the sake of order.
+    Inputs without corrections: a correction is kept beside what it corrects, which may have begun before.
     """
     query = plan.build()
-    for emit in EMITS if "coalesce" not in plan.name else EMITS[1:]:
+    for emit in ("final", "current"):
         rng = random.Random(f"{plan} {emit}")
         streams = {
             name: reorder(history(rng, plan.infinite, 30), rng, disorder=6, corrections=0.0, ctis=0.3)
@@ -196,9 +236,45 @@ def test_the_largest_instant_that_will_do(operator: Operator) -> None:
     assert operator.needs_from(NEVER) == NEVER and operator.needs_from(INF) == INF
 
 
+def test_what_no_instant_will_do() -> None:
+    never = TimeWindowOperator(INF, 1, CODEC)
+    assert never.needs_from(5) == NEVER
+    assert TimeWindowOperator(60, 1, CODEC).needs_from(MIN_TIME) == NEVER
+    assert AlterLifetimeOperator(1, -30, None, CODEC).needs_from(MAX_TIME) == MAX_TIME
+
+
 def test_a_slide_of_a_day_is_found_at_once() -> None:
     day = 86_400_000_000
     assert TimeWindowOperator(1, day, CODEC).needs_from(5 * day - 2) == 4 * day - 1
+
+
+def test_a_long_way_costs_nothing() -> None:
+    """Instants that are skipped are not cut out one by one."""
+    runtime = LocalRuntime(S.rstream(), emit="current")
+    runtime.push({"S": batch_of([Insert(0, 10**12, A)], SCHEMA)})
+    assert [str(e) for e in runtime.fast_forward(10**12 - 3)["out"].elements()] == [f"cti {10**12 - 3}"]
+    state = runtime.snapshot()
+    runtime = LocalRuntime(S.rstream(), emit="current")
+    runtime.restore(state)
+    said = runtime.push({"S": batch_of([Cti(10**12)], SCHEMA)})["out"]
+    assert [e.vs for e in said.elements() if isinstance(e, Insert)] == [10**12 - 3, 10**12 - 2, 10**12 - 1]
+
+
+def test_below_both_runtimes() -> None:
+    """A partition's dataflow: what is handed to another stage is cut with the rest, and each root has its own time."""
+    query = S.range(4).group_by("k").agg(n=ew.count())
+    plan = lower({}, Emit.CURRENT, handed={"sums": query.node, "events": T.node})
+    flow = FixedDataflow(plan)
+    assert flow.fast_forward({"sums": 20, "events": 7}) == {"S": 17, "T": 7}
+    codec = plan.codecs["S"]
+    rows = codec.encode(batch_of([Insert(0, 1, A)] * 2, SCHEMA).columns, 2)
+    some = Changes(codec, np.array([3, 9]), np.array([12, 30]), np.ones(2, np.int64), rows)
+    flow.step({port: Output(some, Frontier(2)) for port in flow.source_ports}, 9)
+    handed = flow.handed()
+    events = handed["events"].changes
+    assert list(zip(events.lo.tolist(), events.hi.tolist(), strict=True)) == [(9, 30), (7, 12)]
+    assert handed["events"].frontier.time == 7 and handed["sums"].frontier.time == 17
+    assert flow.fast_forward({"sums": 5}) == {"S": 17, "T": 7}
 
 
 # --- what was said before ---------------------------------------------------------------------------------------------

@@ -7,16 +7,18 @@ import random
 import pytest
 
 import everwhen as ew
-from engine.forward.forwarded import history
+from engine.forward.forwarded import NAMES, history, lagging, unwilling
 from engine.small_session import one, sums, texts
 from everwhen.core.time import INF, NEVER
+from everwhen.engine.local import LocalRuntime
 from everwhen.engine.session.session import Session
 from everwhen.errors import QueryError
 from everwhen.reference import evaluate
 from everwhen.stream.element import Cti, Insert
+from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid
-from operators.differential import EMITS, FIRST, LAST, Said, assert_snapshots, epochs, sources, streams_of
+from operators.differential import EMITS, FIRST, LAST, SCHEMA, Said, assert_snapshots, epochs, sources, streams_of
 from plans import S, T, col
 from state_files import through_file
 
@@ -133,6 +135,7 @@ def test_the_earliest_of_the_users_times_counts() -> None:
     session.register("highest", sums().aggregate(m=ew.max("t")))
     session.fast_forward("sums", 50)
     assert floors(session) == {"S": NEVER}
+    assert [session.query(name).valid_from for name in ("sums", "highest")] == [50, NEVER]
     session.fast_forward("highest", 30)
     assert floors(session) == {"S": 27}
     session.stop("highest")
@@ -177,6 +180,53 @@ def test_a_source_that_is_left_and_read_again() -> None:
     session.push(one(Insert(2, 9, A)))
     session.remove("sums")
     assert session.register("again", sums()).valid_from >= 17
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_copies_that_lag_in_a_session(seed: int) -> None:
+    """A merge beside queries that read its copies: these get all that they need, who joins later says from when on."""
+    rng = random.Random(seed)
+    copies = [ew.source(name, SCHEMA) for name in NAMES]
+    sums = [each.range(4).group_by("k").agg(n=ew.count()) for each in copies]
+    queries = {
+        "merged": ew.lmerge(*copies), "merged sums": ew.lmerge(*sums),
+        "rows": ew.lmerge(*copies).rows(2), "a copy": sums[1],
+    }  # fmt: skip
+    session, plain = Session(), {name: unwilling(LocalRuntime(query)) for name, query in queries.items()}
+    started = [name for name in queries if name != "a copy" or rng.random() < 0.5]
+    right = {name: session.register(name, queries[name]).valid_from for name in started}
+    said, expected = ({name: Said(query.schema) for name, query in queries.items()} for _ in range(2))
+    some = lagging(rng)
+    for number, epoch in enumerate(some):
+        if number == len(some) // 2:
+            for name in queries.keys() - right.keys():
+                right[name] = session.register(name, queries[name]).valid_from
+        if rng.random() < 0.2:
+            state, session = session.snapshot(), Session()
+            session.restore(state, {name: queries[name] for name in right})
+        for name, batch in session.push(epoch).items():
+            said[name].take(batch)
+        for name, runtime in plain.items():
+            expected[name].take(runtime.push({each: epoch[each] for each in runtime.inputs})["out"])
+    for name, batch in session.close().items():
+        said[name].take(batch)
+    for name, runtime in plain.items():
+        expected[name].take(runtime.close()["out"])
+        for u in range(max(right[name], FIRST), LAST):
+            assert said[name].at(u) == expected[name].at(u), f"{name}, right from {right[name]} on, at {u}"
+        assert_valid(said[name].elements)
+
+
+def test_what_stands_above_a_merge_knows_the_past() -> None:
+    """Copies that lag are cut; the merge has its answer all the same, so a window of rows may still join."""
+    a, b = (ew.source(name, SCHEMA) for name in "ab")
+    session = Session()
+    session.register("merged", ew.lmerge(a, b))
+    session.register("rows", ew.lmerge(a, b).rows(3))
+    session.push({"a": batch_of([Insert(1, 2, A), Cti(30)], SCHEMA)})
+    assert floors(session) == {"a": 30, "b": 30}
+    nodes = session._network.flow.nodes.values()
+    assert {node.exact for node in nodes} == {NEVER}
 
 
 def test_only_queries_that_run() -> None:

@@ -1,8 +1,8 @@
 """The nursery: a process from which those of copies are forked, for a supervisor (`copies.py`).
 
 To load Python, Arrow, Numba and compiled loops takes seconds, to fork a process that has loaded them takes
-milliseconds.  So a copy that dies is back at once.  The nursery does no work itself; once the first processes run, it
-runs a small query of its own, for which it loads the loops that most queries need.
+milliseconds.  So a copy that dies is back at once.  The nursery does no work itself; at first it runs small queries of
+its own, for which it loads the loops that most queries need.
 
     supervisor ──▶ standard input: work, each with the number of its member
     supervisor ◀── standard output: lines of JSON; which process does it, how the work ended, that the process is gone
@@ -80,13 +80,9 @@ def main() -> int:
     """Forks a process for each piece of work, until there is no more supervisor."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor
     running: dict[int, int] = {}
-    warm = False
+    _warm_up()
     while True:
-        if not select.select([0], [], [], _LOOK)[0]:
-            if running and not warm:
-                warm = True
-                _warm_up()
-        else:
+        if select.select([0], [], [], _LOOK)[0]:
             head = _received(_HEAD.size)
             if len(head) < _HEAD.size:
                 break

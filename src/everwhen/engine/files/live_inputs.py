@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -43,6 +44,8 @@ from everwhen.stream.element_batch import ElementBatch
 Position = Mapping[str, Any]
 _CHUNK: Final = 1 << 20
 _SHOWN: Final = 64
+_MOMENT: Final = 0.1
+"""Seconds that are spent with many small parts before what they hold is worked on."""
 
 
 class LiveInput(ABC):
@@ -227,8 +230,9 @@ class LiveFolder(LiveInput):
             self._checked = True
         self._parts, self.begun = [], None
         known, count = self._tail.start, 0
+        until = time.monotonic() + _MOMENT
         with read_errors(self.given.file):
-            while count < most:
+            while count < most and (not count or time.monotonic() < until):
                 before = (self._tail.start, self._tail.epoch, self._tail.part)
                 found = self._tail.look()
                 if self._tail.start is not known and self._tail.start != known:

@@ -35,8 +35,6 @@ class Floors:
 
     def applied(self, outputs: Mapping[Port, Output]) -> Mapping[Port, Output]:
         """What sources bring, without what is cut."""
-        if not self.ports:
-            return outputs
         return {port: self.ports[port].apply(each) if port in self.ports else each for port, each in outputs.items()}
 
     def time(self, port: Port) -> int:

@@ -164,7 +164,7 @@ class Network:
         intake = entry.intake
         beside = [each for each in self.ingress.inputs.values() if each.source == source]
         if beside:  # the one that remembers most tells what stands
-            other = min(beside, key=lambda each: (each.intake.finalize is not None, each.intake.cti))
+            other = min(beside, key=lambda each: (each.intake.finalize is not None, max(each.exact, each.intake.cti)))
             intake.begin(other.intake)
             entry.exact, entry.max_end = other.exact, other.largest_end
             self.ingress.add(name, entry)
@@ -285,8 +285,7 @@ class Network:
         arrived = ingress.advance(self._read_together())
         ports = {port for node in self.flow.nodes.values() for port in node.placed.inputs}
         ports |= {port for outlet in self.outlets.values() for port in outlet.ports}
-        outputs: Mapping[Port, Output] = {port: ingress.output(port, arrived) for port in ports if port.source}
-        outputs = self.flow.floors.applied(outputs)
+        outputs = self.flow.cut({port: ingress.output(port, arrived) for port in ports if port.source})
         inputs = EpochInputs(outputs, {name: each.intake.tau for name, each in ingress.inputs.items()})
         broken = self.flow.step(inputs)
         said: dict[OutputKey, EmittedBatch] = {}

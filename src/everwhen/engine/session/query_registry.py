@@ -30,8 +30,8 @@ class QueryInfo:
 
     `since` counts epochs: how many the session had run when the query was started the last time.  Every snapshot of its
     answer from the instant `valid_from` on is what it would be had the query run from the start; it says nothing about
-    earlier instants.  `reads` names sources, `depends_on` other queries.  `error` says why it failed.  `consistency` is
-    the level at which it runs now.
+    earlier instants, or nothing reliable if it was fast-forwarded to `valid_from`.  `reads` names sources,
+    `depends_on` other queries.  `error` says why it failed.  `consistency` is the level at which it runs now.
     """
 
     name: str
@@ -109,7 +109,7 @@ class Entry:
             self.node.schema,
             self.state,
             self.since,
-            self.valid_from,
+            self.valid_from if self.subscription is None else max(self.valid_from, self.subscription.wanted),
             self.reads,
             self.depends_on,
             error,

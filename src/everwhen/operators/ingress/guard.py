@@ -192,10 +192,15 @@ class Guard:
 
     def _after_floor(self, data: Arrived) -> np.ndarray | None:
         """The places of elements that are of interest; None: all are."""
-        if self.floor < self.cti or self.whole or self.finalized:
+        if not self._skips or self.finalized:
             return None
         places = data.after(self.floor)
         return None if len(places) == len(data) else places
+
+    @property
+    def _skips(self) -> bool:
+        """Whether the source has not come to the floor yet."""
+        return NEVER < self.floor >= self.cti
 
     def raise_floor(self, floor: int) -> None:
         """Nothing before `floor` is of interest any more, unless all events are kept."""
@@ -326,7 +331,7 @@ class Guard:
     ) -> None:
         """Every adjust finds its event, if that has not ended before the floor."""
         op, vs, ve, adjusts = given.op, given.vs, given.ve, given.adjusts
-        if adjusts and self.floor >= self.cti:
+        if adjusts and self._skips:
             known = (op != ADJUST) | (ve > self.floor)
             op, ve = np.where(known, op, np.uint8(INSERT)), np.where(known, ve, given.vnew)
             adjusts = int(np.count_nonzero(op))

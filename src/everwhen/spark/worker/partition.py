@@ -130,7 +130,7 @@ class StagePartition:
     def _standing(self, port: Port) -> Changes | None:
         guard = self.guards.get(port.source or "")
         codec = self.plan.codecs[port.source or ""]
-        return no_changes(codec) if guard is None else guard.standing()
+        return no_changes(codec) if guard is None else self.dataflow.flow.floors.known(port, guard.standing())
 
     def collect(self) -> None:
         """Let go of values that nothing holds; after this the outputs of the last step cannot be read any more."""
