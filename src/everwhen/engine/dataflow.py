@@ -17,7 +17,7 @@ the largest end that each has emitted is noted, for those who join.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from everwhen.core.emit import Emit
@@ -39,10 +39,17 @@ Flow = TypeVar("Flow", bound=OutputPort)
 
 @dataclass(frozen=True, slots=True)
 class EpochInputs:
-    """What the sources bring in an epoch, by port, and the largest start seen, of one source or of all."""
+    """What the sources bring in an epoch, by port, and the largest start seen, of one source or of all.  `starts`: of
+    each source, where `tau` is of all."""
 
     outputs: Mapping[Port, Output]
     tau: int | Mapping[str, int]
+    starts: Mapping[str, int] = field(default_factory=dict)
+
+    def start(self, sources: Iterable[str]) -> int:
+        """The largest start of some sources."""
+        known = self.starts if isinstance(self.tau, int) else self.tau
+        return max((known.get(source, NEVER) for source in sources), default=NEVER)
 
 
 class Dataflow(Generic[Key, Flow]):
@@ -86,6 +93,9 @@ class Dataflow(Generic[Key, Flow]):
             culprit = next((broken[p.operator] for p in ports if p.operator in broken), None) if broken else None
             try:
                 if culprit is None:
+                    if node.placed.operator.merges:
+                        starts = [inputs.start(found) for found in self.sources_below(node)]
+                        node.woken = node.placed.operator.reach(starts) or node.woken
                     given = [self.given(port, inputs) for port in ports]
                     merges = forced and node.placed.operator.merges
                     self.step_one(node, self._unforced(node, given, forced) if merges else given)
@@ -111,10 +121,10 @@ class Dataflow(Generic[Key, Flow]):
             promised = promised or bool(given.frontier.promises)
             rows += len(changes[-1].lo)
             tau = max(tau, reached)
-        if not rows and tau == node.tau and frontiers == node.frontiers:
+        if not rows and tau == node.tau and frontiers == node.frontiers and not node.woken:
             node.rest()
             return
-        node.tau = tau
+        node.tau, node.woken = tau, False
         node.output = output = advance(node.placed.operator, changes, frontiers, tau, node.output.frontier.time)
         # promises about data are news in this step only
         node.frontiers = [Frontier(each.time) for each in frontiers] if promised else frontiers
@@ -129,10 +139,15 @@ class Dataflow(Generic[Key, Flow]):
         """Tell operators which of their ports have ended, because all sources below have; `leaving`: some of these go
         before their end."""
         for node in self.nodes.values():
-            below = [{p.source for p in self.below(port) if p.source} for port in node.placed.inputs]
+            below = self.sources_below(node)
             ended = [port for port, found in enumerate(below) if found <= set(sources)]
             node.placed.operator.end([port for port in ended if not below[port] & set(leaving)])
             node.placed.operator.leave([port for port in ended if below[port] & set(leaving)])
+            node.woken = node.placed.operator.merges  # also if what it had promised was everything
+
+    def sources_below(self, node: OperatorNode) -> list[set[str]]:
+        """The sources that each port of an operator needs."""
+        return [{p.source for p in self.below(port) if p.source} for port in node.placed.inputs]
 
     def given(self, port: Port, inputs: EpochInputs) -> tuple[Output, int]:
         """What a port brings in this epoch, and its τ."""
@@ -306,10 +321,12 @@ class FixedDataflow:
         )
         """The ports at which sources come in, each in the form that it is read in."""
 
-    def step(self, inputs: Mapping[Port, Output], tau: int) -> dict[str, ElementBatch]:
-        """One epoch: the elements of each sink; `handed` gives the rest."""
+    def step(
+        self, inputs: Mapping[Port, Output], tau: int, starts: Mapping[str, int] | None = None
+    ) -> dict[str, ElementBatch]:
+        """One epoch: the elements of each sink; `handed` gives the rest.  `starts`: the largest of each source."""
         self.tau = tau
-        self._given = given = EpochInputs(self.flow.cut(inputs), tau)
+        self._given = given = EpochInputs(self.flow.cut(inputs), tau, starts or {})
         self.flow.step(given)
         results = {}
         for name, output in self.flow.outputs.items():

@@ -235,7 +235,8 @@ class LocalRuntime:
         ingress = self._ingress
         arrived = ingress.advance((self._paced,))
         inputs = {port: ingress.output(port, arrived) for port in self._dataflow.source_ports}
-        results = self._dataflow.step(inputs, max([each.intake.tau for each in ingress.inputs.values()]))
+        starts = {name: each.intake.tau for name, each in ingress.inputs.items()}
+        results = self._dataflow.step(inputs, max(starts.values()), starts)
         if self._dataflow.flow.merges:  # of copies that lag nothing is needed that has been promised by now
             self._ingress.raise_floors(self._dataflow.fast_forward())
         self.plan.pool.collect()
@@ -258,8 +259,7 @@ class LocalRuntime:
         >>> print(*runtime.push({"S": batch(*(ew.Insert(t, t + 1, {"x": t}) for t in (50, 95)))})["out"].elements())
         insert [95, ∞) total=95
         """
-        if self._closed:
-            raise QueryError("the runtime is closed: there is nothing to skip any more")
+        self._require_open("there is nothing to skip any more")
         self._ingress.raise_floors(self._dataflow.fast_forward(an_instant(t)))
         return self._epoch()
 

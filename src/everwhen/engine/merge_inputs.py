@@ -7,14 +7,15 @@ that the plan does not have yet is made like another copy, and the merge gets on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from everwhen.algebra import nodes as n
 from everwhen.core.punctuation import NO_PROGRESS
 from everwhen.core.time import INF, NEVER
-from everwhen.engine.dataflow import FixedDataflow
+from everwhen.engine.dataflow import Dataflow, FixedDataflow
 from everwhen.engine.node import OperatorNode
+from everwhen.engine.output_port import OutputPort
 from everwhen.errors import QueryError
 from everwhen.operators.merge.inputs import MergeOperator
 from everwhen.plan.physical import PhysicalPlan, PlacedOperator, Port
@@ -52,6 +53,30 @@ def restart(dataflow: FixedDataflow, fresh: PhysicalPlan, name: str, since: int)
     node.frontiers[port] = NO_PROGRESS
     operators = tuple(each.placed for each in flow.nodes.values())
     dataflow.plan = replace(dataflow.plan, operators=operators)
+
+
+def begin_anew(flow: Dataflow[str, OutputPort], sources: Collection[str], since: int) -> None:
+    """Other streams come from these sources from now on, right from `since` on; they feed merges, by way of nothing
+    that remembers."""
+    for node in flow.nodes.values():
+        below, operator = flow.sources_below(node), node.placed.operator
+        anew = [port for port, found in enumerate(below) if found and found <= set(sources)]
+        if isinstance(operator, MergeOperator):
+            node.woken = node.woken or bool(anew)
+            for port in anew:
+                operator.begin_anew(port, since)
+        elif anew:
+            node.begin_anew()
+
+
+def leave_at(flow: Dataflow[str, OutputPort], sources: Collection[str], until: int) -> None:
+    """What these sources promise counts in merges up to an instant only."""
+    for node in flow.nodes.values():
+        operator = node.placed.operator
+        if isinstance(operator, MergeOperator):
+            for port, found in enumerate(flow.sources_below(node)):
+                if found and found <= set(sources):
+                    operator.leave_at(port, until)
 
 
 def with_copy(query: n.Node, name: str, like: str) -> n.Node:

@@ -183,6 +183,11 @@ class Operator(ABC):
         """
         return None
 
+    def reach(self, starts: Sequence[int]) -> bool:
+        """The largest start that the sources below each port have had, which is the same in all partitions; whether a
+        step may say something new because of it."""
+        return False
+
     def end(self, ports: Collection[int]) -> None:  # noqa: B027 - most operators need not know
         """The inputs of these ports have come to their end.  To most operators that is what their frontiers say."""
 

@@ -59,6 +59,8 @@ class Merge:
             times = [e.t for e in elements if isinstance(e, Cti)]
             self.frontiers[port] = Frontier(max([self.frontiers[port].time, *times]))
         self.operator.end(ended)
+        starts = [[e.vs for e in epoch.get(port, []) if isinstance(e, Insert)] for port in range(len(inputs))]
+        self.operator.reach([max(each, default=NEVER) for each in starts])
         output = self.operator.step(inputs, self.frontiers, 0)
         said = list(self.encoder.step(output.changes, output.frontier.time).elements())
         self.out += said

@@ -87,7 +87,6 @@ class InOrderMergeOperator(MergeOperator):
         for port, (each, batch) in enumerate(zip(self._inputs, inputs, strict=True)):
             if not len(batch):
                 continue
-            each.tau = max(each.tau, int(batch.lo[-1]))
             if self._has_joined(each):
                 self._take(port, batch, out)
             else:

@@ -26,7 +26,7 @@ from everwhen.punctuation.api import PunctuationStore
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 
-_KEPT: Final = ("since", "promise", "tau", "ended", "left")
+_KEPT: Final = ("since", "promise", "tau", "ended", "left", "until")
 
 
 @dataclass
@@ -40,6 +40,8 @@ class MergeInput:
     ended: bool = False
     left: bool = False
     """It has gone before its end: what it knew is not believed any more."""
+    until: int = INF
+    """What it promises counts up to then only."""
 
 
 class MergeOperator(Operator):
@@ -80,6 +82,16 @@ class MergeOperator(Operator):
         self.end(ports)
         for port in ports:
             self._inputs[port].left = True
+
+    def leave_at(self, port: int, until: int) -> None:
+        """What an input promises counts up to an instant only: another one is to be believed from then on."""
+        self._inputs[port].until = until
+
+    def reach(self, starts: Sequence[int]) -> bool:
+        news = any(start > each.tau for each, start in zip(self._inputs, starts, strict=True))
+        for each, start in zip(self._inputs, starts, strict=True):
+            each.tau = max(each.tau, start)
+        return news and self._policy.leader
 
     def add_input(self, name: str, since: int) -> None:
         """One more input, right from `since` on, at a new port behind the others."""
@@ -139,7 +151,7 @@ class MergeOperator(Operator):
             self._audit.step(inputs, [frontier.time for frontier in frontiers], ended)
         for each, frontier in zip(self._inputs, frontiers, strict=True):
             if not each.ended:
-                each.promise = max(each.promise, frontier.time)
+                each.promise = max(each.promise, min(frontier.time, each.until))
 
     def _limit(self, changes: Changes, since: int = NEVER) -> int | np.ndarray:
         """Before when nothing counts: it is decided, or the input is not right there."""

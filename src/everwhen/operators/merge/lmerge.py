@@ -103,7 +103,6 @@ class LMergeOperator(MergeOperator):
         self._hear(inputs, frontiers)
         for port, (each, batch) in enumerate(zip(self._inputs, inputs, strict=True)):
             if len(batch):
-                each.tau = max(each.tau, int(batch.lo.max()))
                 if self._index is not None:
                     self._index.add(port, self._keyed(batch), max(self._promise, each.since))
                 else:
@@ -112,7 +111,7 @@ class LMergeOperator(MergeOperator):
         self._decide(out)
         promises: list[Punctuation] = []
         for each, frontier in zip(self._inputs, frontiers, strict=True):
-            if frontier.promises and not each.ended and each.since <= self._promise:
+            if frontier.promises and not each.ended and each.since <= self._promise and each.until == INF:
                 self._decide_rows(each, frontier, out)
                 promises += frontier.promises
         self._speculate(out)
