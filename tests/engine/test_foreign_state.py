@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import everwhen as ew
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import EverwhenError, StateError
 from everwhen.storage.state_format import restore
-from everwhen.stream.element import Insert
+from everwhen.stream.element import Cti, Insert
+from everwhen.stream.element_batch import ElementBatch
 from everwhen.stream.history import History
 from operators.differential import SCHEMA, epochs, sources, streams_of
 from plans import PLANS, Plan
@@ -69,13 +71,33 @@ def mutilated(value: Any) -> list[Any]:
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_parts_that_do_not_fit_are_refused(plan: Plan) -> None:
     emit = "final" if PLANS.index(plan) % 2 else "current"
-    runtime = running(plan, emit)
+    refuses(running(plan, emit), lambda: LocalRuntime(plan.build(), emit=emit))
+
+
+@pytest.mark.parametrize("kernel", ["R0", "R1", "R2", "R4", "grouped"])
+def test_parts_of_a_merge_that_do_not_fit_are_refused(kernel: str) -> None:
+    ordered: dict[str, Any] = {"insert_only": True, "arrives": "strictly", "keys": "x"} if kernel[1] in "012" else {}
+    copies = [ew.source(name, SCHEMA, **ordered) for name in ("a", "b", "c")]
+    if kernel == "grouped":
+        copies = [each.group_by("k").agg(n=ew.count()) for each in copies]
+    policy = ew.MergePolicy(audit=True, kernel=kernel if ordered else None)
+    query = ew.lmerge(*copies, since={2: 9}, policy=policy)
+    runtime = LocalRuntime(query)
+    for at in range(0, 9, 3):
+        for name, lag in (("a", 0), ("b", 2), ("c", -3)):
+            part = HISTORY[max(at - lag, 0) : at - lag + 3]
+            runtime.push({name: ElementBatch.of([*part, Cti(at - lag)], SCHEMA)})
+    refuses(runtime, lambda: LocalRuntime(query))
+
+
+def refuses(runtime: LocalRuntime, new: Callable[[], LocalRuntime]) -> None:
+    """Restoring a part that does not fit is an error, or does no harm."""
     whole: dict[str, Any] = {"state": runtime.snapshot()}
     tried = refused = 0
-    for value, put in list(parts(whole["state"], lambda new: whole.__setitem__("state", new))):
+    for value, put in list(parts(whole["state"], lambda other: whole.__setitem__("state", other))):
         for other in mutilated(value):
             put(other)
-            fresh = LocalRuntime(plan.build(), emit=emit)
+            fresh = new()
             tried += 1
             try:
                 restore(fresh, whole["state"], "here")
@@ -87,6 +109,6 @@ def test_parts_that_do_not_fit_are_refused(plan: Plan) -> None:
                 refused += 1
             put(value)
     assert tried and refused > tried / 3
-    again = LocalRuntime(plan.build(), emit=emit)
+    again = new()
     restore(again, whole["state"], "here")
     assert sorted(map(str, again.close()["out"].elements())) == sorted(map(str, runtime.close()["out"].elements()))

@@ -170,6 +170,8 @@ class Audit:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
+        if not len(state["first"]) == len(state["spans"]) == len(self._names):
+            raise restored.misfit("an audit of other inputs")
         self._first = list(state["first"])
         self._spans = [_Spans.restored(each) for each in state["spans"]]
         self._final = _Spans.restored(state["final"])

@@ -183,6 +183,8 @@ class InOrderMergeOperator(MergeOperator):
         n = len(state["ends"])
         restored.ints(n, state["ends"], *state["times"])
         restored.ints(self.ports + 1, state["counts"])
+        if len(state["times"]) != self.ports + 1:
+            raise restored.misfit("rows were counted for other inputs")
         self._now, self._counts = state["now"], state["counts"].copy()
         rows = restored.rows(self.codec, state["rows"], n)
         ids = self._rows.intern(np.concatenate([rows, state["ends"][:, None]], axis=1))
