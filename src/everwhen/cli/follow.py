@@ -115,7 +115,7 @@ class LiveColumns:
         with open(file, "rb") as stream:
             data = stream.read()
         named = io.BytesIO(data[: data.rfind(b"\n") + 1])
-        named.name = file  # type: ignore[attr-defined]
+        named.name = file
         found = infer_schema(named)
         return found if len(found) else None
 
@@ -176,6 +176,7 @@ def _copies(options: argparse.Namespace, found: Compiled, level: Consistency, wa
         consistency=level,
         batch=options.batch,
         wait=options.wait,
+        keep=options.keep,
         tell=warn,
         progress=watch,
     )

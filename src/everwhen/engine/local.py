@@ -139,12 +139,14 @@ class LocalRuntime:
         self._ingress.end(names)
         self._dataflow.flow.end(self._ingress.ended)
 
-    def detach(self, name: str) -> None:
+    # `detach` and `attach` are the least that live runs need; the lead's take their place
+    def detach(self, name: str) -> dict[str, ElementBatch]:
         """An input of a merge leaves: it decides nothing any more, until it is attached again."""
         for node, port in self._merge_ports(name):
             node.placed.operator.end([port])
+        return self._dataflow.nothing_new()
 
-    def attach(self, name: str, since: int = NEVER) -> None:
+    def attach(self, name: str, since: int = NEVER) -> dict[str, ElementBatch]:
         """A new input takes the place of one of a merge that has left.  It is right from `since` on."""
         ports = self._merge_ports(name)
         plan = self._plan
@@ -157,6 +159,7 @@ class LocalRuntime:
             operator = node.placed.operator
             assert isinstance(operator, LMergeOperator), "only a merge has inputs that come and go"
             operator.begin_anew(port, since)
+        return self._dataflow.nothing_new()
 
     def _merge_ports(self, name: str) -> list[tuple[OperatorNode, int]]:
         """The ports of merges that a source feeds; it must feed nothing else."""

@@ -262,7 +262,7 @@ class LiveRun:
         if found is None:
             raise StateError(f"{self.options.seed}: what stands of the answer is not known, so nobody can begin there")
         since, standing = found
-        self.sink.begin_anew(since)
+        self.sink.begin_anew(max(since, seed.since))
         self.said = 0
         self._publish(standing, seeded=True)
         self._save()
@@ -320,7 +320,7 @@ class LiveRun:
     def _publish(self, said: ElementBatch, seeded: bool = False) -> None:
         self.said += len(said)
         run: dict[str, Any] = {"of": self._digest, "elements": len(said), "said": self.said, "done": self.steps.done}
-        run["promise"] = shown_time(self.promise)
+        run |= {"read": self.steps.read, "promise": shown_time(self.promise)}
         run["steps"] = [step.to_plain() for step in self._pending]
         if seeded:
             run["seeded"] = True
@@ -347,6 +347,7 @@ class LiveRun:
                 self.steps.read,
                 self.said,
                 self.promise,
+                self.sink.start.since,
             ),
         )
         self._passed, self._saved = positions, self.sink.committed()

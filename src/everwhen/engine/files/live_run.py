@@ -101,7 +101,7 @@ class LiveSteps:
             if step.forward is not None:
                 said += _said(self.runtime.fast_forward(step.forward))  # type: ignore[attr-defined]
             for name, start in step.begun.items():
-                self._begin(name, start)
+                said += self._begin(name, start)
             if step.batches:
                 said += _said(self.runtime.push(step.batches))
         except InputError as bad:
@@ -123,24 +123,22 @@ class LiveSteps:
             self.largest_end = max(self.largest_end, int(batch.vnew[batch.op == ADJUST].max(initial=NEVER)))
         return joined(found) if found else empty_elements(self.schema)
 
-    def _begin(self, name: str, start: Start) -> None:
-        """The writer of an input has begun: at first, or anew."""
+    def _begin(self, name: str, start: Start) -> list[ElementBatch]:
+        """The writer of an input has begun: at first, or anew.  What is said because of it."""
+        merged = name in self.runtime.merged
         if name not in self._started:
             self._started.add(name)
-            if start.since == NEVER:
-                return
-            self.begins[name] = start.since
-            if name in self.runtime.merged:
-                self.runtime.attach(name, since=start.since)
-            return
-        if name not in self.runtime.merged:
+            if start.since > NEVER:
+                self.begins[name] = start.since
+            if start.since == NEVER or not merged:
+                return []
+        elif not merged:
             raise InputError(
                 f"the writer of {name} has begun anew (start {start.id}), and what it said before does not count",
                 source=self.inputs[name].given.file,
                 remedy="a merge takes such a copy for a new input: LMERGE; or take a new checkpoint and a new output",
             )
-        self.runtime.detach(name)
-        self.runtime.attach(name, since=start.since)
+        return [*_said(self.runtime.detach(name)), *_said(self.runtime.attach(name, since=start.since))]
 
     def going_on(self, positions: Mapping[str, Mapping[str, Any]], closed: Iterable[str]) -> None:
         """Inputs go on from positions that were reached before."""
