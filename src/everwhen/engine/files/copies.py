@@ -84,7 +84,7 @@ def copies(
     >>> s = ew.source("S", {"x": "int64"})
     >>> query = s.aggregate(n=ew.count())
     >>> with TemporaryDirectory() as place:
-    ...     text = '{"vs":1,"ve":5,"row":{"x":2}}\\\\n{"op":"cti","t":null}\\\\n'
+    ...     text = '{"vs":1,"ve":5,"row":{"x":2}}\\n{"op":"cti","t":null}\\n'
     ...     _ = Path(place, "s.jsonl").write_text(text)
     ...     count = ew.copies([query, query], {"S": f"{place}/s.jsonl"}, f"{place}/out", place=f"{place}/copies")
     ...     print(*ew.History.of(ew.read_changelog(f"{place}/out")).coalesced().events())

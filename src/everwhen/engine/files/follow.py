@@ -112,7 +112,7 @@ def follow(
     >>> from tempfile import TemporaryDirectory
     >>> s = ew.source("S", {"x": "int64"})
     >>> with TemporaryDirectory() as place:
-    ...     text = '{"vs":1,"ve":5,"row":{"x":2}}\\\\n{"op":"cti","t":null}\\\\n'
+    ...     text = '{"vs":1,"ve":5,"row":{"x":2}}\\n{"op":"cti","t":null}\\n'
     ...     _ = Path(place, "s.jsonl").write_text(text)
     ...     ew.follow(s.aggregate(n=ew.count()), {"S": f"{place}/s.jsonl"}, f"{place}/out", consistency=ew.STRONG)
     ...     print(*(element for batch in ew.read_changelog(f"{place}/out") for element in batch.elements()))
