@@ -108,7 +108,7 @@ def measured(case: Case, shape: Shape, runs: int = 3) -> dict[str, float]:
         m += len(runtime.close()["out"])
         best = min(best, seconds + time.process_time() - began)
     point = {"n": n, "m": m, "seconds": round(best, 5), "lateness": shape.lateness}
-    joins = [each.operator for each in runtime._plan.operators if isinstance(each.operator, JoinOperator)]
+    joins = [each.operator for each in runtime.plan.operators if isinstance(each.operator, JoinOperator)]
     return {**point, "touched": sum(each.touched for each in joins)} if joins else point
 
 

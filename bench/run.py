@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from consistency_report import told
+from lmerge_report import told_of_lmerge
 from measure import MARK
 from punctuation_report import told_of_punctuation
 
@@ -41,7 +42,14 @@ PEERS = ROOT / ".cache" / "peers"
 OUT = BENCH / "out" / "latest.json"
 TIMEOUT = 120  # seconds for one measurement
 SPARK_TIMEOUT = 900
-LONG_WORKS = ("triangle", "complexity", "consistency", "punctuation")  # many runs in one process
+LONG_WORKS = (
+    "triangle",
+    "complexity",
+    "consistency",
+    "punctuation",
+    "lmerge",
+    "fast_forward",
+)
 OWN_HOME = {"bytewax": "bytewax==0.21.1", "pathway": "pathway==0.33.0"}
 OWN_PROGRAM = {
     "closing_price": ("sql_works.py", "closing_price"),
@@ -51,6 +59,8 @@ OWN_PROGRAM = {
     "consistency": ("consistency_cost.py",),
     "punctuation_match": ("punctuation_match.py",),
     "punctuation": ("punctuation.py",),
+    "lmerge": ("lmerge.py",),
+    "fast_forward": ("fast_forward.py",),
 }
 DIFFERENT = "DIFFERENT ANSWER"
 
@@ -128,6 +138,17 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
             ("rates",),
             *(("cost", name) for name in ("warehouse", "filter", "tumbling_sum", "auction", "auction_steady")),
             ("auction", "10000000"),
+        )
+    ),
+    "lmerge": tuple(
+        Measurement("everwhen-local", (case,))
+        for case in ("kernels", "disorder", "lag", "stables", "cleanse", "bursts", "congestion", "long", "wanted")
+    ),
+    "fast_forward": tuple(
+        Measurement("everwhen-local", case)
+        for case in (
+            *(("skip", name) for name in ("source", "sums", "distinct", "udf")),
+            *(("lag", policy) for policy in ("FIRST", "LEADER")),
         )
     ),
     "spark_sums": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
@@ -306,7 +327,7 @@ def main(works: list[str], pathway: bool) -> int:
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     show(rows)
-    for each in (*told(rows, OUT.parent), *told_of_punctuation(rows, OUT.parent)):
+    for each in (*told(rows, OUT.parent), *told_of_punctuation(rows, OUT.parent), *told_of_lmerge(rows, OUT.parent)):
         console.print(each) if isinstance(each, Table) else say(each)
     for system, why in absent.items():
         say(f"left out: {system} ({why})")

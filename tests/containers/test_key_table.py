@@ -87,6 +87,6 @@ def test_dead_keys_give_their_ids_back() -> None:
     runtime = LocalRuntime(query, emit="current")
     for t in range(1000):
         runtime.push({"S": batch_of([Insert(t, t + 1, {"k": f"key {t}", "x": t}), Cti(t)], SCHEMA)})
-    (aggregate,) = (placed.operator for placed in runtime._plan.operators if placed.name == "aggregate")
+    (aggregate,) = (placed.operator for placed in runtime.plan.operators if placed.name == "aggregate")
     assert aggregate._sweep.keys.capacity <= 64  # type: ignore[attr-defined]
     assert len(aggregate._sweep.keys) <= 5  # type: ignore[attr-defined]

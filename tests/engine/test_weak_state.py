@@ -248,7 +248,7 @@ def test_an_operator_keeps_what_is_alive_or_may_change(name: str, corrected: boo
 @pytest.mark.parametrize("corrected", [False, True], ids=["inserts", "adjusts"])
 def test_groups_that_are_read_at_instants_keep_ungrouped_rows(corrected: bool, remember: int) -> None:
     query = S.group_by("k").agg(hi=ew.max("x"), lo=ew.min("x")).join(T_ONCE.istream(), on="k")
-    (operator,) = [each for each in LocalRuntime(query)._plan.operators if isinstance(each.operator, GroupJoinOperator)]
+    (operator,) = [each for each in LocalRuntime(query).plan.operators if isinstance(each.operator, GroupJoinOperator)]
     case = Case(lambda: query, operator.name, rows_and_reads)
     assert_kept(case, remember, streams(remember, 17, corrected, once=True))
 
@@ -270,7 +270,7 @@ def test_the_output_keeps_what_it_may_take_back(emit: str, remember: int) -> Non
     runtime = LocalRuntime(S.join(T, on="k"), emit=emit, consistency=ew.consistency(0, remember))
     for epoch, kept in streams(remember, 13):
         runtime.push({each: batch_of(epoch[each], SCHEMA) for each in runtime.inputs})
-        (sink,) = runtime._plan.sinks
+        (sink,) = runtime.plan.sinks
         said = sink.encoder.state_size().rows
         if emit == "final":  # what is final is said, and forgotten
             assert said == 0 and rows_of(runtime, "emit final") == kept.pairs()

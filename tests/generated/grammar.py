@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 from generated.expressions import Expressions, Reach
 from generated.scopes import Scope, column, joined, of_stage
-from generated.streams import SOURCES
-from generated.tree import Expr, Join, Lifetimes, Node, Query, Select, SetOperation, Stage, With
+from generated.streams import COPIES, SOURCES
+from generated.tree import OURS, Expr, Join, Lifetimes, Node, Query, Select, SetOperation, Stage, With
 
 JOINS = ("inner", "inner", "left", "right", "full", "cross", "semi", "anti", "comma")
 SETS = ("UNION", "UNION ALL", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL")
@@ -182,11 +183,15 @@ class Grammar(Expressions):
             how = Lifetimes()
             if self.chance(0.35) and not any(isinstance(each, Stage) and each.cte for each in query.walk()):
                 how = _of_snapshots(self._lifetimes(names, ends, derived=True))
-            if how.around:  # a conversion around a query has no names for columns behind it
+            merge: tuple[str, ...] = ()
+            starred = any(isinstance(each, Select) and each.star for each in query.walk())
+            if not starred and self.chance(0.12) and not any(isinstance(e, Stage) and e.cte for e in query.walk()):
+                merge = (f"({_of_copies(query).sql(OURS)})", self._merge_words(2))
+                how = _of_snapshots(how)
+            if how.around or merge:  # neither has names for columns behind it
                 names = tuple(f"c{at}" for at in range(len(query.types)))
-                if any(isinstance(each, Select) and each.star for each in query.walk()):
-                    how = replace(how, around=None)
-            return self._stage(query, alias, names, query.types, how, ends)
+                how = replace(how, around=None) if starred else how
+            return self._stage(query, alias, names, query.types, how, ends, merge)
         if self._with and self.chance(0.4):
             name, query = self._with[0]
             names = tuple(f"c{at}" for at in range(len(query.types)))
@@ -195,10 +200,32 @@ class Grammar(Expressions):
         source = SOURCES[self.rng.choice("AAAABBBCCCPPNNKKR")]
         ends = not self.infinite and not source.constant
         how = self._lifetimes(source.names, ends, derived=False) if self.chance(0.6) else Lifetimes()
-        return self._stage(source.name, alias, source.names, source.types, how, ends)
+        merge = ()
+        if source.name in COPIES and self.chance(0.15):
+            merge, clipped = self._copies(source.name)
+            how = _of_snapshots(how) if clipped else how
+        return self._stage(source.name, alias, source.names, source.types, how, ends, merge)
+
+    def _copies(self, name: str) -> tuple[tuple[str, ...], bool]:
+        """Other copies of a source with the words of a merge, and whether one of them lacks the starts of events."""
+        taken = self.rng.sample(COPIES[name], self.rng.randint(1, len(COPIES[name])))
+        texts = [each if (t := SOURCES[each].since) is None else f"{each} SINCE {t}" for each in taken]
+        return (*texts, self._merge_words(1 + len(texts))), any("SINCE" in text for text in texts)
+
+    def _merge_words(self, copies: int) -> str:
+        policy = self.rng.choice(("", "FIRST", "LEADER", f"QUORUM {self.rng.randint(1, copies)}", "FINAL"))
+        haste = self.rng.choice(("", "EAGER", "LAZY")) if policy != "FINAL" else ""
+        return ", ".join(word for word in (policy, haste) if word)
 
     def _stage(
-        self, of: str | Query, alias: str, names: tuple[str, ...], types: tuple[str, ...], how: Lifetimes, ends: bool
+        self,
+        of: str | Query,
+        alias: str,
+        names: tuple[str, ...],
+        types: tuple[str, ...],
+        how: Lifetimes,
+        ends: bool,
+        merge: tuple[str, ...] = (),
     ) -> tuple[Stage, Scope]:
         if how.window is not None and how.window[0] in ("unbounded", "rows"):
             ends = False
@@ -206,7 +233,7 @@ class Grammar(Expressions):
             ends = False
         if how.lifetime is not None and how.lifetime[2]:
             ends = True
-        return Stage(of, alias, names, types, how), of_stage(alias, names, types, ends)
+        return Stage(of, alias, names, types, how, merge=merge), of_stage(alias, names, types, ends)
 
     def _lifetimes(self, names: Sequence[str], ends: bool, derived: bool) -> Lifetimes:
         rng = self.rng
@@ -233,6 +260,21 @@ class Grammar(Expressions):
             return Lifetimes(around, ("rows", rng.randint(1, 3), rng.choice((0, 0, 0, 2, 3))), by, granule)
         length, slide = rng.randint(1, 7), rng.randint(1, 4) if kind == "slide" else 0
         return Lifetimes(around, ("range" if kind == "slide" else kind, length, slide), (), granule)
+
+
+def _of_copies(node: Node) -> Any:
+    """The same query over copies of its sources."""
+    new: dict[str, Any] = {}
+    for each in fields(node):
+        value = getattr(node, each.name)
+        if isinstance(value, Node):
+            new[each.name] = _of_copies(value)
+        elif isinstance(value, tuple):
+            new[each.name] = tuple(_of_copies(part) if isinstance(part, Node) else part for part in value)
+    if isinstance(node, Stage) and isinstance(node.of, str) and not node.merge and node.of in COPIES:
+        whole = [name for name in COPIES[node.of] if SOURCES[name].since is None]
+        new["of"] = whole[0]
+    return replace(node, **new)
 
 
 def _of_snapshots(how: Lifetimes) -> Lifetimes:

@@ -40,6 +40,10 @@ class Declared:
     insert_only: bool = False
     keyed: bool = False
     constant: bool = False
+    copy_of: str = ""
+    """It says what this other source says, in its own way."""
+    since: int | None = None
+    """From when on it does so; before that it says nothing."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -54,12 +58,13 @@ class Declared:
         return self.stream.schema
 
 
-def _declared(name: str, columns: str, **how: Any) -> Declared:
+def _declared(name: str, columns: str, copy_of: str = "", since: int | None = None, **how: Any) -> Declared:
     pairs = tuple((each[:-1], each[-1]) for each in columns.replace(":", "").split())
     keys = "k" if how.pop("keyed", False) else ()
     kind = "constant" if how.pop("constant", False) else "stream"
     stream = ew.source(name, {column: _ARROW[t] for column, t in pairs}, keys=keys, kind=kind, **how)
-    return Declared(name, pairs, stream, keyed=bool(keys), constant=kind == "constant", **how)
+    constant = kind == "constant"
+    return Declared(name, pairs, stream, keyed=bool(keys), constant=constant, copy_of=copy_of, since=since, **how)
 
 
 SOURCES: Mapping[str, Declared] = {
@@ -72,7 +77,15 @@ SOURCES: Mapping[str, Declared] = {
         _declared("N", "k:i w:i d:d", insert_only=True),
         _declared("K", "k:i v:i s:s", keyed=True),
         _declared("R", "k:i label:s", keyed=True, constant=True),
+        _declared("A2", "k:i v:i s:s", copy_of="A"),
+        _declared("A3", "k:i v:i s:s", copy_of="A", since=6),
+        _declared("P2", "k:i v:i x:f", copy_of="P", chronons=True),
+        _declared("N2", "k:i w:i d:d", copy_of="N", insert_only=True),
+        _declared("K2", "k:i v:i s:s", copy_of="K", keyed=True),
     )
+}
+COPIES: Mapping[str, tuple[str, ...]] = {
+    name: found for name in SOURCES if (found := tuple(e.name for e in SOURCES.values() if e.copy_of == name))
 }
 CATALOG = Catalog({each.name: Entry(each.name, each.stream.node) for each in SOURCES.values()})
 
@@ -114,7 +127,9 @@ def value(type_: str, rng: random.Random, nulls: float) -> Any:
 
 def world(rng: random.Random, names: Sequence[str] = tuple(SOURCES), infinite: bool = False) -> World:
     """Streams for the sources, some of them calm, some wild."""
-    streams = {name: _stream(SOURCES[name], rng, infinite) for name in names}
+    streams = {name: _stream(SOURCES[name], rng, infinite) for name in names if not SOURCES[name].copy_of}
+    for copy in (SOURCES[name] for name in names if SOURCES[name].copy_of in streams):
+        streams[copy.name] = _copied(streams[copy.copy_of], copy, rng, infinite)
     return World(cut(streams, rng))
 
 
@@ -149,7 +164,7 @@ def _stream(source: Declared, rng: random.Random, infinite: bool) -> list[Elemen
         return [*(Insert(0, INF, row) for row in rows), Cti(INF)]
     nulls = rng.choice((0.0, 0.15, 0.4))
     longest = 1 if source.chronons else rng.choice((1, 3, 8, 15))
-    chains: list[list[Insert | Adjust]] = []
+    events: list[tuple[int, int, dict]] = []
     keys = rng.sample(range(-2, 9), 11)
     for _ in range(rng.randint(1, 9)):
         row = {name: value(type_, rng, nulls) for name, type_ in source.columns}
@@ -159,15 +174,33 @@ def _stream(source: Declared, rng: random.Random, infinite: bool) -> list[Elemen
         ve = vs + rng.randint(1, longest)
         if infinite and not source.chronons and rng.random() < 0.25:
             ve = INF
-        copies = 2 if rng.random() < 0.2 and not source.keyed else 1
-        chains += [_chain(vs, ve, row, source, rng, infinite) for _ in range(copies)]
+        events += [(vs, ve, row)] * (2 if rng.random() < 0.2 and not source.keyed else 1)
+    return _said(events, source, rng, infinite)
+
+
+def _said(events: list[tuple[int, int, dict]], source: Declared, rng: random.Random, infinite: bool) -> list[Element]:
+    """A way to say these events, with wrong ends, and others that are taken back."""
+    longest = 1 if source.chronons else rng.choice((1, 3, 8, 15))
+    chains = [_chain(vs, ve, row, source, rng, infinite) for vs, ve, row in events]
+    for vs, _, row in events:
         if rng.random() < 0.25 and not source.insert_only and not source.keyed:
-            at = vs if rng.random() < 0.4 else rng.randint(0, LATEST - longest)
+            at = vs if rng.random() < 0.4 else rng.randint(source.since or 0, LATEST - longest)
             chain = _chain(at, at + rng.randint(1, longest), row, source, rng, infinite)
             last = chain[-1]
             chain.append(Adjust(at, last.vnew if isinstance(last, Adjust) else last.ve, at, row))
             chains.append(chain)
     return _promising(_arrival(chains, rng, rng.choice((0, 3, 10))), source, rng)
+
+
+def _copied(original: list[Element], source: Declared, rng: random.Random, infinite: bool) -> list[Element]:
+    """The same events, said in another way."""
+    first = 0 if source.since is None else source.since
+    events = [
+        (max(vs, first), ve, dict(zip(source.names, row, strict=True)))
+        for vs, ve, row in History.of(original, source.schema).events()
+        if ve > first
+    ]
+    return _said(events, source, rng, infinite)
 
 
 def _chain(vs: int, ve: int, row: dict, source: Declared, rng: random.Random, infinite: bool) -> list[Insert | Adjust]:

@@ -138,11 +138,17 @@ class Stage(Node):
     types: tuple[str, ...]
     lifetimes: Lifetimes = Lifetimes()
     cte: bool = False
+    merge: tuple[str, ...] = ()
+    """Behind LMERGE: the other copies of it, then the words of WITH in one text, which may be empty."""
 
     def key(self) -> str:
         """What it reads, without its alias."""
         of = self.of if isinstance(self.of, str) else f"({self.of.sql(OURS)})"
         around = self.lifetimes.around
+        if self.merge:
+            *copies, words = self.merge
+            of = f"LMERGE({', '.join((of, *copies))}{f' WITH {words}' if words else ''})"
+            return (f"{around}({of})" if around else of) + self.lifetimes.behind()
         return (f"{around}({self.of if isinstance(self.of, str) else self.of.sql(OURS)})" if around else of) + (
             self.lifetimes.behind()
         )
@@ -156,7 +162,7 @@ class Stage(Node):
         columns = f"({', '.join(self.names)})"
         if dialect.table is not None and self.tabled:
             return f"{dialect.table(self)} {self.alias}{columns}"
-        if isinstance(self.of, str) or (dialect.ours and self.lifetimes.around):
+        if isinstance(self.of, str) or (dialect.ours and (self.lifetimes.around or self.merge)):
             return f"{self.key()} {self.alias}"
         if dialect.ours:
             return f"{self.key()} {self.alias}{columns}"
@@ -164,6 +170,10 @@ class Stage(Node):
 
     def constructs(self) -> Iterator[str]:
         yield from self.lifetimes.constructs()
+        if self.merge:
+            what = "queries" if isinstance(self.of, Query) else "streams"
+            yield f"lmerge of {what}{' since' if any('SINCE' in each for each in self.merge) else ''}"
+            yield from (f"lmerge: {word or 'no words'}" for word in self.merge[-1].split(", "))
         if isinstance(self.of, Query):
             yield "derived table" if self.lifetimes.plain else "derived table, windowed"
         elif self.cte:

@@ -117,6 +117,7 @@ def shown(node: Any) -> str:
                 f"source {node.source.name}{node.source.args!r}" if node.source else "",
                 f"ordered by {ident(node.ordered_by)}" if node.ordered_by else "",
                 "insert only" if node.insert_only else "",
+                "" if node.arrives == "any" else f"arrives {node.arrives}",
             ]
             return " ".join(filter(None, parts))
         case s.CreateDerived(name, columns, query, or_replace):

@@ -31,6 +31,11 @@ STATEMENTS = [
         "CREATE STREAM S (a INT, t INT) INSERT ONLY ORDERED BY t SOURCE f('x', 3, -1.5, TRUE, NULL)",
         "create stream S (a int, t int) source f('x', 3, -1.5, True, None) ordered by t insert only",
     ),
+    (
+        "CREATE STREAM S (a INT) ARRIVES IN ORDER STRICTLY INSERT ONLY",
+        "create stream S (a int) insert only arrives strictly",
+    ),
+    ("CREATE STREAM S (a INT) ARRIVES IN ORDER", "create stream S (a int) arrives in order"),
     ("CREATE STREAM S (a INT) SOURCE f() INSERT ONLY", "create stream S (a int) source f() insert only"),
     ("CREATE STREAM S (a INT, f INT, u INT, PERIOD (f, u))", "create stream S (a int, f int, u int) period (f u)"),
     ("CREATE RELATION R (a INT)", "create constant R (a int)"),

@@ -182,7 +182,7 @@ class Trial:
 
     def collect(self) -> None:
         """Drop and renumber pooled values now."""
-        self.runtime._plan.pool.collect(force=True)
+        self.runtime.plan.pool.collect(force=True)
 
 
 def streams_of(given: Mapping[str, History], rng: random.Random, infinite: bool = True) -> dict[str, list[Element]]:

@@ -77,7 +77,7 @@ def go_on(runtime: LocalRuntime) -> None:
 
 
 def sweep_of(runtime: LocalRuntime) -> Sweep:
-    sweep = runtime._plan.operators[-1].operator._sweep  # type: ignore[attr-defined]
+    sweep = runtime.plan.operators[-1].operator._sweep  # type: ignore[attr-defined]
     assert isinstance(sweep, Sweep)
     return sweep
 
@@ -160,7 +160,7 @@ def test_a_broken_sweep_is_found(breaks: Callable[[LocalRuntime], None], message
 
 def test_a_lost_live_row_is_found() -> None:
     runtime, _ = running(S.group_by("k").agg(m=ew.max("x")))
-    live = runtime._plan.operators[-1].operator._live  # type: ignore[attr-defined]
+    live = runtime.plan.operators[-1].operator._live  # type: ignore[attr-defined]
     start = int(live.runs.place[0, START])
     live.runs.pool[start, 1] = 3  # [1, 6) ends earlier than the sweep knows
     with pytest.raises(AssertionError, match="invariant ECQ"):
@@ -171,7 +171,7 @@ def test_a_lost_partner_is_found() -> None:
     check = Invariants()
     runtime = LocalRuntime(S.join(T, on="k"), check=check)
     runtime.push({"S": batch_of([Insert(1, 6, A), Insert(3, 12, A)], SCHEMA), "T": batch_of([Insert(2, 9, A)], SCHEMA)})
-    join = next(each.operator for each in runtime._plan.operators if isinstance(each.operator, JoinOperator))
+    join = next(each.operator for each in runtime.plan.operators if isinstance(each.operator, JoinOperator))
     join._kept[0].log[1, 1] = 10
     with pytest.raises(AssertionError, match="side 0 of the join"):
         runtime.push({"T": batch_of([Insert(4, 5, B)], SCHEMA)})

@@ -101,7 +101,7 @@ def check(query: ew.Stream, inputs: dict[str, History], seed: int, tolerance: fl
             epoch = {name: batch(stream[:4], inputs[name].schema, name) for name, stream in streams.items()}
             streams = {name: stream[4:] for name, stream in streams.items()}
             out.append(runtime.push(epoch)["out"])
-            runtime._plan.pool.collect(force=True)
+            runtime.plan.pool.collect(force=True)
             state = through_file(runtime.snapshot())
             runtime = LocalRuntime(query, emit=emit)
             runtime.restore(state)

@@ -231,7 +231,7 @@ def test_the_hold_keeps_what_is_not_settled(s: History, seed: int) -> None:
 @given(s=ANY_END, seed=st.integers(0, 2**32))
 def test_the_chain_keeps_what_may_be_taken_back(s: History, seed: int) -> None:
     def look(runtime: LocalRuntime, seen: Seen) -> None:
-        (sink,) = runtime._plan.sinks
+        (sink,) = runtime.plan.sinks
         assert sink.encoder.state_size().rows == not_over(strictly=False)(seen)
 
     run(S.range(1), "current", {"S": s}, seed, look)
@@ -285,6 +285,6 @@ def test_what_is_wholly_promised_is_gone(name: str, emit: str, data: st.DataObje
         runtime.push({each: batch_of(last, SCHEMA, each)})
     left = {each.name: each.state_rows for each in runtime.metadata() if each.state_rows}
     assert not left
-    (sink,) = runtime._plan.sinks
+    (sink,) = runtime.plan.sinks
     assert sink.encoder.state_size().rows == 0
     assert all(intake.guard.state_size().rows == 0 for intake in intakes(runtime).values())

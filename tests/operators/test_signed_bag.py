@@ -6,12 +6,10 @@ import random
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from everwhen.core.time import INF
-from everwhen.errors import StateError
 from everwhen.operators.signed_bag import SignedBag, after, before
 from operators.stepping import changes, codec_of, said
 from state_files import through_file
@@ -61,9 +59,3 @@ def test_changes_before_and_after_a_time() -> None:
     assert said(after(some, 3)) == {(3, 4, 1, "b"): 1, (3, 9, 2, "c"): 1, (6, 8, 0, "a"): 1}
     assert said(before(some, 3)) == {(0, 3, 1, "b"): 1, (2, 3, 2, "c"): 1}
     assert said(before(some, np.array([9, 1, 7]))) == {(0, 4, 1, "b"): 1, (6, 7, 0, "a"): 1}
-
-
-def test_a_state_of_other_words_is_refused() -> None:
-    state = SignedBag(CODEC, extra=1).snapshot()
-    with pytest.raises(StateError, match="other words"):
-        SignedBag(CODEC).restore(state)

@@ -248,7 +248,7 @@ def test_the_hold_keeps_what_is_not_settled(s: History, c: int) -> None:
 @given(s=FINITE, c=CUTS)
 def test_the_chain_keeps_what_may_be_taken_back(s: History, c: int) -> None:
     runtime = fed(S.range(1), {"S": s}, {"S": c})
-    (sink,) = runtime._plan.sinks
+    (sink,) = runtime.plan.sinks
     assert sink.encoder.state_size().rows == sum(ve > c for _, ve, _ in s.events())
 
 
@@ -269,8 +269,8 @@ def test_at_the_end_nothing_is_left(plan: Plan, emit: str, data: st.DataObject, 
     for epoch in epochs(streams_of(given_, rng, plan.infinite), rng):
         runtime.push(epoch)
     assert runtime.state_size().rows == 0
-    filters = sum(sink.filter is not None for sink in runtime._plan.sinks)
-    assert len(runtime.metadata()) == len(runtime._plan.operators) + filters
+    filters = sum(sink.filter is not None for sink in runtime.plan.sinks)
+    assert len(runtime.metadata()) == len(runtime.plan.operators) + filters
 
 
 LONG: dict[str, Callable[[], ew.Stream]] = {
@@ -306,8 +306,8 @@ def test_state_stays_bounded_in_the_long_run(name: str, emit: str) -> None:
             state = runtime.state_size()
             rows.append(state.rows)
             size.append(state.bytes)
-            runtime._plan.pool.collect(force=True)
-            pooled.append(runtime._plan.pool.size)
+            runtime.plan.pool.collect(force=True)
+            pooled.append(runtime.plan.pool.size)
     assert max(rows[40:]) <= 1.5 * max(rows[:40]) + 8
     assert size[-1] <= 2 * max(size[:40])
     assert max(pooled[40:]) <= 2 * max(pooled[:40]) + 8

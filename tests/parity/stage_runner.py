@@ -6,7 +6,7 @@ What is left to test on Spark itself is what Spark does: feeds in the JVM, hashi
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -34,11 +34,25 @@ class Partitions:
         self.kernels = [[StagePartition(stage, self.emit) for _ in range(n)] for stage in self.plan.stages]
         self.said = NEVER
         self.rng = random.Random(seed)
+        self.ended: frozenset[str] = frozenset()
+        self.anew: dict[str, int] = {}
+        self.until: dict[str, int] = {}
+
+    def end(self, sources: Iterable[str]) -> None:
+        """These copies of merges have left from the next epoch on."""
+        self.ended |= set(sources)
+
+    def begin_anew(self, source: str, since: int) -> None:
+        """What a source brings from the next epoch on is another stream."""
+        self.ended -= {source}
+        self.anew[source] = since
+        self.until.pop(source, None)
 
     def push(self, batches: Mapping[str, ElementBatch]) -> list[Element]:
         progress = {name: _progress(batch) for name, batch in batches.items()}
         waiting: dict[int, list[dict[str, list[Rows]]]] = {}
         handed: dict[str, int] = {}
+        starts: dict[str, int] = {}
         tau = NEVER
         out: list[Element] = []
         for at, stage in enumerate(self.plan.stages):
@@ -48,16 +62,28 @@ class Partitions:
                     self._spread(stream, _rows(batches[stream.feed.source.name], stream), rows)
             nxt: list[dict[str, list[Rows]]] = [{} for _ in range(self.n)]
             promises: dict[str, int] = {}
+            reached: dict[str, int] = {}
             answered = []
             for partition, kernel in enumerate(self.kernels[at]):
                 given = {name: _joined(parts, self.rng) for name, parts in rows[partition].items()}
                 mine = {s.name for s in stage.inputs}
                 result = kernel.step(
-                    EpochInput(given, progress, handed={k: v for k, v in handed.items() if k in mine}, tau=tau)
+                    EpochInput(
+                        given,
+                        progress,
+                        handed={k: v for k, v in handed.items() if k in mine},
+                        tau=tau,
+                        starts={k: v for k, v in starts.items() if k in mine},
+                        ended=self.ended,
+                        anew=self.anew,
+                        until=self.until,
+                    )
                 )
                 for placed in kernel.plan.handed:
                     output = result.handed[placed.name]
                     promises[placed.name] = min(promises.get(placed.name, output.frontier.time), output.frontier.time)
+                    start = kernel.start(placed.port)
+                    reached[placed.name] = max(reached.get(placed.name, start), start)
                     changes = output.changes
                     zeros = np.zeros(len(changes), np.int64)
                     found = Rows(changes.lo, changes.hi, zeros, changes.weight, placed.codec.decode(changes.rows))
@@ -67,12 +93,13 @@ class Partitions:
                 answered += list(result.progress.values())
                 tau = max(tau, result.tau)
                 kernel.collect()
-            waiting[at + 1], handed = nxt, promises
+            waiting[at + 1], handed, starts = nxt, promises, reached
             if answered and min(answered) > self.said:
                 self.said = min(answered)
                 if self.emit is Emit.FINAL:
                     out.sort(key=lambda element: element.sync)
                 out.append(Cti(self.said))
+        self.anew = {}
         return out
 
     def restart(self) -> None:

@@ -140,7 +140,7 @@ def segments(query: ew.Stream, given: Mapping[str, History]) -> list[tuple[int, 
         changes = guarded.segments() if port.form == "segments" else guarded.events()
         inputs[port] = Output(changes, Frontier(INF))
     dataflow.step(inputs, 100)
-    out = dataflow.handed(inputs)["out"].changes
+    out = dataflow.handed()["out"].changes
     return list(zip(out.lo.tolist(), out.hi.tolist(), strict=True))
 
 

@@ -188,7 +188,7 @@ def state_after(stream: Q, rounds: int) -> int:
     for t in range(rounds):
         elements = [Insert(t, t + 1, {"k": t, "x": t}), Cti(t + 1)]
         runtime.push({name: batch_of(elements, schema, name) for name in runtime.inputs if name not in relations})
-    return sum(o.operator.state_size().rows for o in runtime._plan.operators)
+    return sum(o.operator.state_size().rows for o in runtime.plan.operators)
 
 
 @pytest.mark.parametrize("name", [name for name in FATAL if name not in ("rows", "split", "rstream")])

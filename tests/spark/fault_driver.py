@@ -156,12 +156,18 @@ class FaultyProgram(StageProgram):
         return found
 
 
-def main() -> None:
-    place, conninfo = Path(sys.argv[1]), sys.argv[2]
+def plan_faults(place: Path) -> str:
+    """Fail where it is planned, in tasks and in the driver up to the first sink; the folder of plans."""
     faults = str(place / "faults")
     epoch_module.StageProgram = FaultyProgram  # type: ignore[misc]
     before(EpochLog, "done", lambda _, epoch, *__: strike(faults, epoch, "after_job"))
     before(ChangelogSink, "commit_parts", lambda _, epoch, *__: strike(faults, epoch, "before_manifest"))
+    return faults
+
+
+def main() -> None:
+    place, conninfo = Path(sys.argv[1]), sys.argv[2]
+    faults = plan_faults(place)
     before(PostgresSink, "commit", lambda _, epoch, *__: strike(faults, epoch, "between_sinks"))
     after(PostgresSink, "commit", lambda _, epoch, *__: strike(faults, epoch, "after_sinks"))
     settings = {"spark.driver.memory": "700m", "spark.sql.shuffle.partitions": 2}
@@ -215,6 +221,7 @@ class Driver:
     rng: random.Random
     lives: list[int] = field(default_factory=list)
     """How each life ended."""
+    program: str = "from spark.fault_driver import main; main()"
 
     def run(self, lives: int) -> None:
         """Until a life ends well; at most so many of them."""
@@ -233,10 +240,9 @@ class Driver:
 
     def _start(self) -> subprocess.Popen[bytes]:
         paths = os.pathsep.join([str(SOURCES), str(TESTS)])
-        program = "from spark.fault_driver import main; main()"
         with (self.place / "driver.log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-c", program, str(self.place), self.database],
+                [sys.executable, "-c", self.program, str(self.place), self.database],
                 env=os.environ | {"PYTHONPATH": paths},
                 stdout=log,
                 stderr=log,

@@ -1,7 +1,6 @@
 """The fluent API: queries as chains of methods over immutable streams.
 
-A `Stream` wraps a logical node; every method checks its arguments, builds one or two nodes and returns a new stream.
-Nothing runs here.  Text names columns; conditions and computed columns are expressions (`expressions/build.py`).
+A `Stream` wraps a logical node; every method builds one or two nodes and returns a new stream; nothing runs here.
 
     >>> from everwhen.algebra.expressions.build import col
     >>> from everwhen.algebra import aggregates as ew
@@ -44,13 +43,14 @@ def source(
     keys: str | Sequence[str | Sequence[str]] = (),
     ordered: bool = False,
     kind: nodes.SourceKind = "stream",
+    arrives: nodes.Arrival = "any",
 ) -> Stream:
     """A named input with its payload columns; types are Arrow types or their names.
 
-    Declarations make plans better.  `insert_only` (no adjusts) and `chronons` (every lifetime is one tick) are checked
-    for each element; `ordered` (no late elements) and `keys` are trusted.  `keys="id"` or `keys=["id", ("day", "no")]`
-    declares that no two events of the whole history have the same id, nor the same day and no; for the kinds
-    "temporal" and "varying", no two rows alive at one instant.
+    Checked for each element: `insert_only` (no adjusts), `chronons` (all lifetimes are one tick), `arrives` (in order:
+    starts of inserts never go down; strictly: they always go up).  Trusted: `ordered` (no late elements), `keys`:
+    "id" or ["id", ("day", "no")] says that no two events of the whole history have the same id, nor the same day and
+    no; for the kinds "temporal" and "varying", no two rows alive at one instant.
 
     >>> import everwhen as ew
     >>> ew.source("Bid", {"item": "int64", "price": "float64"}, insert_only=True).schema.names
@@ -67,7 +67,7 @@ def source(
     if kind not in get_args(nodes.SourceKind):
         raise QueryError(f"kind={kind!r} is no kind of source; there are {', '.join(get_args(nodes.SourceKind))}")
     found = tuple(_names(key) for key in ([keys] if isinstance(keys, str) else keys))
-    return Stream(nodes.Source(name, schema, insert_only, chronons, found, ordered, kind))
+    return Stream(nodes.Source(name, schema, insert_only, chronons, found, ordered, kind, arrives=arrives))
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,7 +111,7 @@ def describe(node: Node) -> str:
         case nodes.Union():
             return "Union"
         case nodes.LMerge(_, since, policy):
-            late = [f"input {i} since {t}" for i, t in enumerate(since, 1) if t != NEVER]
+            late = [f"{name} since {t}" for name, t in zip(node.names, since, strict=True) if t != NEVER]
             return ", ".join([f"LMerge {'of events' if node.keeps_events else 'of snapshots'}, {policy}", *late])
         case nodes.Join():
             return _describe_join(node)
@@ -153,7 +153,9 @@ def _describe_source(node: nodes.Source) -> str:
     declared = [
         "inserts only" if node.insert_only else "",
         "one tick each" if node.chronons else "",
-        "in order" if node.ordered else "",
+        {"any": "in order" if node.ordered else "", "in order": "arrives in order"}.get(
+            node.arrives, "arrives strictly in order"
+        ),
         *(f"key ({', '.join(key)})" for key in node.keys),
         described(node.schemes) if node.schemes else "",
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from everwhen.algebra import nodes
 from everwhen.algebra.builder import Stream
@@ -34,16 +34,31 @@ def lmerge(
     if len(copies) < 2:
         raise QueryError("lmerge() needs at least two streams: copies of one stream")
     found = [_node(each) for each in copies]
-    names = found[0].schema.names
-    for at, each in enumerate(found[1:], 1):
-        if each.schema.names != names and each.schema.same_types(found[0].schema):
-            columns = zip(names, each.schema.names, strict=True)
-            found[at] = nodes.Map(each, tuple((name, col(own)) for name, own in columns))
+    unknown = [at for at in since or {} if not 0 <= at < len(found)]
+    if unknown:
+        raise QueryError(f"since names the copy {unknown[0]}; there are copies 0 to {len(found) - 1}")
     starts = tuple((since or {}).get(at, NEVER) for at in range(len(found)))
-    if policy is None:
-        corrected = not all(_never_corrected(each) for each in found)
-        policy = MergePolicy(leader=corrected)
-    return Stream(nodes.LMerge(tuple(found), starts, policy))
+    return Stream(merged(found, starts, policy or default_policy(found)))
+
+
+def merged(
+    copies: Sequence[nodes.Node], since: tuple[int, ...], policy: MergePolicy, names: tuple[str, ...] = ()
+) -> nodes.LMerge:
+    """The merge of copies; the columns are called as the first copy calls them."""
+    if policy.quorum > len(copies):
+        raise QueryError(f"QUORUM {policy.quorum} asks for more inputs than there are: {len(copies)}")
+    called = copies[0].schema.names
+    found = list(copies)
+    for at, each in enumerate(found[1:], 1):
+        if each.schema.names != called and each.schema.same_types(found[0].schema):
+            columns = zip(called, each.schema.names, strict=True)
+            found[at] = nodes.Map(each, tuple((name, col(own)) for name, own in columns))
+    return nodes.LMerge(tuple(found), since, policy, names)
+
+
+def default_policy(copies: Sequence[nodes.Node]) -> MergePolicy:
+    """FIRST where no copy is ever corrected; else LEADER, because FIRST could show two rows of one group."""
+    return MergePolicy(leader=not all(_never_corrected(each) for each in copies))
 
 
 def _never_corrected(node: nodes.Node) -> bool:

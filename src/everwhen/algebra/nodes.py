@@ -9,10 +9,9 @@ The meaning of each is written down once, in `everwhen.reference`.  Nodes that c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -27,11 +26,11 @@ from everwhen.algebra.lifetime_nodes import RelationToStream as RelationToStream
 from everwhen.algebra.lifetime_nodes import RowsWindow as RowsWindow
 from everwhen.algebra.lifetime_nodes import Split as Split
 from everwhen.algebra.lifetime_nodes import TimeWindow as TimeWindow
+from everwhen.algebra.merge_node import LMerge as LMerge
 from everwhen.algebra.node import Node as Node
 from everwhen.algebra.node import over as over
 from everwhen.algebra.node import walk as walk
 from everwhen.core.kinds import is_orderable
-from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Field, Schema
 from everwhen.errors import QueryError
@@ -39,6 +38,7 @@ from everwhen.punctuation.schemes import Scheme, Selection, bound
 
 SetKind = Literal["difference", "strict_difference", "intersect", "max_union"]
 SourceKind = Literal["stream", "constant", "temporal", "varying"]
+Arrival = Literal["any", "in order", "strictly"]
 JoinKind = Literal["inner", "semi", "anti", "left", "full"]
 
 
@@ -47,7 +47,8 @@ class Source(Node):
     """A named input and what it declares.
 
     Checked as elements come in: `insert_only` (no adjust will come, so the guard keeps nothing) and `chronons` (every
-    lifetime is one tick; an adjust can only remove).  Trusted, not checked: `ordered` (no element is late) and `keys`.
+    lifetime is one tick; an adjust can only remove), and `arrives` (starts of inserts never go down, or always go up).
+    Trusted, not checked: `ordered` (no element is late) and `keys`.
     A key of a stream or a constant relation says that no two events of the whole history agree on its columns, nulls
     counted as equal; a key of a temporal or time-varying relation says so of the rows alive at any one instant.
     `schemes` say which promises about attributes follow from the rows; a row that breaks one is refused.
@@ -64,8 +65,16 @@ class Source(Node):
     ordered: bool = False
     kind: SourceKind = "stream"
     schemes: tuple[Scheme, ...] = ()
+    arrives: Arrival = "any"
 
     def __post_init__(self) -> None:
+        if self.arrives not in get_args(Arrival):
+            raise QueryError(f"arrives={self.arrives!r} is no order; there are {', '.join(get_args(Arrival))}")
+        if self.arrives != "any" and self.is_finite:
+            raise QueryError(
+                f"the {self.kind} relation {self.name!r} is known whole before anything else comes, so no order is "
+                "checked; ARRIVES IN ORDER is for streams"
+            )
         object.__setattr__(self, "schemes", bound(self.schemes, self.columns, f"the source {self.name!r}"))
         for key in self.keys:
             self.columns.select(key, f"the key ({', '.join(key)}) of source {self.name!r}")
@@ -85,6 +94,11 @@ class Source(Node):
     def is_finite(self) -> bool:
         """Whether it is a relation that is known whole before anything else comes: its rows are never late."""
         return self.kind in ("constant", "temporal")
+
+    @property
+    def in_order(self) -> bool:
+        """Whether no insert starts before one that came earlier: as declared and checked, or as trusted."""
+        return self.ordered or self.arrives != "any"
 
     @property
     def keeps_events(self) -> bool:
@@ -168,41 +182,6 @@ class Union(Node):
     @property
     def keeps_events(self) -> bool:
         return self.left.keeps_events and self.right.keeps_events
-
-
-def _copy_names(copies: Sequence[Node]) -> tuple[str, ...]:
-    """Sources by their names, other copies by their positions."""
-    return tuple(each.name if isinstance(each, Source) else f"input {at}" for at, each in enumerate(copies, 1))
-
-
-@dataclass(frozen=True, eq=False)
-class LMerge(Node):
-    """Copies of one stream as one: at every instant what the copy says that first promised it, then what the policy
-    says.  `since`: from when on each copy is right.  `names`: what messages call them."""
-
-    copies: tuple[Node, ...]
-    since: tuple[int, ...]
-    policy: MergePolicy
-    names: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if len(self.copies) < 2:
-            raise QueryError("LMERGE needs at least two inputs")
-        if not self.names:
-            object.__setattr__(self, "names", _copy_names(self.copies))
-        for other in self.copies[1:]:
-            if other.schema != self.copies[0].schema:
-                raise QueryError(
-                    f"LMERGE needs the same columns on all inputs: {self.copies[0].schema} against {other.schema}"
-                )
-
-    @cached_property
-    def schema(self) -> Schema:
-        return self.copies[0].schema
-
-    @property
-    def keeps_events(self) -> bool:
-        return all(each.keeps_events for each in self.copies)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,9 @@
 """64-bit integers with a time each, in one flat hash table: no Python object per integer.
 
 A cell holds the integer and its time side by side, so a look-up touches one place in memory, asked for some ahead.
-A time of `NEVER` marks an empty cell.  Costs: add and look up O(1) each, amortised; forgetting is a sweep.
+A time of `NEVER` marks an empty cell.  Most integers that are looked up are not there: eight bits per cell, of which
+one in sixteen is set at most, tell so of most of them.  Costs: add and look up O(1) each, amortised; forgetting is a
+sweep.
 """
 
 from __future__ import annotations
@@ -40,22 +42,34 @@ def _seek(cells, key, h):
     return at
 
 
+@njit(cache=True, inline="always")
+def _mark(key, shift):
+    """The place of a key among eight bits per cell: its byte and its bit."""
+    at = (np.uint64(key) * _MIX) >> shift
+    return np.int64(at >> np.uint64(3)), np.uint8(1) << np.uint8(at & np.uint64(7))
+
+
 @njit(cache=True)
-def _find(cells, keys, out):
-    """The time of each key, `NEVER` where there is none."""
+def _raise_to(cells, marks, shift, keys, out):
+    """Raises `out` to the time of each key that is there.  First the bits of all keys are looked at, without a branch
+    that would be guessed wrong; then the cells of the few that may be there."""
     n = len(keys)
     mask = np.uint64(len(cells) - 1)
-    hashes = np.empty(n, np.uint64)
+    at = np.empty(n, np.int64)
+    some = 0
     for i in range(n):
-        hashes[i] = _hash(keys[i])
-    for i in range(n):
-        if i + _AHEAD < n:
-            prefetch(cells, np.int64(hashes[i + _AHEAD] & mask))
-        out[i] = cells[_seek(cells, keys[i], hashes[i]), 1]
+        byte, bit = _mark(keys[i], shift)
+        at[some] = i
+        some += np.int64((marks[byte] & bit) != 0)
+    for j in range(some):
+        if j + _AHEAD < some:
+            prefetch(cells, np.int64(_hash(keys[at[j + _AHEAD]]) & mask))
+        i = at[j]
+        out[i] = max(out[i], cells[_seek(cells, keys[i], _hash(keys[i])), 1])
 
 
 @njit(cache=True)
-def _put(cells, keys, times):
+def _put(cells, marks, shift, keys, times):
     """Keeps the larger time of each key; how many keys are new.  There must be room for all."""
     n = len(keys)
     mask = np.uint64(len(cells) - 1)
@@ -70,6 +84,8 @@ def _put(cells, keys, times):
         if cells[at, 1] == _NEVER:
             cells[at, 0] = keys[i]
             cells[at, 1] = times[i]
+            byte, bit = _mark(keys[i], shift)
+            marks[byte] |= bit
             new += 1
         elif cells[at, 1] < times[i]:
             cells[at, 1] = times[i]
@@ -79,26 +95,28 @@ def _put(cells, keys, times):
 class IntTimes:
     """Integers to the largest time given for each."""
 
+    _count: int
+    _cells: np.ndarray
+    _marks: np.ndarray
+    _shift: np.uint64
+
     def __init__(self) -> None:
-        self._count = 0
-        self._cells = _empty(_LEAST)
+        self._clear(_LEAST)
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def nbytes(self) -> int:
-        return self._cells.nbytes
+        return self._cells.nbytes + self._marks.nbytes
 
     def add(self, keys: np.ndarray, times: np.ndarray) -> None:
         self._reserve(len(keys))
-        self._count += int(_put(self._cells, keys, times))
+        self._count += int(_put(self._cells, self._marks, self._shift, keys, times))
 
-    def at(self, keys: np.ndarray) -> np.ndarray:
-        """The time of each key, `NEVER` where there is none."""
-        out = np.empty(len(keys), np.int64)
-        _find(self._cells, keys, out)
-        return out
+    def raise_to(self, keys: np.ndarray, out: np.ndarray) -> None:
+        """Raises `out` to the time of each key that is there."""
+        _raise_to(self._cells, self._marks, self._shift, keys, out)
 
     def entries(self) -> tuple[np.ndarray, np.ndarray]:
         """All keys and their times, in no order."""
@@ -108,7 +126,7 @@ class IntTimes:
     def retain(self, kept: np.ndarray) -> None:
         """Forgets the entries that are not marked, in the order of `entries`."""
         keys, times = self.entries()
-        self._cells, self._count = _empty(_LEAST), 0
+        self._clear(_LEAST)
         self.add(keys[kept], times[kept])
 
     def _reserve(self, more: int) -> None:
@@ -117,11 +135,12 @@ class IntTimes:
             size *= 2
         if size > len(self._cells):
             keys, times = self.entries()
-            self._cells = _empty(size)
-            _put(self._cells, keys, times)
+            self._clear(size)
+            self._count = int(_put(self._cells, self._marks, self._shift, keys, times))
 
-
-def _empty(size: int) -> np.ndarray:
-    cells = np.zeros((size, 2), np.int64)
-    cells[:, 1] = NEVER
-    return cells
+    def _clear(self, size: int) -> None:
+        self._count = 0
+        self._cells = np.zeros((size, 2), np.int64)
+        self._cells[:, 1] = NEVER
+        self._marks = np.zeros(size, np.uint8)
+        self._shift = np.uint64(65 - (8 * size).bit_length())

@@ -16,8 +16,8 @@ class MergePolicy:
     """FIRST, LEADER, QUORUM k or FINAL, each EAGER or LAZY.
 
     `quorum`: how many inputs must say it; 1 is FIRST.  With `leader` one input is followed, with `final` nothing is
-    said before it is final.  `audit`: what inputs have promised is compared, and a difference is an error.  `kernel`: run
-    this one (`KERNELS`), not the one that follows from what is known of the inputs.
+    said before it is final.  `audit`: what inputs have promised is compared, and a difference is an error.  `kernel`:
+    run this one (`KERNELS`), not the one that follows from what is known of the inputs.
 
     >>> print(MergePolicy(leader=True), "|", MergePolicy(quorum=2, lazy=True))
     LEADER, EAGER | QUORUM 2, LAZY

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from everwhen.core.emit import Emit
 from everwhen.engine.node import OperatorNode
+from everwhen.operators.ingress.pipeline import SourcePipeline
 from everwhen.plan.physical import Port
 from everwhen.rows.changes import Changes, concat
 
@@ -59,3 +60,19 @@ def standing_at(port: Port, nodes: Mapping[int, OperatorNode], sources: Standing
     given = [standing_at(each, nodes, sources) for each in node.placed.inputs]
     known = [each for each in given if each is not None]
     return node.placed.operator.step(known, node.frontiers, node.tau).changes if len(known) == len(given) else None
+
+
+def recalled(
+    port: Port, nodes: Mapping[int, OperatorNode], below: Iterable[Port], intakes: Mapping[str, SourcePipeline]
+) -> tuple[int, Changes] | None:
+    """What a port has brought that stands, and from when on that is all; None: that is not known.  `below`: all ports
+    that it needs."""
+    if port.source is None:
+        found = nodes[port.operator].placed.operator.standing(nodes[port.operator].frontiers)
+        if found is not None:
+            return found
+    sources = [intakes[each.source] for each in below if each.source]
+    if any(intake.standing() is None for intake in sources):
+        return None
+    changes = standing_at(port, nodes, lambda each: intakes[each.source or ""].standing())
+    return None if changes is None else (max(intake.known_from for intake in sources), changes)

@@ -17,13 +17,15 @@ the largest end that each has emitted is noted, for those who join.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
-from everwhen.core.time import NEVER
+from everwhen.core.time import INF, NEVER
 from everwhen.engine.change_emit import Standing, flush_suppressed, standing_at
+from everwhen.engine.forward.floors import CodecOf, Floors
+from everwhen.engine.forward.needs import Leads, Wanted, leading, needed_from
 from everwhen.engine.node import OperatorNode, Step, StepCheck, cut
 from everwhen.engine.output_port import OutputPort
 from everwhen.operators.contract import Output, StateSize, advance
@@ -37,10 +39,17 @@ Flow = TypeVar("Flow", bound=OutputPort)
 
 @dataclass(frozen=True, slots=True)
 class EpochInputs:
-    """What the sources bring in an epoch, by port, and the largest start seen, of one source or of all."""
+    """What the sources bring in an epoch, by port, and the largest start seen, of one source or of all.  `starts`: of
+    each source, where `tau` is of all."""
 
     outputs: Mapping[Port, Output]
     tau: int | Mapping[str, int]
+    starts: Mapping[str, int] = field(default_factory=dict)
+
+    def start(self, sources: Iterable[str]) -> int:
+        """The largest start of some sources."""
+        known = self.starts if isinstance(self.tau, int) else self.tau
+        return max((known.get(source, NEVER) for source in sources), default=NEVER)
 
 
 class Dataflow(Generic[Key, Flow]):
@@ -50,6 +59,8 @@ class Dataflow(Generic[Key, Flow]):
         self.nodes: dict[int, OperatorNode] = {}
         """Inputs before their users."""
         self.outputs: dict[Key, Flow] = {}
+        self.floors = Floors()
+        self._merged: dict[int, int] = {}  # merges that were told to fast-forward, and until when
         self._check = check
         self._shared = shared
 
@@ -63,19 +74,31 @@ class Dataflow(Generic[Key, Flow]):
 
     def detach(self, numbers: Collection[int]) -> None:
         """Drop operators with their state."""
+        self._merged = {number: t for number, t in self._merged.items() if number not in numbers}
         self.nodes = {number: node for number, node in self.nodes.items() if number not in numbers}
+
+    def renumber(self, nodes: dict[int, OperatorNode], before: Mapping[int, int]) -> None:
+        """Have these operators instead; `before` tells which numbers those had that have been there."""
+        self._merged = {now: self._merged[was] for now, was in before.items() if was in self._merged}
+        self.nodes = nodes
 
     # -- running ------------------------------------------------------------------------------------------------
 
     def step(self, inputs: EpochInputs) -> dict[int, Exception]:
         """Step every operator; those that failed, with their errors, if errors are isolated."""
         broken: dict[int, Exception] = {}
+        forced = self.floors.forced() if self.floors.ports else ()
         for number, node in self.nodes.items():
             ports = node.placed.inputs
             culprit = next((broken[p.operator] for p in ports if p.operator in broken), None) if broken else None
             try:
                 if culprit is None:
-                    self.step_one(node, [self.given(port, inputs) for port in ports])
+                    if node.placed.operator.merges:
+                        starts = [inputs.start(found) for found in self.sources_below(node)]
+                        node.woken = node.placed.operator.reach(starts) or node.woken
+                    given = [self.given(port, inputs) for port in ports]
+                    merges = forced and node.placed.operator.merges
+                    self.step_one(node, self._unforced(node, given, forced) if merges else given)
                 else:
                     broken[number] = culprit
             except Exception as error:  # whatever it is, also in a function of the user's: the others must go on
@@ -98,10 +121,10 @@ class Dataflow(Generic[Key, Flow]):
             promised = promised or bool(given.frontier.promises)
             rows += len(changes[-1].lo)
             tau = max(tau, reached)
-        if not rows and tau == node.tau and frontiers == node.frontiers:
+        if not rows and tau == node.tau and frontiers == node.frontiers and not node.woken:
             node.rest()
             return
-        node.tau = tau
+        node.tau, node.woken = tau, False
         node.output = output = advance(node.placed.operator, changes, frontiers, tau, node.output.frontier.time)
         # promises about data are news in this step only
         node.frontiers = [Frontier(each.time) for each in frontiers] if promised else frontiers
@@ -112,11 +135,19 @@ class Dataflow(Generic[Key, Flow]):
         if self._check is not None:
             self._check.after(Step(node.number, node.placed.operator, changes, frontiers, tau, output))
 
-    def end(self, sources: Collection[str]) -> None:
-        """Tell operators which of their ports have ended, because all sources below have."""
+    def end(self, sources: Collection[str], leaving: Collection[str] = ()) -> None:
+        """Tell operators which of their ports have ended, because all sources below have; `leaving`: some of these go
+        before their end."""
         for node in self.nodes.values():
-            below = [{p.source for p in self.below(port) if p.source} for port in node.placed.inputs]
-            node.placed.operator.end([port for port, found in enumerate(below) if found <= set(sources)])
+            below = self.sources_below(node)
+            ended = [port for port, found in enumerate(below) if found <= set(sources)]
+            node.placed.operator.end([port for port in ended if not below[port] & set(leaving)])
+            node.placed.operator.leave([port for port in ended if below[port] & set(leaving)])
+            node.woken = node.placed.operator.merges  # also if what it had promised was everything
+
+    def sources_below(self, node: OperatorNode) -> list[set[str]]:
+        """The sources that each port of an operator needs."""
+        return [{p.source for p in self.below(port) if p.source} for port in node.placed.inputs]
 
     def given(self, port: Port, inputs: EpochInputs) -> tuple[Output, int]:
         """What a port brings in this epoch, and its τ."""
@@ -124,6 +155,60 @@ class Dataflow(Generic[Key, Flow]):
             node = self.nodes[port.operator]
             return node.output, node.tau
         return inputs.outputs[port], inputs.tau if isinstance(inputs.tau, int) else inputs.tau[port.source]
+
+    # -- fast-forward -------------------------------------------------------------------------------------------
+
+    def fast_forward(self, wanted: Wanted, codec_of: CodecOf) -> dict[str, int]:
+        """Skip what nobody needs: by source, before which instant.  `wanted` has the ports of all outputs, with the
+        instants from which on they are of interest (-∞: all is); merges of copies have their own.
+
+        Where a port leads to merges only, through operators that keep nothing, it stays as it is: a merge skips what it
+        does not need, and must see what its inputs have promised themselves.  A source whose events are read by such a
+        merge and by others is left alone, because they would know its events by different starts.
+        """
+        wanted = list(wanted)
+        needs, leads = needed_from(self.nodes, wanted), leading(self.nodes, [port for port, _ in wanted])
+        for number, node in self.nodes.items():
+            t = needs.get(Port(operator=number), INF)
+            if NEVER < t < INF:
+                node.placed.operator.fast_forward(t)
+                if node.placed.operator.merges:
+                    self._merged[number] = max(self.skipped(number), t)
+        found: dict[str, int] = {}
+        for port, t in needs.items():
+            if port.source is not None:
+                both = port.form == "events" and leads[port] == Leads.TO_MERGE | Leads.ELSEWHERE
+                found[port.source] = min(found.get(port.source, INF), NEVER if both else t)
+        for port in needs:
+            if port.source is not None and leads[port] != Leads.TO_MERGE:
+                self.floors.raise_to(port, found[port.source], codec_of)
+        return {source: t for source, t in found.items() if t > NEVER}
+
+    def cut(self, outputs: Mapping[Port, Output]) -> Mapping[Port, Output]:
+        """What sources bring, without what is skipped."""
+        return self.floors.applied(outputs) if self.floors.ports else outputs
+
+    def skipped(self, number: int) -> int:
+        """Before which instant a merge was told that nothing is of interest."""
+        return self._merged.get(number, NEVER)
+
+    @property
+    def merges(self) -> bool:
+        """Whether copies are merged somewhere."""
+        return any(node.placed.operator.merges for node in self.nodes.values())
+
+    def _unforced(
+        self, node: OperatorNode, given: list[tuple[Output, int]], forced: Collection[Port]
+    ) -> list[tuple[Output, int]]:
+        """What a merge gets of inputs that lag: nothing is promised because it was skipped.  That is never more than
+        the merge has promised itself, but it would take the input for one of those that lead."""
+        skipped = max(node.output.frontier.time, self.skipped(node.number))
+        found = []
+        for port, (output, tau), before in zip(node.placed.inputs, given, node.frontiers, strict=True):
+            if output.frontier.time <= skipped and any(each in forced for each in self.below(port)):
+                output = Output(output.changes, Frontier(before.time, output.frontier.promises))
+            found.append((output, tau))
+        return found
 
     # -- emission -----------------------------------------------------------------------------------------------
 
@@ -159,7 +244,8 @@ class Dataflow(Generic[Key, Flow]):
     def state_size(self) -> StateSize:
         """What operators and output ports keep."""
         parts = [node.placed.operator.state_size() for node in self.nodes.values()]
-        return sum([*parts, *(output.state_size() for output in self.outputs.values())], StateSize())
+        parts += [output.state_size() for output in self.outputs.values()]
+        return sum(parts, self.floors.state_size())
 
     # -- state --------------------------------------------------------------------------------------------------
 
@@ -216,7 +302,17 @@ class FixedDataflow:
             self.flow.add(OperatorNode.of(number, placed))
         self.flow.outputs = {sink.name: OutputPort(sink.port, sink.encoder, sink.filter) for sink in plan.sinks}
         self.tau = NEVER
+        self._wanted: dict[str, int] = {}
+        self._given = EpochInputs({}, NEVER)
         self._moved: tuple[Emit, ...] = ()
+
+    @property
+    def plan(self) -> PhysicalPlan:
+        return self._plan
+
+    @plan.setter
+    def plan(self, plan: PhysicalPlan) -> None:
+        self._plan = plan
         self._roots = {f"sink {sink.name}": sink.port for sink in plan.sinks}
         self._roots |= {f"stream {handed.name}": handed.port for handed in plan.handed}
         ports = [port for placed in plan.operators for port in placed.inputs]
@@ -225,10 +321,12 @@ class FixedDataflow:
         )
         """The ports at which sources come in, each in the form that it is read in."""
 
-    def step(self, inputs: Mapping[Port, Output], tau: int) -> dict[str, ElementBatch]:
-        """One epoch: the elements of each sink; `handed` gives the rest."""
+    def step(
+        self, inputs: Mapping[Port, Output], tau: int, starts: Mapping[str, int] | None = None
+    ) -> dict[str, ElementBatch]:
+        """One epoch: the elements of each sink; `handed` gives the rest.  `starts`: the largest of each source."""
         self.tau = tau
-        given = EpochInputs(inputs, tau)
+        self._given = given = EpochInputs(self.flow.cut(inputs), tau, starts or {})
         self.flow.step(given)
         results = {}
         for name, output in self.flow.outputs.items():
@@ -236,10 +334,19 @@ class FixedDataflow:
             results[name] = output.encode(found.changes, tau, found.frontier)
         return results
 
-    def handed(self, inputs: Mapping[Port, Output]) -> dict[str, Output]:
+    def handed(self) -> dict[str, Output]:
         """What the last step has for other stages."""
-        given = EpochInputs(inputs, self.tau)
-        return {handed.name: self.flow.given(handed.port, given)[0] for handed in self.plan.handed}
+        return {handed.name: self.flow.given(handed.port, self._given)[0] for handed in self.plan.handed}
+
+    def fast_forward(self, t: int | Mapping[str, int] = NEVER) -> dict[str, int]:
+        """From now on the answer before `t` is of no interest, of all sinks and streams handed on, or of each by its
+        name.  Returns before which instants sources may be skipped; the frontiers that follow from it come with the
+        next step.  Without `t`: merges of copies may have become indifferent to more."""
+        for root in self._roots:
+            asked = t if isinstance(t, int) else t.get(root.split(" ", 1)[1], NEVER)
+            self._wanted[root] = max(self._wanted.get(root, NEVER), asked)
+        wanted = [(port, self._wanted[root]) for root, port in self._roots.items()]
+        return self.flow.fast_forward(wanted, self.plan.codecs.__getitem__)
 
     def change_emit(self, emit: Emit, standing: Standing) -> tuple[dict[str, ElementBatch], dict[str, Changes]]:
         """Follow another policy from now on: what sinks emit at once because of it, and what is handed on.
@@ -270,10 +377,14 @@ class FixedDataflow:
             "operators": self.flow.snapshot(self._roots),
             "outputs": {name: output.snapshot() for name, output in self.flow.outputs.items()},
             "moved": [emit.value for emit in self._moved],
+            "wanted": dict(self._wanted),
+            "floors": self.flow.floors.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot of the same plan."""
+        self._wanted = dict(state.get("wanted", {}))
+        self.flow.floors.restore(state.get("floors", ()), self.plan.codecs.__getitem__)
         for emit in state["moved"]:  # nothing has been emitted yet, so nothing is emitted because of it
             self.change_emit(Emit(emit), self._nothing)
         self.tau = state["tau"]

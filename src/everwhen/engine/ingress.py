@@ -23,6 +23,7 @@ from everwhen.engine.release_horizon import ReleaseHorizon
 from everwhen.engine.source_levels import PLAIN, Bounds
 from everwhen.errors import InputError, QueryError
 from everwhen.operators.contract import Output, StateSize
+from everwhen.operators.ingress.event_log import EventStore
 from everwhen.operators.ingress.finalize import DroppedElements, Reason
 from everwhen.operators.ingress.guard import CheckedBatch, Guard
 from everwhen.operators.ingress.pipeline import SourcePipeline
@@ -87,12 +88,13 @@ class Ingress:
         source: str | None = None,
         keep_all: bool = False,
         ordered: bool = True,
+        log: EventStore | None = None,
     ) -> SourceInput:
         """A new input for a source as it is declared; it counts once it is put into `inputs`.
 
         `source`: what the source is called from outside, if not as declared.  `keep_all`: its events are kept, so that
         whoever joins later knows all of it.  `ordered=False`: its schemes (PUNCTUATE) must not count on the order of
-        rows within an epoch.
+        rows within an epoch, nor is that order checked (ARRIVES IN ORDER).  `log`: where its events are kept.
         """
         name = source or declared.name
         guard = Guard(
@@ -102,6 +104,8 @@ class Ingress:
             declared.chronons,
             keep_all,
             punctuator=source_punctuators(declared, ordered),
+            arrives=declared.arrives if ordered else "any",
+            log=log,
         )
         return SourceInput(name, bounds, SourcePipeline(guard, bounds.remember, bounds.finalizes, bounds.aligns))
 
@@ -128,6 +132,13 @@ class Ingress:
         if bounds.finalizes:
             self._note(name, entry.intake.remember(bounds.remember))
 
+    def raise_floors(self, floors: Mapping[str, int]) -> None:
+        """Of these inputs nothing before an instant is of interest any more."""
+        for name, floor in floors.items():
+            entry = self.inputs[name]
+            entry.exact = max(entry.exact, floor)
+            entry.intake.raise_floor(floor)
+
     # -- an epoch -----------------------------------------------------------------------------------------------
 
     def check(self, batches: Mapping[str, ElementBatch]) -> None:
@@ -139,7 +150,7 @@ class Ingress:
                 intake.check(batch)
                 checked.append(intake)
         except InputError:
-            for intake in checked:
+            for intake in reversed(checked):  # copies of a stream may share what they keep
                 intake.undo()
             raise
         if self._idleness.seconds is not None:

@@ -31,23 +31,23 @@ from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.core.emit import Emit
-from everwhen.core.punctuation import NO_PROGRESS
 from everwhen.core.schema import Schema
-from everwhen.core.time import INF, NEVER
-from everwhen.engine.change_emit import standing_at
+from everwhen.core.time import NEVER
+from everwhen.engine.change_emit import recalled
 from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.epochs import Epoch
+from everwhen.engine.forward.needs import an_instant
 from everwhen.engine.ingress import Ingress, OnDropped
+from everwhen.engine.merge_inputs import grow, merge_port, restart, right_from, unknown_spans, with_copy
 from everwhen.engine.metadata import OperatorMetadata, filter_metadata, node_metadata
-from everwhen.engine.node import OperatorNode, StepCheck
+from everwhen.engine.node import StepCheck
 from everwhen.engine.output_port import standing_elements
 from everwhen.engine.source_levels import Bounds, bounds_of
 from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import DroppedElements, Reason
-from everwhen.operators.merge.lmerge import LMergeOperator
 from everwhen.plan.lower import lower
-from everwhen.plan.physical import Port
+from everwhen.plan.physical import PhysicalPlan, Port
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, joined
@@ -90,8 +90,8 @@ class LocalRuntime:
             raise QueryError("there is no query to run")
         if emit is not None:
             consistency = consistency.emitting(emit if isinstance(emit, Emit) else emit_named(emit))
-        plan = lower({name: q.node if isinstance(q, Stream) else q for name, q in named.items()}, consistency.emit)
-        self._plan = plan
+        self._queries = {name: q.node if isinstance(q, Stream) else q for name, q in named.items()}
+        plan = lower(self._queries, consistency.emit)
         self._consistency = consistency
         self._idle = idle is not None
         self._waiting = plan.waiting_sources()
@@ -99,9 +99,12 @@ class LocalRuntime:
         self._dropped = dropped
         self._latest: deque[tuple[str, DroppedElements]] = deque()
         self._ingress = Ingress(clock, idle, self._note)
+        self._logs = plan.shared_logs()
         for name, source in plan.sources.items():
-            self._ingress.add(name, self._ingress.open(source, plan.codecs[name], self._bounds(name)))
+            opened = self._ingress.open(source, plan.codecs[name], self._bounds(name), log=self._logs.get(name))
+            self._ingress.add(name, opened)
         self._dataflow = FixedDataflow(plan, check)
+        self._attached: list[tuple[str, str]] = []
         self._clock = clock
         self._since = clock()
         self._closed = False
@@ -117,8 +120,7 @@ class LocalRuntime:
         Without a batch it lets time pass: what has waited long enough by the clock goes on.  If a batch is wrong
         (`InputError`), none of the epoch's batches has been taken.
         """
-        if self._closed:
-            raise QueryError("the runtime is closed: no more input is possible")
+        self._require_open("no more input is possible")
         self._ingress.check(batches)
         return self._epoch()
 
@@ -139,63 +141,84 @@ class LocalRuntime:
         self._ingress.end(names)
         self._dataflow.flow.end(self._ingress.ended)
 
-    # `detach` and `attach` are the least that live runs need; the lead's take their place
+    # -- inputs of a merge -------------------------------------------------------------------------------------
+
     def detach(self, name: str) -> dict[str, ElementBatch]:
-        """An input of a merge leaves: it decides nothing any more, until it is attached again."""
-        for node, port in self._merge_ports(name):
-            node.placed.operator.end([port])
-        return self._dataflow.nothing_new()
+        """An input of a merge goes away, before its end: from now on the merge follows the others only.
 
-    def attach(self, name: str, since: int = NEVER) -> dict[str, ElementBatch]:
-        """A new input takes the place of one of a merge that has left.  It is right from `since` on."""
-        ports = self._merge_ports(name)
-        plan = self._plan
-        self._ingress.ended.discard(name)
-        self._ingress.add(name, self._ingress.open(plan.sources[name], plan.codecs[name], self._bounds(name)))
-        for node in self._dataflow.flow.nodes.values():
-            reached = zip(node.placed.inputs, node.frontiers, strict=True)
-            node.frontiers = [NO_PROGRESS if port.source == name else known for port, known in reached]
-        for node, port in ports:
-            operator = node.placed.operator
-            assert isinstance(operator, LMergeOperator), "only a merge has inputs that come and go"
-            operator.begin_anew(port, since)
-        return self._dataflow.nothing_new()
+        >>> import everwhen as ew
+        >>> a, b = (ew.source(name, {"x": "int64"}) for name in "ab")
+        >>> runtime = LocalRuntime(ew.lmerge(a, b))
+        >>> _ = runtime.detach("b")
+        >>> batch = ew.ElementBatch.of([ew.Insert(0, 5, {"x": 1}), ew.Cti(3)], a.schema)
+        >>> print(*runtime.push({"a": batch})["out"].elements())
+        insert [0, 5) x=1 cti 3
+        >>> _ = runtime.attach("b", since=3)
+        >>> batch = ew.ElementBatch.of([ew.Insert(3, 5, {"x": 1}), ew.Cti(9)], a.schema)
+        >>> print(*runtime.push({"b": batch})["out"].elements())
+        cti 9
+        """
+        self._require_open("its inputs cannot go any more")
+        merge_port(self.plan, name)
+        if name in self._ingress.ended:
+            raise QueryError(f"{name!r} has gone already")
+        self._ingress.end([name])
+        self._dataflow.flow.end(self._ingress.ended, leaving=[name])
+        return self._epoch()
 
-    def _merge_ports(self, name: str) -> list[tuple[OperatorNode, int]]:
-        """The ports of merges that a source feeds; it must feed nothing else."""
-        found: list[tuple[OperatorNode, int]] = []
-        nodes = list(self._dataflow.flow.nodes.values())
-        for node in nodes:
-            ports = [at for at, port in enumerate(node.placed.inputs) if port.source == name]
-            if ports and not isinstance(node.placed.operator, LMergeOperator):
-                found = []
-                break
-            found += [(node, port) for port in ports]
-        if not found:
-            raise QueryError(
-                f"{name!r} is not an input of a merge, so it cannot leave and come again: only LMERGE takes a copy in "
-                "the place of another"
-            )
-        return found
+    def attach(self, name: str, since: int | None = None, like: str | None = None) -> dict[str, ElementBatch]:
+        """An input of a merge begins anew, after it has gone; or a new one joins, a copy as `like` is one.
+
+        `since`: from when on it is right; by default from the start.  It counts once the merge has come that far.
+        """
+        self._require_open("no input can join any more")
+        start = NEVER if since is None else since
+        if like is None:
+            merge_port(self.plan, name)
+            if name not in self._ingress.ended:
+                raise QueryError(f"{name!r} is there: it can begin anew once it has ended, or after detach({name!r})")
+            fresh = lower(self._queries, self._consistency.emit, self.plan.pool)
+            restart(self._dataflow, fresh, name, start)
+            self._ingress.ended.discard(name)
+        else:
+            if name in self._ingress.inputs:
+                raise QueryError(f"there is an input {name!r} already; without `like` it begins anew")
+            merge_port(self.plan, like)
+            self._grow(name, like, start)
+        self._open(name)
+        return self._epoch()
+
+    def _open(self, name: str) -> None:
+        plan, log = self.plan, self._logs.get(name)
+        if log is not None:
+            log.begin_anew()
+        self._ingress.add(name, self._ingress.open(plan.sources[name], plan.codecs[name], self._bounds(name), log=log))
+
+    def _grow(self, name: str, like: str, since: int) -> None:
+        queries = {each: with_copy(query, name, like) for each, query in self._queries.items()}
+        grow(self._dataflow, lower(queries, self._consistency.emit, self.plan.pool), name, since)
+        self._queries = queries
+        self._attached.append((name, like))
+        if like in self._waiting:
+            self._waiting |= {name}
+
+    def _require_open(self, what: str) -> None:
+        if self._closed:
+            raise QueryError(f"the runtime is closed: {what}")
+
+    @property
+    def present(self) -> frozenset[str]:
+        """The inputs that have neither ended nor gone."""
+        return frozenset(self._ingress.inputs) - self._ingress.ended
 
     @property
     def merged(self) -> frozenset[str]:
         """The inputs that feed merges."""
-        return self._plan.merged_sources()
+        return self.plan.merged_sources()
 
     def right_from(self, since: Mapping[str, int]) -> int:
         """From when on the answer is right, if inputs are right from these instants on only; infinity: never."""
-        known: list[int] = []
-        plan = self._plan
-
-        def of(port: Port) -> int:
-            return known[port.operator] if port.source is None else since.get(port.source, NEVER)
-
-        for placed in plan.operators:
-            ports = [of(port) for port in placed.inputs]
-            given = min(ports) if isinstance(placed.operator, LMergeOperator) else max(ports)
-            known.append(given if given in (NEVER, INF) else placed.operator.exact_from(given))
-        return max(of(sink.port) for sink in plan.sinks)
+        return right_from(self.plan, since)
 
     def answers(self, epochs: Iterable[Epoch]) -> Iterator[ElementBatch]:
         """What a runtime with one query says to epochs."""
@@ -212,9 +235,33 @@ class LocalRuntime:
         ingress = self._ingress
         arrived = ingress.advance((self._paced,))
         inputs = {port: ingress.output(port, arrived) for port in self._dataflow.source_ports}
-        results = self._dataflow.step(inputs, max([each.intake.tau for each in ingress.inputs.values()]))
-        self._plan.pool.collect()
+        starts = {name: each.intake.tau for name, each in ingress.inputs.items()}
+        results = self._dataflow.step(inputs, max(starts.values()), starts)
+        if self._dataflow.flow.merges:  # of copies that lag nothing is needed that has been promised by now
+            self._ingress.raise_floors(self._dataflow.fast_forward())
+        self.plan.pool.collect()
         return results
+
+    def fast_forward(self, t: int) -> dict[str, ElementBatch]:
+        """From now on the answer before `t` is of no interest: what each output says because of it.
+
+        From `t` on every answer is what it would have been.  What is over by then is skipped where it comes in, and
+        forgotten; windows of rows and other operators that need all of the past still get it.  What has been said
+        before stands.  It is not taken back: an earlier `t` than before changes nothing.
+
+        >>> import everwhen as ew
+        >>> s = ew.source("S", {"x": "int64"})
+        >>> runtime = LocalRuntime(s.range(10).aggregate(total=ew.sum("x")))
+        >>> batch = lambda *elements: ew.ElementBatch.of(elements, s.schema)
+        >>> _ = runtime.push({"S": batch(ew.Insert(1, 2, {"x": 1}))})
+        >>> print(*runtime.fast_forward(100)["out"].elements())
+        adjust [1, ∞ -> 11) total=1 cti 91
+        >>> print(*runtime.push({"S": batch(*(ew.Insert(t, t + 1, {"x": t}) for t in (50, 95)))})["out"].elements())
+        insert [95, ∞) total=95
+        """
+        self._require_open("there is nothing to skip any more")
+        self._ingress.raise_floors(self._dataflow.fast_forward(an_instant(t)))
+        return self._epoch()
 
     # -- consistency --------------------------------------------------------------------------------------------
 
@@ -237,8 +284,7 @@ class LocalRuntime:
         emission policy takes nothing back; a laxer one says what is missing.  Without `emit` the policy stays as it is:
         a query that says only what is final goes on to do so, however short it blocks.
         """
-        if self._closed:
-            raise QueryError("the runtime is closed: its consistency cannot change any more")
+        self._require_open("its consistency cannot change any more")
         asked = self._consistency.changed(block, remember, emit, tick)
         first = self._dataflow.nothing_new()
         if asked.emit is not self._consistency.emit:
@@ -252,7 +298,9 @@ class LocalRuntime:
     def _standing(self, port: Port) -> Changes | None:
         """What a source has said that stands; of one that is never corrected nothing need be known."""
         intake = self._ingress.inputs[port.source or ""].intake
-        return no_changes(intake.codec) if intake.guard.insert_only else intake.standing()
+        if intake.guard.insert_only:
+            return no_changes(intake.codec)
+        return self._dataflow.flow.floors.known(port, intake.standing())
 
     def _note(self, name: str, dropped: DroppedElements) -> None:
         if self._dropped is not None:
@@ -273,6 +321,16 @@ class LocalRuntime:
                 yield name, element, reason
 
     # -- looking ------------------------------------------------------------------------------------------------
+
+    def unknown_spans(self) -> dict[str, tuple[int, int]]:
+        """The merges that wait because no input that is there knows a span of time, and the span: attach one that
+        does."""
+        return unknown_spans(self._dataflow)
+
+    @property
+    def plan(self) -> PhysicalPlan:
+        """The operators that run."""
+        return self._dataflow.plan
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -311,21 +369,9 @@ class LocalRuntime:
         Who hears this and all that is said later knows the answer from the instant on.  None: it is not kept.
         """
         (output,) = self._dataflow.flow.outputs.values()
-        found = output.standing(self._recalled)
+        flow, intakes = self._dataflow.flow, {name: each.intake for name, each in self._ingress.inputs.items()}
+        found = output.standing(lambda port: recalled(port, flow.nodes, flow.below(port), intakes))
         return None if found is None else (found[0], standing_elements(found[1], found[0], output.encoder.cti))
-
-    def _recalled(self, port: Port) -> tuple[int, Changes] | None:
-        """What a port has brought that stands, and from when on that is all."""
-        nodes = self._dataflow.flow.nodes
-        if port.source is None and (
-            found := nodes[port.operator].placed.operator.standing(nodes[port.operator].frontiers)
-        ):
-            return found
-        below = [self._ingress.inputs[each.source].intake for each in self._dataflow.flow.below(port) if each.source]
-        if any(intake.standing() is None for intake in below):
-            return None
-        changes = standing_at(port, nodes, lambda each: self._ingress.inputs[each.source or ""].intake.standing())
-        return None if changes is None else (max(intake.known_from for intake in below), changes)
 
     # -- state --------------------------------------------------------------------------------------------------
 
@@ -333,6 +379,8 @@ class LocalRuntime:
         """Everything needed to go on elsewhere, as plain data."""
         return {
             "consistency": self._consistency.to_plain(),
+            "attached": list(self._attached),
+            "ended": sorted(self._ingress.ended),
             "ingress": self._ingress.snapshot(),
             "dataflow": self._dataflow.snapshot(),
         }
@@ -344,5 +392,9 @@ class LocalRuntime:
             self._consistency = level
             for name in sorted(self._waiting):
                 self._ingress.change(name, self._bounds(name))
+        for name, like in state["attached"]:
+            self._grow(name, like, NEVER)
+            self._open(name)
+        self._ingress.ended |= set(state["ended"])
         self._ingress.restore(state["ingress"])
         self._dataflow.restore(state["dataflow"])

@@ -52,6 +52,8 @@ class OperatorNode:
     max_end: int = NEVER
     """The largest end that it ever emitted, where plans may join."""
     tau: int = NEVER
+    woken: bool = False
+    """Whether the next step is taken although nothing comes."""
     rows_in: int = 0
     rows_out: int = 0
 
@@ -64,6 +66,12 @@ class OperatorNode:
     @property
     def codec(self) -> RowCodec:
         return self.placed.operator.codec
+
+    def begin_anew(self) -> None:
+        """Go on as if nothing had come yet; for operators that remember nothing."""
+        assert self.placed.operator.stateless, self.placed.name
+        self.output = Output(no_changes(self.codec), NO_PROGRESS)
+        self.frontiers = [NO_PROGRESS] * len(self.frontiers)
 
     def rest(self) -> None:
         """Emit nothing new."""

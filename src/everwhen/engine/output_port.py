@@ -51,8 +51,10 @@ class OutputPort:
     def encode(self, changes: Changes, tau: int, frontier: Frontier) -> ElementBatch:
         """The elements."""
         self.rows_in += len(changes)
+        if self.nets:
+            changes = netted(changes)
         if self.filter is not None:
-            changes = self.filter.step(netted(changes) if self.nets else changes, tau, frontier)
+            changes = self.filter.step(changes, tau, frontier)
         batch = self.encoder.step(changes, frontier.time, frontier.promises)
         self.rows_out += len(batch)
         return batch

@@ -195,7 +195,9 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
     found = tuple(tuple(_column(ident, types, binder) for ident in key) for key in keys)
     try:
         schemes = schemes_of(e.punctuate, schema, times, e.name.text, binder)
-        source = n.Source(e.name.text, schema, e.insert_only, clock is not None, found, False, e.kind, schemes)
+        source = n.Source(
+            e.name.text, schema, e.insert_only, clock is not None, found, False, e.kind, schemes, e.arrives
+        )
     except SqlError:
         raise
     except QueryError as error:

@@ -38,7 +38,7 @@ from typing import Any
 
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
-from everwhen.core.time import INF, NEVER
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.operators.clip import CUT, ENDED, ENDING, INFINITE, KNOWN
 from everwhen.punctuation.api import make_frontier
 from everwhen.rows.changes import Changes
@@ -124,6 +124,9 @@ class Operator(ABC):
     keeps: str = "nothing"
     """What state is kept, until which promise: for people."""
 
+    merges: bool = False
+    """Whether inputs are copies of one stream: the furthest promise counts, and each event keeps its own start."""
+
     @abstractmethod
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         """Take one epoch's input; give the output's changes."""
@@ -139,6 +142,28 @@ class Operator(ABC):
         Infinity: never.  Operators on single snapshots need nothing earlier.  `since` is a finite time.
         """
         return since
+
+    def needs_from(self, wanted: int) -> int:
+        """If the output is of interest from the instant `wanted` on: from when on the inputs are, the largest since V
+        with `exact_from(V)` ≤ `wanted`.  -∞: all of the past is."""
+        if wanted in (NEVER, INF):
+            return wanted
+        known, step = wanted, 1
+        while self.exact_from(known) > wanted:
+            if known == MIN_TIME:
+                return NEVER
+            known, step = max(wanted - step, MIN_TIME), 2 * step
+        while known + step <= MAX_TIME and self.exact_from(known + step) <= wanted:
+            known, step = known + step, 2 * step
+        while step:  # what lies so much later than `known` will not do
+            step //= 2
+            if known + step <= MAX_TIME and self.exact_from(known + step) <= wanted:
+                known += step
+        return known
+
+    def fast_forward(self, t: int) -> None:  # noqa: B027 - to most operators that is what their frontiers say
+        """The output before `t` is of no interest any more; inputs are cut where `needs_from` says.  Changes before `t`
+        may be left out, those from `t` on stay the same."""
 
     def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
         """Say from now on all that `emit` says, and more where it has always said more; what that changes at once, in
@@ -158,8 +183,17 @@ class Operator(ABC):
         """
         return None
 
+    def reach(self, starts: Sequence[int]) -> bool:
+        """The largest start that the sources below each port have had, which is the same in all partitions; whether a
+        step may say something new because of it."""
+        return False
+
     def end(self, ports: Collection[int]) -> None:  # noqa: B027 - most operators need not know
         """The inputs of these ports have come to their end.  To most operators that is what their frontiers say."""
+
+    def leave(self, ports: Collection[int]) -> None:
+        """The inputs of these ports go away before their end; others may come in their place."""
+        self.end(ports)
 
     def state_size(self) -> StateSize:
         return StateSize()

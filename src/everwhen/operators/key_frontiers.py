@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
+from everwhen.compiled.njit import loop
 from everwhen.containers.arrays import grown
 from everwhen.containers.key_table import KeyTable
 from everwhen.core.punctuation import Punctuation
@@ -14,8 +16,10 @@ from everwhen.core.time import NEVER
 from everwhen.punctuation.api import PunctuationStore, PunctuationTable, read_promises
 from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
+from everwhen.values.order import order_of
 
 _NO_INTS: Final = np.empty(0, np.int64)
+_NEVER: Final = np.int64(NEVER)
 
 NONE: Final = (_NO_INTS, _NO_INTS)
 """No keys are reached."""
@@ -27,7 +31,13 @@ def constant_keys(
     """The keys that are promised by constants of all key columns, coded, until when each is, and what else is said.
 
     `names`: what the key columns are called in the table, if not as in the codec."""
-    columns, times, rest = said.split_keys(names or codec.schema.names)
+    names = names or codec.schema.names
+    part = said.constants.get(names[0]) if len(names) == 1 and said.only_constants else None
+    if part is not None and part.order.whole:  # ranks are codes
+        rows = np.zeros((len(part.times), codec.width), np.int64)
+        rows[:, codec.words] = part.keys
+        return rows, part.times, PunctuationTable(said.schema)
+    columns, times, rest = said.split_keys(names)
     return codec.encode(columns, len(times)) if len(times) else codec.empty(), times, rest
 
 
@@ -44,10 +54,24 @@ def keys_covered(promises: Sequence[Punctuation], codec: RowCodec, keys: KeyTabl
         ids = keys.ids()
         found = np.concatenate([found, ids])
         times = np.concatenate([times, upto(others, codec, keys.codes[ids])])
-    at = np.lexsort((times, found))
-    found, times = found[at], times[at]
-    last = np.append(found[1:] != found[:-1], True)[: len(found)] & (found >= 0) & (times > NEVER)
-    return found[last], times[last]
+    ids, until = np.empty(len(found), np.int64), np.empty(len(found), np.int64)
+    n = _each_once(found, times, found.argsort(), ids, until)
+    return ids[:n], until[:n]
+
+
+@loop
+def _each_once(found: Any, times: Any, order: Any, ids: Any, until: Any) -> Any:
+    """Write ids in order, each that is there (not -1) and has a time once, with its largest time; how many."""
+    n = 0
+    for i in order:
+        if found[i] < 0 or times[i] == _NEVER:
+            continue
+        if n > 0 and ids[n - 1] == found[i]:
+            until[n - 1] = max(until[n - 1], times[i])
+        else:
+            ids[n], until[n] = found[i], times[i]
+            n += 1
+    return n
 
 
 def upto(promises: Iterable[Punctuation] | PunctuationStore, codec: RowCodec, rows: np.ndarray) -> np.ndarray:
@@ -55,8 +79,15 @@ def upto(promises: Iterable[Punctuation] | PunctuationStore, codec: RowCodec, ro
     if not isinstance(promises, PunctuationStore):
         listed, promises = promises, PunctuationStore(codec.schema)
         promises.add(listed)
-    columns = {name: codec.column(rows, codec.schema.index(name)) for name in promises.bound}
+    columns = {name: _values(codec, rows, codec.schema.index(name)) for name in promises.bound}
     return promises.upto(columns, len(rows))
+
+
+def _values(codec: RowCodec, rows: np.ndarray, j: int) -> pa.Array | np.ndarray:
+    """A column of coded rows; its ranks, where these are the codes and none is null."""
+    if order_of(codec.schema.types[j]).whole and codec.valid(rows, j) is None:
+        return np.ascontiguousarray(rows[:, codec.words + j])
+    return codec.column(rows, j)
 
 
 class KeyFrontiers:

@@ -10,6 +10,25 @@ from everwhen.compiled.njit import njit
 from everwhen.core.time import INF
 
 _INF: Final = np.int64(INF)
+_FEW: Final = 64
+"""So many edges of a row are sorted by insertion."""
+
+
+@njit(cache=True)
+def sort_edges(t, d):
+    """Sort times, and what changes at each with them; few are mostly in order already."""
+    n = len(t)
+    if n > _FEW:
+        by = np.argsort(t)
+        t[:], d[:] = t[by], d[by]
+        return
+    for x in range(1, n):
+        time, delta = t[x], d[x]
+        y = x - 1
+        while y >= 0 and t[y] > time:
+            t[y + 1], d[y + 1] = t[y], d[y]
+            y -= 1
+        t[y + 1], d[y + 1] = time, delta
 
 
 @njit(cache=True, nogil=True)
@@ -17,6 +36,7 @@ def net(keys, offsets, order, lo, hi, weight):
     """The sum of signed segments per key as disjoint segments: key, lo, hi, weight (never zero)."""
     total = 2 * len(order)
     out = np.empty((total + 1, 4), np.int64)
+    times, deltas = np.empty(64, np.int64), np.empty(64, np.int64)
     n = 0
     for g in range(len(keys)):
         a = offsets[g]
@@ -29,23 +49,29 @@ def net(keys, offsets, order, lo, hi, weight):
             out[n, 3] = weight[i]
             n += 1
             continue
-        t = np.empty(2 * m, np.int64)
-        d = np.empty(2 * m, np.int64)
+        if m == 2:  # mostly what was said is taken back
+            i, j = order[a], order[a + 1]
+            if lo[i] == lo[j] and hi[i] == hi[j] and weight[i] == -weight[j]:
+                continue
+        if 2 * m > len(times):
+            times = np.empty(4 * m, np.int64)
+            deltas = np.empty(4 * m, np.int64)
+        t, d = times[: 2 * m], deltas[: 2 * m]
         for x in range(m):
             i = order[a + x]
             t[2 * x] = lo[i]
             d[2 * x] = weight[i]
             t[2 * x + 1] = hi[i]
             d[2 * x + 1] = -weight[i]
-        by = np.argsort(t)
+        sort_edges(t, d)
         level = 0
         x = 0
         since = np.int64(0)
         while x < 2 * m:
-            now = t[by[x]]
+            now = t[x]
             change = 0
-            while x < 2 * m and t[by[x]] == now:
-                change += d[by[x]]
+            while x < 2 * m and t[x] == now:
+                change += d[x]
                 x += 1
             if change == 0:
                 continue

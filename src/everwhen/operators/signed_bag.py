@@ -17,7 +17,7 @@ from everwhen.core.time import INF
 from everwhen.operators.contract import StateSize
 from everwhen.operators.net import net_corrected
 from everwhen.rows import restored
-from everwhen.rows.changes import Changes, concat_all
+from everwhen.rows.changes import Changes, concat_all, no_changes
 from everwhen.rows.codec import RowCodec
 
 _FEWEST_TO_NET: Final = 32
@@ -25,11 +25,10 @@ _FEWEST_TO_NET: Final = 32
 
 
 class SignedBag:
-    """Segments of rows of `codec`, each with so many more words (`extra`) that belong to it."""
+    """Segments of rows of `codec`."""
 
-    def __init__(self, codec: RowCodec, extra: int = 0) -> None:
+    def __init__(self, codec: RowCodec) -> None:
         self.codec = codec
-        self._width = codec.width + extra
         self._parts: list[Changes] = []
         self._left = 0
         self._negative = False  # whether something is taken back
@@ -53,12 +52,16 @@ class SignedBag:
             self.netted()
             self._left = self.size
 
+    def settle(self) -> None:
+        """Net what has come, if it is half as much as was left the last time."""
+        if self._corrects and self.size > self._left + self._left // 2 + _FEWEST_TO_NET:
+            self.netted()
+            self._left = self.size
+
     def whole(self) -> Changes:
         """The segments as they came."""
         if len(self._parts) != 1:
-            empty = np.empty(0, np.int64)
-            nothing = Changes(self.codec, empty, empty, empty, np.empty((0, self._width), np.int64))
-            self._parts = [concat_all(self.codec, self._parts) if self._parts else nothing]
+            self._parts = [concat_all(self.codec, self._parts) if self._parts else no_changes(self.codec)]
         return self._parts[0]
 
     def netted(self) -> Changes:
@@ -99,21 +102,17 @@ class SignedBag:
     def snapshot(self) -> dict[str, Any]:
         """The segments as they came: who goes on with them nets when this one would have."""
         whole = self.whole()
-        rows = self.codec.decode(np.ascontiguousarray(whole.rows[:, : self.codec.width]))
-        extra = [whole.rows[:, at].copy() for at in range(self.codec.width, self._width)]
+        rows = self.codec.decode(whole.rows)
         return {
-            "lo": whole.lo, "hi": whole.hi, "weight": whole.weight, "rows": rows, "extra": extra,
-            "left": self._left, "corrects": self._corrects,
+            "lo": whole.lo, "hi": whole.hi, "weight": whole.weight, "rows": rows, "left": self._left,
+            "corrects": self._corrects,
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
         n = len(state["lo"])
-        restored.ints(n, state["lo"], state["hi"], state["weight"], *state["extra"])
+        restored.ints(n, state["lo"], state["hi"], state["weight"])
         restored.counts(state["weight"])
         rows = restored.rows(self.codec, state["rows"], n)
-        if len(state["extra"]) != self._width - self.codec.width:
-            raise restored.misfit("segments have other words")
-        rows = np.concatenate([rows, *(column[:, None] for column in state["extra"])], axis=1)
         self.put(Changes(self.codec, state["lo"], state["hi"], state["weight"], rows), state["corrects"])
         self._left = state["left"]
 
@@ -121,6 +120,9 @@ class SignedBag:
 def after(changes: Changes, limit: int | np.ndarray) -> Changes:
     """Changes from a time on, of all or of each."""
     picked = changes.hi > limit
+    if picked.all():
+        lo = changes.lo if (changes.lo >= limit).all() else np.maximum(changes.lo, limit)
+        return Changes(changes.codec, lo, changes.hi, changes.weight, changes.rows)
     left = changes.take(picked)
     since = limit if isinstance(limit, int) else limit[picked]
     return Changes(left.codec, np.maximum(left.lo, since), left.hi, left.weight, left.rows)

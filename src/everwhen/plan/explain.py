@@ -12,13 +12,15 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from everwhen.algebra.explain import WIDTH, explain, wrapped
-from everwhen.algebra.nodes import Node, Source
+from everwhen.algebra.nodes import LMerge, Node, Source
 from everwhen.core.emit import Emit
 from everwhen.core.time import INF
 from everwhen.operators.join.join import JoinOperator
+from everwhen.operators.merge.inputs import MergeOperator
 from everwhen.operators.output.changelog import EventChangelogEncoder
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
 from everwhen.plan.lower import lower
+from everwhen.plan.merge_kernel import merged_by
 from everwhen.plan.physical import PhysicalPlan, Port
 from everwhen.plan.properties import emitted
 from everwhen.plan.sanity.advice import advise
@@ -83,7 +85,10 @@ def explain_text(
 
 def _tree(root: Node, emit: Emit) -> list[str]:
     def words(node: Node) -> str:
-        return "" if isinstance(node, Source) else emitted(node, emit).words()  # a source's line says what it declares
+        if isinstance(node, Source):
+            return ""  # its line says what it declares
+        known = emitted(node, emit).words()
+        return "; ".join(filter(None, [merged_by(node), known])) if isinstance(node, LMerge) else known
 
     return explain(root, words, _INSIDE).splitlines()
 
@@ -115,6 +120,8 @@ def _operators(root: Node, plan: PhysicalPlan) -> list[str]:
         operator, name = placed.operator, placed.name
         if isinstance(operator, JoinOperator):
             name = f"{name.partition(' (')[0]} ({_AREAS[operator.area]})"
+        elif isinstance(operator, MergeOperator):
+            name = f"{name} {operator.kernel}"
         rows.append((str(number), name, ", ".join(map(_port, placed.inputs)), operator.keeps))
     for sink in plan.sinks:
         match sink.encoder:

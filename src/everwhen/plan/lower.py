@@ -24,6 +24,8 @@ from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 from everwhen.operators.contract import EVERYTHING, Operator, Policy
 from everwhen.operators.join.join import JoinOperator
+from everwhen.operators.merge.in_order import InOrderMergeOperator
+from everwhen.operators.merge.inputs import MergeOperator
 from everwhen.operators.merge.lmerge import LMergeOperator
 from everwhen.operators.net import NetOperator
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
@@ -49,6 +51,7 @@ from everwhen.operators.windows.chronons import ChrononsOperator
 from everwhen.operators.windows.coalesce import CoalesceOperator
 from everwhen.operators.windows.rows_window import RowsOperator
 from everwhen.plan.lower_joins import lower_join
+from everwhen.plan.merge_kernel import merge_kernel
 from everwhen.plan.physical import Form, Handed, PhysicalPlan, PlacedOperator, Port, Sink
 from everwhen.plan.properties import (
     ahead,
@@ -237,7 +240,7 @@ class Lowering:
         known = self.sources.setdefault(node.name, node)
         if known is not node and known.columns != node.columns:
             raise QueryError(f"the source {node.name!r} is used with two schemas: {known.columns} and {node.columns}")
-        if (known.insert_only, known.chronons, known.schemes) != (node.insert_only, node.chronons, node.schemes):
+        if known is not node and _checked(known) != _checked(node):
             raise QueryError(
                 f"the source {node.name!r} is declared in two ways, {describe(known)!r} and {describe(node)!r}; "
                 "declare it once and use that for all queries"
@@ -307,7 +310,13 @@ class Lowering:
         raise AssertionError(f"no operator for {type(node).__name__}")
 
     def _lmerge(self, node: n.LMerge, ports: list[Port], events: bool) -> Port:
-        merge = LMergeOperator(self.codec(node.schema), node.since, node.policy, events)
+        kernel, codec = merge_kernel(node), self.codec(node.schema)
+        merge: MergeOperator
+        if kernel.name in ("R0", "R1", "R2"):
+            merge = InOrderMergeOperator(codec, node.since, node.policy, kernel.name, kernel.instants, node.names)
+        else:
+            merge = LMergeOperator(codec, node.since, node.policy, events, node.names)
+            merge.kernel = kernel.name
         return self.place("lmerge", merge, *ports)
 
     def clipped(self, port: Port, codec: RowCodec, policy: Policy) -> Port:
@@ -332,3 +341,8 @@ class Lowering:
         before = self.place("a tick ago", ShiftOperator(1, codec), port)
         sides = (port, before) if kind == "istream" else (before, port)
         return self.place(kind, CountsOperator("difference", codec, policy), *sides)
+
+
+def _checked(source: n.Source) -> tuple[object, ...]:
+    """What a source declares that its guard checks."""
+    return source.insert_only, source.chronons, source.schemes, source.arrives

@@ -8,6 +8,8 @@ from typing import Literal
 
 from everwhen.algebra import nodes as n
 from everwhen.operators.contract import Operator
+from everwhen.operators.merge.event_pool import MOST_COPIES
+from everwhen.operators.merge.shared_log import CopyLog, SharedLog
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
 from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
@@ -78,6 +80,45 @@ class PhysicalPlan:
         below = self._sources_below()
         ports = [port for placed in self.operators if placed.name == "lmerge" for port in placed.inputs]
         return frozenset(name for port in ports for name in below(port))
+
+    def unmerged_sources(self) -> frozenset[str]:
+        """The sources that are read by something else than merges."""
+        merges = {at for at, placed in enumerate(self.operators) if placed.name == "lmerge"}
+        found: set[str] = set()
+        waiting = [each.port for each in self.sinks] + [each.port for each in self.handed]
+        seen: set[Port] = set()
+        while waiting:
+            port = waiting.pop()
+            if port in seen:
+                continue
+            seen.add(port)
+            if port.source is not None:
+                found.add(port.source)
+            elif port.operator not in merges:
+                waiting += self.operators[port.operator].inputs
+        return frozenset(found)
+
+    def sources_below(self, port: Port) -> frozenset[str]:
+        """The sources that a port needs."""
+        return self._sources_below()(port)
+
+    def shared_logs(self) -> dict[str, CopyLog]:
+        """Where the guards of sources keep their events that are copies of one stream: together."""
+        below = self._sources_below()
+        found: dict[str, CopyLog] = {}
+        for placed in self.operators:
+            if placed.name != "lmerge":
+                continue
+            alike: dict[tuple[object, ...], list[str]] = {}
+            for name in sorted(frozenset().union(*map(below, placed.inputs)) - found.keys()):
+                source = self.sources.get(name)
+                if source is not None and not (source.insert_only or source.is_finite):
+                    alike.setdefault(source.columns.types, []).append(name)
+            for names in alike.values():
+                if 1 < len(names) <= MOST_COPIES:
+                    shared = SharedLog(self.codecs[names[0]], len(names))
+                    found |= {name: shared.copy() for name in names}
+        return found
 
     def _sources_below(self) -> Callable[[Port], frozenset[str]]:
         known: list[frozenset[str]] = []

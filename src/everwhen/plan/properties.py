@@ -165,7 +165,7 @@ def _in_order(node: n.Node) -> bool:
     """Whether the elements of the node come in the order of their starts if those of its source do."""
     match node:
         case n.Source():
-            return node.ordered
+            return node.in_order
         case n.Filter(input) | n.Map(input) | n.Punctuate(input) | n.AlterLifetime(input):
             return _in_order(input)
         case n.TimeWindow(input) | n.Split(input):

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
-from everwhen.punctuation.first_violation import first_violation
+from everwhen.punctuation.columns.intervals import NO_PIECES
+from everwhen.punctuation.first_violation import first_before, first_violation
 from everwhen.punctuation.intersect import Intersection, PortIntersection
 from everwhen.punctuation.pattern_algebra import combine, patterns_of
 from everwhen.punctuation.pattern_json import read_match, show_promise, write_match
@@ -30,6 +31,7 @@ from everwhen.punctuation.table import PunctuationTable, joined
 
 __all__ = [
     "NO_PATTERN",
+    "NO_PIECES",
     "Frontier",
     "Intersection",
     "PortIntersection",
@@ -39,6 +41,7 @@ __all__ = [
     "PunctuationTable",
     "combine",
     "compacted",
+    "first_before",
     "first_violation",
     "frontier_of",
     "frontier_state",

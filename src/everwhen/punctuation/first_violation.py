@@ -13,11 +13,11 @@ MOST: Final = np.int64(2**63 - 1)
 
 
 @loop
-def first_violation(ranks, sync, gaps, standing, fresh):
+def first_violation(ranks, sync, gaps, standing, fresh, places):
     """The first element behind a promise with a rank in its range and an instant before its time; if none, how many
     there are.  What stands in the gaps, which are in order, is no element: the runs between them are compared.
 
-    A promise is its first and last rank and its time; those that are `fresh` also have a place among the elements.
+    A promise is its first and last rank and its time; those that are `fresh` have places among the elements.
     """
     n = len(ranks)
     lowest, highest, latest = MOST, LEAST, LEAST
@@ -29,7 +29,7 @@ def first_violation(ranks, sync, gaps, standing, fresh):
     for g in range(len(gaps) + 1):
         stop = gaps[g] if g < len(gaps) else n
         run, instants = ranks[start:stop], sync[start:stop]
-        while seen < len(fresh) and fresh[seen, 3] < start:
+        while seen < len(fresh) and places[seen] < start:
             lowest, highest = min(lowest, fresh[seen, 0]), max(highest, fresh[seen, 1])
             latest = max(latest, fresh[seen, 2])
             seen += 1
@@ -45,6 +45,24 @@ def first_violation(ranks, sync, gaps, standing, fresh):
                 first = _first_in(run, instants, first, fresh[p])
         if first < len(run):
             return start + first
+        start = stop + 1
+    return n
+
+
+@loop
+def first_before(sync, until, gaps):
+    """The first element with an instant before its own time; if none, how many there are.  Gaps are no elements."""
+    n = len(sync)
+    start = 0
+    for g in range(len(gaps) + 1):
+        stop = gaps[g] if g < len(gaps) else n
+        hits = 0
+        for i in range(start, stop):
+            hits += np.int64(sync[i] < until[i])
+        if hits:
+            for i in range(start, stop):
+                if sync[i] < until[i]:
+                    return i
         start = stop + 1
     return n
 

@@ -54,7 +54,7 @@ class Intersection:
         for said_by in self._said:
             said_by.forget(m)
         self._times = [one.time, two.time]
-        return joined(found).after(m).united()
+        return joined(found).after(m).narrowed(first, second).united()
 
     def __len__(self) -> int:
         return sum(map(len, self._said))

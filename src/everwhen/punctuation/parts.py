@@ -1,7 +1,7 @@
 """One column's constants, or its ranges, with their times: what tables of punctuation consist of.
 
 The keys are whole arrays.  Constants are ranks, where the type has some (`values/order.py`), else an Arrow column.
-Ranges are closed intervals of ranks (a matrix), else a list of runs of byte strings (`values/sets.py`).
+Ranges are pieces, which are rows of a first rank, a last rank and a time, else runs of byte strings (`values/sets.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from everwhen.values.order import Kind, ValueOrder, constants
 from everwhen.values.sets import Run, pattern_of, run_of
 
 NO_INTS: Final = np.empty(0, np.int64)
+FEW: Final = 64
+"""So few constants and ranges are put into words as they are; more are put together first."""
 _LISTED: Final = 1024
 """So many constants a list that is given out has at most."""
 
@@ -52,7 +54,22 @@ class Part(NamedTuple):
         if self.order.kind is not Kind.RANK:
             return self.keys
         end = self.order.hi
-        return [(lo, None if hi == end else hi + 1) for lo, hi in self.keys.tolist()]
+        return [(lo, None if hi == end else hi + 1) for lo, hi, _ in self.keys.tolist()]
+
+    def pieces(self) -> np.ndarray | None:
+        """Constants or ranges as pieces; None: the values have no ranks, or a null is promised."""
+        if self.order.kind is not Kind.RANK or self.null != NEVER:
+            return None
+        return self.keys if self.keys.ndim == 2 else np.array((self.keys, self.keys, self.times)).T.copy()
+
+    def pattern_count(self) -> int:
+        """How many patterns say this; 0: that is not plain to see."""
+        if self.order.kind is not Kind.RANK or self.null != NEVER or len(self.times) >= FEW:
+            return 0
+        if self.keys.ndim == 1:
+            return len({*self.times.tolist()}) == 1
+        ends = [self.order.lo, self.order.hi]
+        return 0 if any(run[:2] == ends for run in self.keys.tolist()) else len(self.times)
 
     def after(self, t: int) -> Part:
         """Those with a later time."""
@@ -69,7 +86,8 @@ class Part(NamedTuple):
         """The same with other times."""
         known, of = np.unique(self.times, return_inverse=True)
         times = np.array([to(t) for t in known.tolist()], np.int64)[of]
-        return self._replace(times=times, null=self.null if self.null == NEVER else to(self.null))
+        keys = np.column_stack((self.keys[:, :2], times)) if getattr(self.keys, "ndim", 1) == 2 else self.keys
+        return self._replace(keys=keys, times=times, null=self.null if self.null == NEVER else to(self.null))
 
 
 def constants_part(order: ValueOrder, column: pa.Array, times: np.ndarray, of: np.ndarray = NO_INTS) -> Part:
@@ -93,10 +111,18 @@ def parts_of(pattern: AttributePattern, order: ValueOrder, t: int, name: str = "
 
 def ranges_part(order: ValueOrder, runs: Sequence[Run], times: np.ndarray, of: np.ndarray = NO_INTS) -> Part:
     """Ranges by their runs of keys."""
-    keys: Any = list(runs)
-    if order.kind is Kind.RANK:
-        keys = np.array([(lo, order.hi if hi is None else hi - 1) for lo, hi in runs], np.int64).reshape(-1, 2)
-    return Part(order, keys, times, NEVER, of)
+    if order.kind is not Kind.RANK:
+        return Part(order, list(runs), times, NEVER, of)
+    pieces = np.empty((len(times), 3), np.int64)
+    for i, (lo, hi) in enumerate(runs):
+        pieces[i, 0], pieces[i, 1] = lo, order.hi if hi is None else hi - 1
+    pieces[:, 2] = times
+    return pieces_part(order, pieces, of)
+
+
+def pieces_part(order: ValueOrder, pieces: np.ndarray, of: np.ndarray = NO_INTS) -> Part:
+    """Ranges of ranks by their pieces."""
+    return Part(order, pieces, pieces[:, 2], NEVER, of)
 
 
 def taken(keys: Any, at: np.ndarray) -> Any:
@@ -128,14 +154,16 @@ def constant_patterns(part: Part) -> Iterator[tuple[AttributePattern, int]]:
     keys = part.keys.tolist() if order.kind is Kind.RANK else python_values(part.keys)
     for key, t in zip(keys, part.times.tolist(), strict=True):
         hashed = freeze(key) if order.kind is Kind.OPAQUE else key
-        until[hashed] = max((t, key), until.get(hashed, (NEVER, key)), key=itemgetter(0))
+        if hashed not in until or t > until[hashed][0]:
+            until[hashed] = t, key
     by_time: dict[int, list[Any]] = {part.null: []} if part.null != NEVER else {}
     for t, key in until.values():
         by_time.setdefault(t, []).append(key)
     for t, keys in sorted(by_time.items(), key=itemgetter(0), reverse=True):
         if order.kind is not Kind.OPAQUE:
             keys.sort()
-        values = order.values(np.array(keys, np.int64)) if order.kind is Kind.RANK and keys else keys
+        ranked = order.kind is Kind.RANK and not order.whole and keys
+        values = order.values(np.array(keys, np.int64)) if ranked else keys
         listed = [None, *values] if t == part.null else values
         for first in range(0, len(listed), _LISTED):
             yield OneOf(tuple(listed[first : first + _LISTED])), t

@@ -33,7 +33,8 @@ def combine(p: Punctuation, q: Punctuation, schema: Schema) -> Punctuation | Non
     match = {**p.match, **q.match}
     for name, pattern in match.items():
         type_ = schema.field(name, "a pattern").type
-        match[name] = _both(p.match.get(name, pattern), pattern, type_)
+        if name in p.match and name in q.match:
+            match[name] = _both(p.match[name], pattern, type_)
         if isinstance(match[name], Nothing):
             return None
     return Punctuation(match, min(p.t, q.t))

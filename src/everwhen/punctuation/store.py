@@ -20,14 +20,13 @@ from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.punctuation.columns.column import ColumnStore
-from everwhen.punctuation.columns.intervals import NO_PIECES
 from everwhen.punctuation.columns.wide import BoxList, Product, Shape, shape_of
 from everwhen.punctuation.parts import Part, constant_patterns, range_patterns, taken
 from everwhen.punctuation.pattern_algebra import combine, subsumes
 from everwhen.punctuation.plain import promises_of, promises_state
 from everwhen.punctuation.read import read_promises
 from everwhen.punctuation.table import PunctuationTable
-from everwhen.values.order import Kind, constants, order_of, plain
+from everwhen.values.order import constants, order_of, plain
 from everwhen.values.sets import spans_of
 
 _SHORT: Final = 1 << 14
@@ -60,6 +59,8 @@ class PunctuationStore:
     @property
     def bound(self) -> frozenset[str]:
         """The columns that a kept pattern binds."""
+        if not (self._boxes or self._products):
+            return frozenset(self._columns)
         boxes = (name for shape in self._boxes for name in (*shape.constants, *shape.ranges))
         return frozenset((*self._columns, *boxes, *(name for each in self._products for name in each.promise.match)))
 
@@ -115,43 +116,41 @@ class PunctuationStore:
             self._columns[name].raise_to(column, known)
         return [promise for promise, t in zip(some, known.tolist(), strict=True) if promise.t > t]
 
-    def upto(self, columns: Mapping[str, pa.Array], n: int) -> np.ndarray:
-        """F(x) for each of `n` rows (int64), `NEVER` where nothing is promised.  Reads the columns in `bound` only."""
+    def upto(self, columns: Mapping[str, pa.Array | np.ndarray], n: int) -> np.ndarray:
+        """F(x) for each of `n` rows (int64), `NEVER` where nothing is promised.  Reads the columns in `bound` only; one
+        may be given by the ranks of its values, if none is null."""
         out = np.full(n, self._everything, np.int64)
         if not n:
             return out
-        read = {name: plain(columns[name]) for name in self.bound}
         for name, column in self._columns.items():
-            column.raise_to(read[name], out)
-        for boxes in self._boxes.values():
-            boxes.raise_to(read, out)
-        for each in self._products:
-            each.raise_to(read, out)
-        return self._above_floor(out)
-
-    def _above_floor(self, out: np.ndarray) -> np.ndarray:
-        if self._floor != NEVER:
+            column.raise_to(plain(columns[name]), out)
+        if self._boxes or self._products:
+            read = {name: self._values(columns[name], name) for name in self.bound}
+            for boxes in self._boxes.values():
+                boxes.raise_to(read, out)
+            for each in self._products:
+                each.raise_to(read, out)
+        if self._first <= self._floor:
             out[out <= self._floor] = NEVER
         return out
 
-    def pieces(self, name: str, most: int) -> np.ndarray | None:
-        """What is said of a column, as rows of a first and a last rank and a time; None: there are more than `most`, or
-        it is not all that binds the column, or values have no ranks, or a null is promised."""
+    def _values(self, column: pa.Array | np.ndarray, name: str) -> pa.Array:
+        return (
+            order_of(self.schema.field(name).type).column(column) if isinstance(column, np.ndarray) else plain(column)
+        )
+
+    def pieces(self, most: int) -> dict[str, np.ndarray] | None:
+        """By column, as rows of a first and a last rank and a time; None: that is not all it says, or there are more
+        than `most` of a column."""
         if self._boxes or self._products or self._everything != NEVER:
             return None
-        column = self._columns.get(name)
-        if column is None:
-            return NO_PIECES
-        if column.order.kind is not Kind.RANK or column.null != NEVER or len(column) > most:
-            return None
-        constants, ranges = column.constants(), column.ranges()
-        pieces = np.concatenate(
-            (
-                np.column_stack((constants.keys, constants.keys, constants.times)),
-                np.column_stack((ranges.keys, ranges.times)),
-            )
-        )
-        return pieces if self._first > self._floor else np.ascontiguousarray(pieces[pieces[:, 2] > self._floor])
+        found: dict[str, np.ndarray] = {}
+        for name, column in self._columns.items():
+            pieces = column.pieces() if len(column) <= most else None
+            if pieces is None:
+                return None
+            found[name] = pieces if self._first > self._floor else pieces[pieces[:, 2] > self._floor]
+        return found
 
     def implies(self, promise: Punctuation) -> bool:
         """Whether a punctuation says nothing new.  False may be wrong where only several entries together say it."""
@@ -218,19 +217,21 @@ class PunctuationStore:
             if name in self._columns:
                 constants, ranges = column.meet(self._columns[name])
                 found.add(PunctuationTable(self.schema, {name: constants}, {name: ranges}))
-        found.add(_looked_up(fresh, self))
-        found.add(_looked_up(self, fresh))
+        for ours, theirs in ((fresh, self), (self, fresh)):
+            found.add(PunctuationTable(self.schema, wide=_looked_up(ours, theirs)))
         pairs = islice(_pairs(fresh._parts(), self._parts()), MOST_COMBINED)
         found.add(both for p, q in pairs if (both := combine(p, q, self.schema)) is not None)
         return found.said().after(self._floor)
 
     def _meet_constants(self, name: str, part: Part) -> PunctuationTable:
         """The same for constants of the only column that is bound."""
-        until = np.minimum(part.times, np.maximum(self._columns[name].at(part.keys), self._everything))
+        until = self._columns[name].at(part.keys, self._everything)
         at = np.flatnonzero(until > self._floor)
         if not len(at):
             return PunctuationTable(self.schema)
-        return PunctuationTable(self.schema, {name: Part(part.order, taken(part.keys, at), until[at])})
+        times = np.minimum(part.times[at], until[at])
+        found = PunctuationTable(self.schema, {name: Part(part.order, taken(part.keys, at), times)})
+        return found.after(self._floor)
 
     def said(self) -> PunctuationTable:
         """All that is kept."""

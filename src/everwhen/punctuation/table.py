@@ -19,20 +19,23 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
 from everwhen.punctuation.columns.column import ColumnStore
 from everwhen.punctuation.columns.intervals import normal
+from everwhen.punctuation.columns.loops import least_and_most
 from everwhen.punctuation.columns.wide import shape_of
 from everwhen.punctuation.parts import (
+    FEW,
     NO_INTS,
     Part,
     constant_patterns,
     constants_part,
     joined_parts,
+    pieces_part,
     range_patterns,
 )
 from everwhen.values.order import Kind, constants, order_of
 from everwhen.values.sets import union
 
-FEW: Final = 64
-"""So few constants and ranges are put into words as they are; more are put together first."""
+MOST_WIDE: Final = 32
+"""So many punctuations that bind several columns may follow from fewer."""
 
 
 class PunctuationTable(Sequence[Punctuation]):
@@ -95,16 +98,15 @@ class PunctuationTable(Sequence[Punctuation]):
 
     @property
     def span(self) -> tuple[int, int]:
-        """The smallest and the largest time."""
+        """A time that none is smaller than, and the largest."""
         if self._span is None:
-            parts = [*self.constants.values(), *self.ranges.values()]
-            arrays = [part.times for part in parts if len(part.times)]
-            alone = [t for t in (self.everything, *(part.null for part in parts)) if t != NEVER]
-            alone += [promise.t for promise in self.wide]
-            self._span = (
-                min([*alone, *(int(times.min()) for times in arrays)], default=INF),
-                max([*alone, *(int(times.max()) for times in arrays)], default=NEVER),
-            )
+            parts = (*self.constants.values(), *self.ranges.values())
+            found = [promise.t for promise in self.wide]
+            found += [t for t in (self.everything, *[part.null for part in parts]) if t != NEVER]
+            for part in parts:
+                if len(part.times):
+                    found += least_and_most(part.times)
+            self._span = (min(found), max(found)) if found else (INF, NEVER)
         return self._span
 
     def after(self, t: int) -> PunctuationTable:
@@ -143,13 +145,14 @@ class PunctuationTable(Sequence[Punctuation]):
             Punctuation({names[name]: pattern for name, pattern in promise.match.items()}, promise.t)
             for promise in self.wide
         )
-        return PunctuationTable(
+        found = PunctuationTable(
             schema,
             {names[name]: part for name, part in self.constants.items()},
             {names[name]: part for name, part in self.ranges.items()},
             [_in_order(promise, schema) for promise in wide],
             self.everything,
         )
+        return self._with_span(found)
 
     def split(self, columns: Collection[str]) -> tuple[PunctuationTable, PunctuationTable]:
         """What binds only these columns, and the rest."""
@@ -195,7 +198,7 @@ class PunctuationTable(Sequence[Punctuation]):
         part = self.ranges.get(name)
         if part is None or part.order.kind is not Kind.RANK:
             return self
-        lows, highs = part.keys.T
+        lows, highs, _ = part.keys.T
         short = (highs < lows + most) & (lows < part.order.hi - most)
         if not short.any():
             return self
@@ -206,27 +209,45 @@ class PunctuationTable(Sequence[Punctuation]):
         rest = PunctuationTable(self.schema, self.constants, ranges, self.wide, self.everything)
         return joined([PunctuationTable(self.schema, spelled), rest])
 
+    def narrowed(self, *sources: PunctuationTable) -> PunctuationTable:
+        """The same without some of those that bind several columns, if they are many: no more than one of the sources
+        has.  Those that bind fewest columns stay.  Promises of two ports multiply otherwise, from operator to operator,
+        and what binds many columns is of little use."""
+        if len(self.wide) <= MOST_WIDE:
+            return self
+        most = max(MOST_WIDE, *(len(source.wide) for source in sources))
+        kept = sorted(self.wide, key=lambda promise: (len(promise.match), -promise.t))[:most]
+        return PunctuationTable(self.schema, self.constants, self.ranges, kept, self.everything)
+
     def united(self) -> PunctuationTable:
         """The same with ranges that meet or touch as one."""
         if not any(len(part.times) > 1 for part in self.ranges.values()):
             return self
         ranges = {name: _united(part) for name, part in self.ranges.items()}
-        return PunctuationTable(self.schema, self.constants, ranges, self.wide, self.everything)
+        return self._with_span(PunctuationTable(self.schema, self.constants, ranges, self.wide, self.everything))
 
-    def pieces(self, name: str, places: np.ndarray) -> np.ndarray | None:
-        """What is said of one column, as rows of a first and a last rank, a time, and the place of the punctuation that
-        says it, in the order of places; None: its values have no ranks, or a null is promised."""
-        found = []
-        for part in (self.constants.get(name), self.ranges.get(name)):
-            if part is not None:
-                if part.order.kind is not Kind.RANK or part.null != NEVER:
-                    return None
-                bounds = part.keys if part.keys.ndim == 2 else np.column_stack((part.keys, part.keys))
-                found.append(np.column_stack((bounds, part.times, places[part.of])))
-        if len(found) < 2:
-            return found[0] if found else np.empty((0, 4), np.int64)
-        out = np.concatenate(found)
-        return out[out[:, 3].argsort(kind="stable")]
+    def _with_span(self, other: PunctuationTable) -> PunctuationTable:
+        other._span = self._span
+        return other
+
+    def pieces(self, most: int) -> dict[str, tuple[np.ndarray, np.ndarray]] | None:
+        """By column: pieces (a first and a last rank, a time) and which punctuation says each, in this order.
+
+        None: that is not all it says, or there are more than `most` of a column.
+        """
+        if not self.single:
+            return None
+        found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        for part, name in ((part, name) for parts in (self.constants, self.ranges) for name, part in parts.items()):
+            pieces, of = part.pieces(), part.of
+            if pieces is None or len(pieces) > most:
+                return None
+            if name in found:
+                of = np.concatenate((found[name][1], of))
+                order = of.argsort(kind="stable")
+                pieces, of = np.concatenate((found[name][0], pieces))[order], of[order]
+            found[name] = pieces, of
+        return found
 
     # -- for people ---------------------------------------------------------------------------------------------------
 
@@ -254,6 +275,10 @@ class PunctuationTable(Sequence[Punctuation]):
         yield from self.wide
 
     def __len__(self) -> int:
+        if self._words is None and self.single:  # mostly nobody reads them
+            counts = [part.pattern_count() for parts in (self.constants, self.ranges) for part in parts.values()]
+            if 0 not in counts:
+                return sum(counts)
         return len(self.words)
 
     def __iter__(self) -> Iterator[Punctuation]:
@@ -305,8 +330,7 @@ def _united(part: Part) -> Part:
     if len(part.times) < 2:
         return part
     if part.order.kind is Kind.RANK:
-        pieces = normal(np.column_stack((part.keys, part.times)))
-        return Part(part.order, pieces[:, :2], pieces[:, 2])
+        return pieces_part(part.order, normal(part.keys))
     by_time: dict[int, list] = {}
     for run, t in zip(part.keys, part.times.tolist(), strict=True):
         by_time.setdefault(t, []).append(run)

@@ -36,8 +36,8 @@ class Changes:
     def __len__(self) -> int:
         return len(self.lo)
 
-    def take(self, picked: np.ndarray) -> Changes:
-        """The segments at positions, or where a mask is true."""
+    def take(self, picked: np.ndarray | slice) -> Changes:
+        """The segments at positions, in a part, or where a mask is true."""
         group = None if self.group is None else self.group[picked]
         lo, hi, weight, rows = self.lo[picked], self.hi[picked], self.weight[picked], self.rows[picked]
         return Changes(self.codec, lo, hi, weight, rows, group, self.closed)

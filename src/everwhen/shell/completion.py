@@ -30,11 +30,10 @@ _REFUSED: Final = frozenset({"FETCH", "LATERAL", "LIMIT", "MINUS", "NATURAL", "O
 """Reserved words that are read only to be refused."""
 KEYWORDS: Final = tuple(
     sorted({
-        *(RESERVED - _REFUSED), "BY", "CAST", "CONSISTENCY", "CONSTANT", "DAYS", "DSTREAM", "EXPLAIN", "GRANULARITY",
-        "HOURS",
-        "IF", "INSERT", "ISTREAM", "KEY", "MINUTES", "NOW", "ONLY", "ORDERED", "OUTER", "PARTITION", "RANGE",
-        "RELATION", "REPLACE", "ROWS", "RSTREAM", "SECONDS", "SLIDE", "SOURCE", "STREAM", "TEMPORAL", "UNBOUNDED",
-        "VARYING", "WINDOW",
+        *(RESERVED - _REFUSED), "ARRIVES", "BY", "CAST", "CONSISTENCY", "CONSTANT", "DAYS", "DSTREAM", "EXPLAIN",
+        "GRANULARITY", "HOURS", "IF", "INSERT", "ISTREAM", "KEY", "MINUTES", "NOW", "ONLY", "ORDERED", "OUTER",
+        "PARTITION", "RANGE", "RELATION", "REPLACE", "ROWS", "RSTREAM", "SECONDS", "SLIDE", "SOURCE", "STREAM",
+        "STRICTLY", "TEMPORAL", "UNBOUNDED", "VARYING", "WINDOW",
     })
 )  # fmt: skip
 _BREAKS: Final = " \t\n,()[]=<>;'+-*/|"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from everwhen.spark.api.session import session
     from everwhen.spark.api.start import start
     from everwhen.spark.driver.epoch_runner import EpochReport
+    from everwhen.spark.sources.changelog_stream import read_changelog_stream
     from everwhen.spark.sources.source import CtiRows, Disorder, NoProgress, SparkSource
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "PostgresSink",
     "SparkSource",
     "read_changelog",
+    "read_changelog_stream",
     "run",
     "session",
     "start",
@@ -65,6 +67,7 @@ _WHERE: Final = {
         "everwhen.spark.api.session": "session",
         "everwhen.spark.api.start": "start",
         "everwhen.spark.driver.epoch_runner": "EpochReport",
+        "everwhen.spark.sources.changelog_stream": "read_changelog_stream",
         "everwhen.spark.sources.source": "CtiRows Disorder NoProgress SparkSource",
     }.items()
     for name in names.split()

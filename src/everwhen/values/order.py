@@ -248,8 +248,8 @@ def _rounds(type_: pa.DataType) -> bool:
     return coarse or (pa.types.is_floating(type_) and type_.bit_width < 64)
 
 
-def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column without dictionary and in one piece."""
+def plain(column: Any) -> Any:
+    """A column without dictionary and in one piece; ranks stay as they are."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,12 +15,17 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError
+from everwhen.operators.ingress.checked_batch import Arrived
+from everwhen.operators.ingress.guard import Guard
+from everwhen.rows.codec import RowCodec
+from everwhen.rows.interner import Interner
 from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history
 from operators.differential import EMITS, SCHEMA, run_all
 from plans import S, T
+from state_files import through_file
 
 A, B = {"k": "a", "x": 1}, {"k": "b", "x": 2}
 GOOD: list[Element] = [Insert(0, 9, A), Insert(2, 5, B), Adjust(0, 9, 7, A), Cti(4)]
@@ -203,3 +209,146 @@ def test_the_guard_forgets_punctuations_that_the_cti_overtook() -> None:
     runtime = LocalRuntime(S)
     runtime.push({"S": batch_of([punct(5, k="a"), punct(k="b"), Cti(6)], SCHEMA)})
     assert [promise.t for promise in runtime._ingress.inputs["S"].intake.guard.standing_promises] == [INF]
+
+
+# -- ARRIVES IN ORDER --------------------------------------------------------------------------------------------------
+
+IN_ORDER = [Insert(0, 9, A), Insert(2, 5, B), Insert(2, 6, A), Adjust(0, 9, 7, A), Cti(3)]
+
+
+def arriving(arrives: str) -> LocalRuntime:
+    return LocalRuntime(ew.source("S", SCHEMA, arrives=arrives))
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_an_order_that_is_kept(cut: int) -> None:
+    """However it is cut into batches; an adjust names an event that came earlier, so it may go back."""
+    runtime = arriving("in order")
+    said = [*push(runtime, IN_ORDER[:cut]), *push(runtime, IN_ORDER[cut:])]
+    assert_same_history(said, IN_ORDER)
+
+
+@pytest.mark.parametrize(
+    ("arrives", "first", "then", "line", "message"),
+    [
+        ("in order", [Insert(5, 9, A)], [Insert(4, 5, A)], 1, "starts at 4, before 5, where the one before it starts"),
+        ("in order", [], [Insert(5, 9, A), Cti(3), Insert(4, 9, B)], 3, "starts at 4, before 5"),
+        ("in order", [Insert(5, 9, A), Adjust(5, 9, 5, A)], [Insert(4, 9, B)], 1, "starts at 4, before 5"),
+        ("strictly", [Insert(5, 9, A)], [Insert(6, 9, A), Insert(6, 7, B)], 2, "starts at 6, not after 6"),
+        (
+            "strictly",
+            [Insert(5, 9, A)],
+            [Cti(5), Insert(5, 6, B)],
+            2,
+            "come in order .ARRIVES IN ORDER STR",
+        ),
+    ],
+)
+def test_an_order_that_is_broken(
+    arrives: str, first: list[Element], then: list[Element], line: int, message: str
+) -> None:
+    """It names the element and the one before, nothing of the epoch is taken, and the source goes on."""
+    runtime = arriving(arrives)
+    push(runtime, first)
+    state = runtime.snapshot()
+    for again in (runtime, arriving(arrives)):
+        if again is not runtime:
+            again.restore(state)
+        with pytest.raises(InputError, match=message) as caught:
+            push(again, then)
+        assert (caught.value.source, caught.value.line) == ("S", line)
+        assert "declare the source without it" in (caught.value.remedy or "")
+        assert texts(push(again, [Insert(7, 8, A)])) == ["insert [7, 8) k='a' x=1"], "as if nothing had come"
+
+
+def test_an_order_in_sql_and_in_explain() -> None:
+    query = ew.sql("CREATE STREAM S (x INT) ARRIVES IN ORDER INSERT ONLY; SELECT x FROM S")
+    assert "arrives in order" in str(query)
+    with pytest.raises(InputError, match=r"S:2: .* starts at 1, before 4"):
+        list(ew.run(query, {"S": [Insert(4, 5, {"x": 1}), Insert(1, 5, {"x": 1})]}))
+    with pytest.raises(ew.QueryError, match="is no order"):
+        ew.source("S", SCHEMA, arrives="sorted")  # type: ignore[arg-type]
+    with pytest.raises(ew.QueryError, match="known whole"):
+        ew.source("S", SCHEMA, kind="temporal", arrives="in order")
+    with pytest.raises(ew.QueryError, match="declared in two ways"):
+        ew.LocalRuntime({"a": ew.source("S", SCHEMA), "b": ew.source("S", SCHEMA, arrives="in order")})
+
+
+def push(runtime: LocalRuntime, elements: list[Element]) -> list[Element]:
+    return list(runtime.push({"S": ElementBatch.of(elements, SCHEMA)})["out"].elements())
+
+
+def texts(elements: list[Element]) -> list[str]:
+    return [str(e) for e in elements]
+
+
+# --- the floor --------------------------------------------------------------------------------------------------------
+
+
+def guarded(*batches: list[Element], floor: int | None = None, at: int = 0) -> tuple[Guard, list[tuple[int, ...]]]:
+    """A guard whose floor is raised before a batch, and what it lets through: op, vs, ve, vnew."""
+    guard = Guard("S", RowCodec(SCHEMA, Interner()))
+    found: list[tuple[int, ...]] = []
+    for number, elements in enumerate(batches):
+        if number == at and floor is not None:
+            guard.raise_floor(floor)
+        out = guard.step(batch_of(elements, SCHEMA))
+        guard.settle()
+        found += zip(*(each.tolist() for each in (out.op, out.vs, out.ve, out.vnew)), strict=True)
+    return guard, found
+
+
+def test_below_the_floor_nothing_is_read() -> None:
+    """What says something of later instants goes on as it is; progress and the largest start are of all."""
+    elements = [Insert(1, 9, A), Insert(2, 10, A), Insert(3, 11, B), Cti(2), Insert(30, 31, A), Insert(12, 13, B)]
+    guard, found = guarded(elements, floor=10)
+    assert found == [(0, 3, 11, 0), (0, 30, 31, 0), (0, 12, 13, 0)]
+    assert (guard.cti, guard.tau, guard.state_size().rows) == (2, 30, 3)
+
+
+def test_adjusts_at_the_floor() -> None:
+    """Those that name an end before it go unchecked, and are left out if they stay there."""
+    before = [Insert(0, 20, A), Insert(1, 8, B)]
+    after = [Adjust(1, 8, 9, B), Adjust(1, 9, 15, B), Adjust(2, 5, 12, A), Adjust(0, 20, 4, A), Adjust(0, 4, 7, A)]
+    guard, found = guarded(before, after, floor=10, at=1)
+    assert found[2:] == [(1, 1, 9, 15), (1, 2, 5, 12), (1, 0, 20, 4)]
+    kept = guard.standing()
+    assert kept is not None and sorted(zip(kept.lo.tolist(), kept.hi.tolist(), strict=True)) == [(1, 15), (2, 12)]
+    guard.step(batch_of([Adjust(1, 15, 14, B), Adjust(2, 12, 2, A)], SCHEMA))
+    guard.settle()
+    assert guard.state_size().rows == 1
+
+
+def test_above_the_floor_all_is_checked() -> None:
+    guard, _ = guarded([Insert(0, 20, A)], floor=10)
+    with pytest.raises(InputError, match="not there: \\[0, 19\\)") as caught:
+        guard.step(batch_of([Insert(1, 2, B), Cti(0), Insert(2, 4, A), Adjust(0, 19, 30, A)], SCHEMA))
+    assert caught.value.line == 4
+    guard.undo()
+    with pytest.raises(InputError, match="behind the CTI 3"):
+        guard.step(batch_of([Cti(3), Insert(1, 2, B)], SCHEMA))
+
+
+def test_an_event_that_ends_at_the_floor_and_the_cti_may_grow() -> None:
+    _, found = guarded([Insert(0, 10, A), Cti(10)], [Adjust(0, 10, 15, A)], [Adjust(0, 15, 12, A)], floor=10, at=1)
+    assert found == [(0, 0, 10, 0), (1, 0, 10, 15), (1, 0, 15, 12)]
+
+
+def test_a_floor_that_is_passed_costs_nothing() -> None:
+    guard, found = guarded([Insert(0, 30, A), Cti(20)], [Insert(20, 21, A), Adjust(0, 30, 25, A)], floor=10)
+    assert found[1:] == [(0, 20, 21, 0), (1, 0, 30, 25)]
+    assert guard._after_floor(Arrived(*([np.empty(0, np.int64)] * 4), (), 0, np.empty(0, np.int64))) is None
+
+
+def test_a_guard_that_keeps_everything_has_no_floor() -> None:
+    guard = Guard("S", RowCodec(SCHEMA, Interner()), whole=True)
+    guard.raise_floor(10)
+    assert guard.floor == NEVER
+
+
+def test_the_floor_is_part_of_the_state() -> None:
+    guard, _ = guarded([Insert(0, 20, A), Insert(1, 5, A)], floor=10)
+    other = Guard("S", RowCodec(SCHEMA, Interner()))
+    other.restore(through_file(guard.snapshot()))
+    out = other.step(batch_of([Adjust(1, 5, 12, A), Adjust(0, 20, 15, A), Insert(3, 4, B)], SCHEMA))
+    assert out.vs.tolist() == [1, 0]

@@ -204,7 +204,7 @@ def test_a_sum_that_may_not_fit_is_an_error_only_where_it_is_read() -> None:
 def test_state_goes_when_both_sides_have_passed_it() -> None:
     chronons = ew.source("T", COLUMNS, chronons=True, keys="k")
     runtime = LocalRuntime(best(S.lifetime(length=4)).join(chronons, on="k"))
-    operator = next(e.operator for e in runtime._plan.operators if isinstance(e.operator, GroupJoinOperator))
+    operator = next(e.operator for e in runtime.plan.operators if isinstance(e.operator, GroupJoinOperator))
     runtime.push({"S": batch_of([Insert(0, 9, {"k": "a", "x": 1})], SCHEMA)})
     runtime.push({"T": batch_of([Insert(2, 3, {"k": "a", "x": 0}), Cti(8)], SCHEMA)})
     assert operator.state_size().rows == 2  # a late row before 8 may still join the group
@@ -217,7 +217,7 @@ def test_state_goes_when_both_sides_have_passed_it() -> None:
 def test_a_promise_of_both_sides_about_a_key_frees_its_group_and_goes_on() -> None:
     chronons = ew.source("T", COLUMNS, chronons=True, keys="k")
     runtime = LocalRuntime(best(S.lifetime(length=4)).join(chronons, on="k"))
-    operator = next(e.operator for e in runtime._plan.operators if isinstance(e.operator, GroupJoinOperator))
+    operator = next(e.operator for e in runtime.plan.operators if isinstance(e.operator, GroupJoinOperator))
     closed = Punct(Punctuation.constants({"k": "a"}))
     rows = [Insert(0, 9, {"k": k, "x": 1}) for k in ("a", "b")]
     runtime.push({"S": batch_of(rows, SCHEMA), "T": batch_of([Insert(2, 3, {"k": "a", "x": 0})], SCHEMA)})

@@ -139,7 +139,7 @@ def test_values_of_any_type_with_nulls_while_codes_and_state_move(seed: int, emi
     runtime, out = LocalRuntime(query, emit=emit), []
     for i in range(0, len(elements), 15):
         out += runtime.push({"S": batch_of(elements[i : i + 15], TEXTS)})["out"].elements()
-        runtime._plan.pool.collect(force=True)
+        runtime.plan.pool.collect(force=True)
         if i % 45 == 0:
             state, runtime = runtime.snapshot(), LocalRuntime(query, emit=emit)
             runtime.restore(state)

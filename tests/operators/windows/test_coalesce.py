@@ -90,6 +90,6 @@ def test_a_long_interval_costs_no_more_than_its_last_pieces() -> None:
     runtime = LocalRuntime(S.coalesce(10), emit="final")
     for t in range(0, 5000, 5):
         runtime.push({"S": batch_of([Insert(t, t + 5, A), Cti(t + 5)], SCHEMA)})
-    operator = runtime._plan.operators[0].operator
+    operator = runtime.plan.operators[0].operator
     assert operator.state_size().rows == 1
     assert len(operator._pieces(operator._keys.ids())[0]) <= 3  # type: ignore[attr-defined]

@@ -122,7 +122,7 @@ def _source(node: n.Source) -> Properties:
     lasting = node.kind in ("stream", "constant")
     return Properties(
         insert_only=node.insert_only,
-        ordered=node.ordered,
+        ordered=node.in_order,
         chronon=node.chronons,
         lifetime=1 if node.chronons else None,
         keys=declared,

@@ -359,7 +359,7 @@ class LiveRun:
         self._leave_words()
         cares = cared_from(self.sink.tidy(self._saved + 1))
         lags = self.promise < cares < INF and cares > self.sink.start.since
-        return cares if lags and hasattr(self.runtime, "fast_forward") else None
+        return cares if lags else None
 
     def _leave_words(self, ended: bool = False) -> None:
         for name, each in self.steps.inputs.items():

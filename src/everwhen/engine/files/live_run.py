@@ -99,11 +99,11 @@ class LiveSteps:
         said: list[ElementBatch] = []
         try:
             if step.forward is not None:
-                said += _said(self.runtime.fast_forward(step.forward))  # type: ignore[attr-defined]
+                said += self.runtime.fast_forward(step.forward).values()
             for name, start in step.begun.items():
                 said += self._begin(name, start)
             if step.batches:
-                said += _said(self.runtime.push(step.batches))
+                said += self.runtime.push(step.batches).values()
         except InputError as bad:
             for each in self.inputs.values():
                 placed = each.place_of(bad)
@@ -112,10 +112,10 @@ class LiveSteps:
             raise
         for name in step.closes:
             self.closed.add(name)
-            said += _said(self.runtime.close_input(name))
+            said += self.runtime.close_input(name).values()
         self.read += sum(map(len, step.batches.values()))
         if all(reached == INF for reached in self.runtime.progress.values()) and not _ends(said):
-            said += _said(self.runtime.close())
+            said += self.runtime.close().values()
         self.done = self.done or _ends(said)
         found = [batch for batch in said if len(batch)]
         for batch in found:
@@ -124,21 +124,22 @@ class LiveSteps:
         return joined(found) if found else empty_elements(self.schema)
 
     def _begin(self, name: str, start: Start) -> list[ElementBatch]:
-        """The writer of an input has begun: at first, or anew.  What is said because of it."""
-        merged = name in self.runtime.merged
+        """The writer of an input has begun, at first or anew: what is said because of it."""
         if name not in self._started:
             self._started.add(name)
-            if start.since > NEVER:
-                self.begins[name] = start.since
-            if start.since == NEVER or not merged:
+            if start.since == NEVER:
                 return []
-        elif not merged:
+            self.begins[name] = start.since
+            if name not in self.runtime.merged:
+                return []
+        if name not in self.runtime.merged:
             raise InputError(
                 f"the writer of {name} has begun anew (start {start.id}), and what it said before does not count",
                 source=self.inputs[name].given.file,
                 remedy="a merge takes such a copy for a new input: LMERGE; or take a new checkpoint and a new output",
             )
-        return [*_said(self.runtime.detach(name)), *_said(self.runtime.attach(name, since=start.since))]
+        left = self.runtime.detach(name) if name in self.runtime.present else {}
+        return [*left.values(), *self.runtime.attach(name, since=start.since).values()]
 
     def going_on(self, positions: Mapping[str, Mapping[str, Any]], closed: Iterable[str]) -> None:
         """Inputs go on from positions that were reached before."""
@@ -149,13 +150,6 @@ class LiveSteps:
             if position.get("start") is not None:
                 self._started.add(name)
         self.closed |= set(closed)
-
-
-def _said(found: Any) -> list[ElementBatch]:
-    """What a runtime says, whatever its form: nothing, a batch, or one by output."""
-    if found is None:
-        return []
-    return list(found.values()) if isinstance(found, Mapping) else [found]
 
 
 def _ends(said: Iterable[ElementBatch]) -> bool:

@@ -17,8 +17,6 @@ from everwhen.engine.node import OperatorNode, cut
 from everwhen.engine.session.network import Levels, Network
 from everwhen.engine.session.output_port import EmittedBatch, OutputKey, SharedOutput
 from everwhen.engine.source_levels import PLAIN, Bounds
-from everwhen.plan.physical import Port
-from everwhen.rows.changes import Changes, no_changes
 
 
 def fork(network: Network, old: OutputKey, new: OutputKey, levels: Levels) -> SharedOutput:
@@ -34,6 +32,7 @@ def fork(network: Network, old: OutputKey, new: OutputKey, levels: Levels) -> Sh
         if port.source is not None:
             if port.source not in network.ingress.inputs:
                 _open(network, port.source, *levels[port.source], network.ingress.inputs[was.source or ""])
+            network.flow.floors.copy(was, port, network.codec_of)
             continue
         node = OperatorNode.of(port.operator, operators[port.operator], network.flow.nodes[was.operator].began)
         node.restore(network.flow.nodes[was.operator].snapshot())
@@ -56,12 +55,7 @@ def _open(network: Network, name: str, source: str, bounds: Bounds, other: Sourc
 def change_emit(network: Network, outlet: SharedOutput, emit: Emit) -> EmittedBatch:
     """Let an outlet that has its operators for itself follow another policy: what it emits because of it."""
     numbers = [port.operator for port in network.below(outlet.port) if port.source is None]
-
-    def source(port: Port) -> Changes:
-        intake = network.ingress.inputs[port.source or ""].intake
-        return intake.standing() or no_changes(intake.codec)
-
-    news = network.flow.change_emit(numbers, [outlet], emit, source, network.nothing)
+    news = network.flow.change_emit(numbers, [outlet], emit, network.standing, network.nothing)
     changes = news.get(outlet.port.operator) or network.nothing(outlet.port)
     return EmittedBatch.of(
         outlet.encode(cut(changes, outlet.since), network.tau(outlet.port), Frontier(outlet.encoder.cti))

@@ -28,14 +28,13 @@ not depend on which other queries run.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
 from itertools import count
 
-from everwhen.algebra.explain import explain
-from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.algebra.nodes import Source
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
+from everwhen.engine.change_emit import standing_at
 from everwhen.engine.dataflow import Dataflow, EpochInputs, ports_below
 from everwhen.engine.ingress import Ingress, SourceInput
 from everwhen.engine.node import OperatorNode, cut
@@ -48,7 +47,6 @@ from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelog
 from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.plan.lower import Lowering
 from everwhen.plan.physical import PlacedOperator, Port
-from everwhen.rewrite.plans.share_common import Sharing
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 from everwhen.rows.interner import Interner
@@ -100,6 +98,17 @@ class Network:
             if past.since == INF:
                 raise self._unknown(outlet.port)
             return past.since, outlet.again(past.changes, past.since)
+        outlet, past = self.join(exit, levels, over)
+        try:
+            changes = cut(past.changes, past.since)
+            said = outlet.step(changes, self.tau(outlet.port), self._frontier(outlet.port))
+        except BaseException:
+            self.drop(exit)
+            raise
+        return past.since, said
+
+    def join(self, exit: OutputKey, levels: Levels, over: Emit | None = None) -> tuple[SharedOutput, AsOf]:
+        """Let a plan run: its outlet, which has said nothing yet, and what is known at its port."""
         operators, sources = set(self.flow.nodes), set(self.ingress.inputs)
         try:
             outlet = self.outlet(exit, over or self._shared(exit))
@@ -114,13 +123,15 @@ class Network:
                 raise self._unknown(outlet.port)
             outlet.since = past.since
             self.outlets[exit] = outlet
-            changes = cut(past.changes, past.since)
-            said = outlet.step(changes, self.tau(outlet.port), self._frontier(outlet.port))
         except BaseException:
             self.outlets.pop(exit, None)
             self._keep(operators, sources)
             raise
-        return past.since, said
+        return outlet, past
+
+    def drop(self, exit: OutputKey) -> None:
+        """Let a plan that has just joined leave again."""
+        self.keep(self.outlets.keys() - {exit})
 
     def outlet(self, exit: OutputKey, over: Emit | None) -> SharedOutput:
         """An outlet for a plan, with all its operators placed."""
@@ -153,7 +164,7 @@ class Network:
         intake = entry.intake
         beside = [each for each in self.ingress.inputs.values() if each.source == source]
         if beside:  # the one that remembers most tells what stands
-            other = min(beside, key=lambda each: (each.intake.finalize is not None, each.intake.cti))
+            other = min(beside, key=lambda each: (each.intake.finalize is not None, max(each.exact, each.intake.cti)))
             intake.begin(other.intake)
             entry.exact, entry.max_end = other.exact, other.largest_end
             self.ingress.add(name, entry)
@@ -174,7 +185,7 @@ class Network:
     def opened(self, name: str, source: str, bounds: Bounds) -> SourceInput:
         """A new input of a source; a finite one is kept, so that whoever joins later knows all of it."""
         declared = self.sources[name]
-        return self.ingress.open(declared, self._codec(name), bounds, source=source, keep_all=declared.is_finite)
+        return self.ingress.open(declared, self.codec_of(name), bounds, source=source, keep_all=declared.is_finite)
 
     def _start(self, number: int, placed: PlacedOperator, pasts: dict[Port, AsOf]) -> None:
         """Let a new operator take what stands at its inputs."""
@@ -236,28 +247,35 @@ class Network:
             return _refused(f"{self.port_name(port)} has ended, and some of what it said has no end")
         return _refused(f"some of what {self.port_name(port)} said has no end, and is not kept")
 
+    def said(self, outlet: SharedOutput) -> tuple[int, Changes]:
+        """The events that an outlet has said and that may still change, by the names that it uses for them; and from
+        when on these are all that stand."""
+        known, encoder = self._said(outlet), outlet.encoder
+        if encoder.cti == INF:
+            return known.since, known.changes
+        if isinstance(encoder, ChangelogEncoder):
+            return known.since, encoder.standing()[1]
+        found = standing_at(outlet.port, self.flow.nodes, self.standing)
+        if found is None:
+            return known.since, known.changes
+        return known.since, found if isinstance(encoder, EventChangelogEncoder) else encoder.said(found)
+
+    def standing(self, port: Port) -> Changes:
+        """The events of a source that may still be corrected."""
+        intake = self.ingress.inputs[port.source or ""].intake
+        return self.flow.floors.known(port, intake.standing()) or no_changes(intake.codec)
+
     def _said(self, outlet: SharedOutput) -> AsOf:
         """The events that an outlet has said, by the names that it uses for them."""
         encoder, port = outlet.encoder, outlet.port
-        nothing = AsOf(self._max_end(port), no_changes(encoder.codec))
+        since = max(outlet.since, self._running(port).exact)
+        nothing = AsOf(self._running(port).max_end, no_changes(encoder.codec))
         if encoder.cti == INF or isinstance(encoder, EventChangelogEncoder):
-            return earliest(outlet.since, nothing, self._past(port, {}))
+            return earliest(since, nothing, self._past(port, {}))
         if isinstance(encoder, ChangelogEncoder):
-            return earliest(outlet.since, nothing, AsOf(*encoder.standing()))
+            return earliest(since, nothing, AsOf(*encoder.standing()))
         pieces = self._past(port, {})
-        return earliest(outlet.since, nothing, AsOf(pieces.since, encoder.said(pieces.changes)))
-
-    def require_same_sources(self, node: Node, nodes: Sharing) -> None:
-        """A source that is read already is declared in the same way; `nodes` knows equal nodes as one."""
-        for each in walk(node):
-            if not isinstance(each, Source):
-                continue
-            at = next((name for name, entry in self.ingress.inputs.items() if entry.source == each.name), None)
-            if at is not None and nodes.node(replace(each, name=at)) is not self.sources[at]:
-                known = replace(self.sources[at], name=each.name)
-                raise QueryError(
-                    f"a source has one declaration: what is read now is {explain(known)}, not {explain(each)}"
-                )
+        return earliest(since, nothing, AsOf(pieces.since, encoder.said(pieces.changes)))
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -266,22 +284,39 @@ class Network:
         ingress = self.ingress
         arrived = ingress.advance(self._read_together())
         ports = {port for node in self.flow.nodes.values() for port in node.placed.inputs}
-        ports |= {outlet.port for outlet in self.outlets.values()}
-        outputs = {port: ingress.output(port, arrived) for port in ports if port.source}
+        ports |= {port for outlet in self.outlets.values() for port in outlet.ports}
+        outputs = self.flow.cut({port: ingress.output(port, arrived) for port in ports if port.source})
         inputs = EpochInputs(outputs, {name: each.intake.tau for name, each in ingress.inputs.items()})
         broken = self.flow.step(inputs)
         said: dict[OutputKey, EmittedBatch] = {}
         failed: dict[OutputKey, Exception] = {}
         for exit, outlet in self.outlets.items():
-            if outlet.port.operator in broken:
-                failed[exit] = broken[outlet.port.operator]
+            culprit = next((broken[port.operator] for port in outlet.ports if port.operator in broken), None)
+            if culprit is not None:
+                failed[exit] = culprit
                 continue
             try:
-                output, tau = self.flow.given(outlet.port, inputs)
-                said[exit] = outlet.step(cut(output.changes, outlet.since), tau, output.frontier)
+                said[exit] = outlet.take(*(self.flow.given(port, inputs) for port in outlet.ports))
             except Exception as error:
                 failed[exit] = error
+        if self.flow.merges:  # of copies that lag nothing is needed that has been promised by now
+            self.fast_forward()
         return said, failed
+
+    def fast_forward(self) -> None:
+        """Skip what no query needs: each has said from when on it cares, and merges of copies need less and less.
+
+        Who joins later knows of nothing before.
+        """
+        wanted = [(port, outlet.wanted) for outlet in self.outlets.values() for port in outlet.ports]
+        floors = self.flow.fast_forward(wanted, self.codec_of)
+        self.ingress.raise_floors(floors)
+        for number, node in self.flow.nodes.items() if floors else ():
+            if node.placed.operator.merges:  # whatever its inputs skip, it has the answer
+                node.exact = max(node.exact, self.flow.skipped(number))
+            else:
+                since = max(node.since, *(self._running(port).exact for port in node.placed.inputs))
+                node.exact = max(node.exact, self._exact(node.placed, since))
 
     def end(self, sources: Collection[str]) -> None:
         """These sources have ended."""
@@ -303,20 +338,20 @@ class Network:
 
     def _frontier(self, port: Port) -> Frontier:
         if port.source:
-            return self.ingress.frontier(port.source)
+            return Frontier(max(self.ingress.frontier(port.source).time, self.flow.floors.time(port)))
         return self.flow.nodes[port.operator].output.frontier
 
-    def _max_end(self, port: Port) -> int:
-        entry = self.ingress.inputs[port.source] if port.source else self.flow.nodes[port.operator]
-        return entry.max_end
+    def _running(self, port: Port) -> SourceInput | OperatorNode:
+        return self.ingress.inputs[port.source] if port.source else self.flow.nodes[port.operator]
 
     # -- leaving ------------------------------------------------------------------------------------------------
 
     def keep(self, exits: Collection[OutputKey]) -> None:
         """Drop all outlets but these, with all that only the others needed."""
         self.flow.outputs = {exit: outlet for exit, outlet in self.outlets.items() if exit in exits}
-        used = {port for outlet in self.outlets.values() for port in self.below(outlet.port)}
+        used = {port for outlet in self.outlets.values() for each in outlet.ports for port in self.below(each)}
         self._keep({port.operator for port in used}, {port.source for port in used if port.source})
+        self.fast_forward()  # who has left may have been the one who needed more
 
     def _keep(self, operators: Collection[int], sources: Collection[str]) -> None:
         inputs = self.ingress.inputs
@@ -324,7 +359,9 @@ class Network:
             entry = inputs.pop(name)
             guard = entry.intake.guard
             if not any(each.source == entry.source for each in inputs.values()):
-                self.left[entry.source] = DetachedSource(guard.cti, guard.tau, entry.largest_end, guard.promised)
+                end = max(entry.largest_end, guard.floor)
+                self.left[entry.source] = DetachedSource(guard.cti, guard.tau, end, guard.promised)
+        self.flow.floors.keep(inputs)
         self.flow.detach(self.flow.nodes.keys() - set(operators))
         for lowering in self._lowerings.values():
             lowering.keep(operators, sources)
@@ -343,10 +380,10 @@ class Network:
     def nothing(self, port: Port) -> Changes:
         """No changes, as a port would say them."""
         return no_changes(
-            self.operators[port.operator].operator.codec if port.source is None else self._codec(port.source)
+            self.operators[port.operator].operator.codec if port.source is None else self.codec_of(port.source)
         )
 
-    def _codec(self, name: str) -> RowCodec:
+    def codec_of(self, name: str) -> RowCodec:
         return next(each.codecs[name] for each in self._lowerings.values() if name in each.codecs)
 
     def port_name(self, port: Port) -> str:

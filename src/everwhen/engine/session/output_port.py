@@ -25,10 +25,16 @@ from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
+from everwhen.engine.node import cut
 from everwhen.engine.output_port import OutputPort
 from everwhen.engine.session.filter_index import FEWEST, EqualityFilterIndex, constant_of
-from everwhen.operators.output.changelog import with_punctuation, without_punctuation
-from everwhen.rows.changes import Changes
+from everwhen.operators.contract import Operator, Output
+from everwhen.operators.net import netted
+from everwhen.operators.output.changelog import ChangelogEncoder, with_punctuation, without_punctuation
+from everwhen.operators.output.emit_filter import EmitFilter
+from everwhen.operators.signed_bag import after, before
+from everwhen.plan.physical import Port
+from everwhen.rows.changes import Changes, concat_all
 from everwhen.stream.element import Punct
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch, empty_elements
 
@@ -82,12 +88,37 @@ class EmittedBatch:
         return EmittedBatch(batch, data, batch.slice(data, size - data), int(batch.vs[:data].min()))
 
 
+@dataclass(frozen=True, slots=True)
+class Cutover:
+    """An old plan that still says what is before `at` (`cutover.py`): its port, and the query's last filters."""
+
+    port: Port
+    through: tuple[Operator, ...]
+    at: int
+
+    def combined(self, old: Output, new: Output) -> Output:
+        """What the old plan says before the instant, and the new one from there on."""
+        earlier, ends = old.changes, old.frontier.time >= self.at
+        for operator in self.through:
+            earlier = operator.step([earlier], [old.frontier], INF).changes
+        codec = new.changes.codec
+        earlier = before(earlier, self.at)
+        earlier = Changes(codec, earlier.lo, earlier.hi, earlier.weight, earlier.rows)
+        changes = netted(concat_all(codec, [earlier, after(new.changes, self.at)]))
+        return Output(changes, Frontier(max(self.at, new.frontier.time) if ends else old.frontier.time))
+
+
 @dataclass
 class SharedOutput(OutputPort):
     """An output port that several queries share."""
 
     over: Emit | None = None
     """The policy of the operators below, if they emit more than this output does."""
+    cutover: Cutover | None = None
+    rows: bool = False
+    """It takes segments of any plan, because a query was replaced."""
+    promised: int = NEVER
+    """The largest time of what it has promised about data."""
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     _banks: dict[str, EqualityFilterIndex] | None = None
 
@@ -98,13 +129,43 @@ class SharedOutput(OutputPort):
         self.subscriptions[query] = subscription
         self._banks = None
 
+    @property
+    def wanted(self) -> int:
+        """From when on some query cares."""
+        return min((each.wanted for each in self.subscriptions.values()), default=NEVER)
+
     def leave(self, query: str) -> None:
         del self.subscriptions[query]
         self._banks = None
 
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """The port that it reads; behind it that of an old plan, while a query is being replaced."""
+        return (self.port,) if self.cutover is None else (self.port, self.cutover.port)
+
+    def take(self, given: tuple[Output, int], old: tuple[Output, int] | None = None) -> EmittedBatch:
+        """What it emits in an epoch: each of its ports with its largest start."""
+        output, tau = given
+        cutover = self.cutover
+        if cutover is not None and old is not None:
+            output, tau = cutover.combined(old[0], output), max(tau, old[1])
+        said = self.step(cut(output.changes, self.since), tau, output.frontier)
+        if cutover is not None and output.frontier.time >= cutover.at:  # all that the old plan knows is out
+            self.cutover, self.since = None, max(self.since, cutover.at)
+        return said
+
+    def by_rows(self, emit: Emit) -> None:
+        """Take segments of any plan from now on; nothing has been emitted yet."""
+        codec = self.encoder.codec
+        self.encoder = ChangelogEncoder(codec, ordered=emit is Emit.FINAL)
+        self.filter = EmitFilter(codec, emit, ahead=INF) if emit in (Emit.FINAL, Emit.ENDED) else None
+        self.nets = self.rows = True
+
     def step(self, changes: Changes, tau: int, frontier: Frontier) -> EmittedBatch:
         quiet = not len(changes) and frontier.time <= self.encoder.cti and not frontier.promises
         quiet = quiet and changes.closed is None
+        if frontier.promises:
+            self.promised = max(self.promised, *(each.t for each in frontier.promises))
         if quiet and self.filter is None:
             return self._nothing
         return EmittedBatch.of(self.encode(changes, tau, frontier))
@@ -138,6 +199,16 @@ class SharedOutput(OutputPort):
             if len(constants) >= FEWEST
         }
 
+    def snapshot(self) -> dict[str, Any]:
+        filter = None if self.filter is None else self.filter.emit.value
+        return super().snapshot() | {"rows": self.rows, "emit": filter, "promised": self.promised}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        if state["rows"] and not self.rows:
+            self.by_rows(Emit(state["emit"] or Emit.CURRENT.value))
+        super().restore(state)
+        self.promised = state["promised"]
+
     def again(self, events: Changes, since: int) -> EmittedBatch:
         """What one who joins now must hear: the events that live at or after `since`, and the CTI."""
         alive = events.take(events.hi > since)
@@ -157,6 +228,8 @@ class Subscription:
 
     def __init__(self, steps: tuple[Step, ...], schema: Schema, since: int, began: float) -> None:
         self.since = since
+        self.wanted = NEVER
+        """From when on the query cares."""
         self.began = began
         self.rows_in = 0
         self.rows_out = 0

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from everwhen.algebra.builder import Stream
+from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Duration
 from everwhen.core.emit import Emit
 from everwhen.engine.session.query_registry import QueryInfo
 from everwhen.operators.ingress.finalize import Reason
+from everwhen.stream.element_batch import ElementBatch
 
 if TYPE_CHECKING:
-    from everwhen.engine.session.session import Session
+    from everwhen.engine.session.session_queries import SessionQueries
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class QueryHandle:
     """A registered query."""
 
     name: str
-    session: Session
+    session: SessionQueries
 
     @property
     def info(self) -> QueryInfo:
@@ -48,10 +50,18 @@ class QueryHandle:
         """Move it to another level; see `Session.change`."""
         self.session.change(self.name, block, remember, tick, emit=emit)
 
+    def fast_forward(self, t: int) -> dict[str, ElementBatch]:
+        """Its answer before `t` is of no interest; see `Session.fast_forward`."""
+        return self.session.fast_forward(self.name, t)
+
     @property
     def dropped(self) -> dict[str, dict[Reason, int]]:
         """How many elements of each source its level gave up, by reason."""
         return self.session.dropped(self.name)
+
+    def replace(self, query: Stream | Node, at: int | None = None) -> int:
+        """Become another query from an instant on; see `Session.replace`."""
+        return self.session.replace(self.name, query, at)
 
     def stop(self) -> None:
         self.session.stop(self.name)

@@ -13,12 +13,13 @@ from typing import Literal
 
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency
+from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.engine.session.output_port import OutputKey, Step, Subscription
 from everwhen.errors import QueryError
 from everwhen.sinks.base import EpochSink
-from everwhen.stream.element_batch import ElementBatch
+from everwhen.stream.element_batch import ElementBatch, joined
 
 State = Literal["running", "stopped", "failed"]
 
@@ -29,8 +30,8 @@ class QueryInfo:
 
     `since` counts epochs: how many the session had run when the query was started the last time.  Every snapshot of its
     answer from the instant `valid_from` on is what it would be had the query run from the start; it says nothing about
-    earlier instants.  `reads` names sources, `depends_on` other queries.  `error` says why it failed.  `consistency` is
-    the level at which it runs now.
+    earlier instants, or nothing reliable if it was fast-forwarded to `valid_from`.  `reads` names sources,
+    `depends_on` other queries.  `error` says why it failed.  `consistency` is the level at which it runs now.
     """
 
     name: str
@@ -68,6 +69,38 @@ class Entry:
     next_commit: int = 0
     exit: OutputKey | None = None
     own: int = 0
+    whole: bool = False
+    """Its plan is not cut at its last filters, and it shares its output with nobody: it has replaced another one."""
+    over: Emit | None = None
+    """The policy of the operators below, if they emit more, when it was replaced."""
+    replaces: Entry | None = None
+    """The query that still says what is before the cutover."""
+
+    def shared_nodes(self) -> tuple[Node, ...]:
+        """The nodes of its plan in the network that other queries may use."""
+        if self.exit is None:
+            return ()
+        node = self.exit[0]
+        return node.inputs if self.whole and node.inputs else (node,)
+
+    def deliver(self, batch: ElementBatch) -> ElementBatch:
+        """An epoch's elements, behind those that waited for it; the sink has them."""
+        if self.pending is not None:
+            batch, self.pending = joined(self.pending, batch), None
+        if self.sink is not None:
+            self.sink.commit(self.next_commit, batch)
+            self.next_commit += 1
+        return batch
+
+    def leave(self, error: Exception | None) -> None:
+        """It runs no more, because of an error or because it was stopped."""
+        self.state, self.error = ("stopped", None) if error is None else ("failed", error)
+        self.subscription = self.pending = self.exit = None
+        if self.sink is not None:
+            try:
+                self.sink.close()
+            except Exception as failure:  # the query has left; others must not notice
+                self.state, self.error = "failed", self.error or failure
 
     def info(self) -> QueryInfo:
         error = "" if self.error is None else str(self.error) or type(self.error).__name__
@@ -76,7 +109,7 @@ class Entry:
             self.node.schema,
             self.state,
             self.since,
-            self.valid_from,
+            self.valid_from if self.subscription is None else max(self.valid_from, self.subscription.wanted),
             self.reads,
             self.depends_on,
             error,

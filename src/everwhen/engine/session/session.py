@@ -37,35 +37,28 @@ as long as some query reads it.  Left and read again, it goes on behind its CTI.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from everwhen.algebra.builder import Stream
-from everwhen.algebra.nodes import Node, Source, walk
-from everwhen.core.consistency import MIDDLE, Consistency, Duration
+from everwhen.algebra.nodes import Node
+from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
+from everwhen.core.time import show
 from everwhen.engine.local import Query
 from everwhen.engine.metadata import OperatorMetadata
-from everwhen.engine.run import chosen
-from everwhen.engine.session import metrics, migrate
+from everwhen.engine.session import metrics
 from everwhen.engine.session import snapshot as session_state
-from everwhen.engine.session.network import Network
-from everwhen.engine.session.output_port import Subscription, split_tail
-from everwhen.engine.session.query_handle import QueryHandle
-from everwhen.engine.session.query_registry import Entry, QueryInfo, QueryRegistry
-from everwhen.engine.source_levels import at_level
+from everwhen.engine.session.cutover import lowered
+from everwhen.engine.session.output_port import Cutover
+from everwhen.engine.session.session_queries import SessionQueries
 from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
-from everwhen.operators.ingress.finalize import Reason
-from everwhen.rewrite.plans.share_common import Sharing
 from everwhen.sinks.base import EpochSink
-from everwhen.stream.element_batch import ElementBatch, joined
+from everwhen.stream.element_batch import ElementBatch
 
 
-class Session:
+class Session(SessionQueries):
     """Register queries, push batches, stop queries, in any order; `close` once.
 
     `emit`, `consistency`: the default level of queries.  `optimize` rewrites a plan before it joins; it must leave
@@ -90,198 +83,7 @@ class Session:
         consistency: Consistency = MIDDLE,
         idle: float | None = None,
     ) -> None:
-        self.epoch = 0
-        self.consistency = consistency.changed(emit=emit)
-        self._optimize = optimize
-        self._clock = clock
-        self._network = Network(clock, idle)
-        self._idle = idle is not None
-        self._moves = 0
-        self._catalogue = QueryRegistry()
-        self._nodes = Sharing()
-        self._streams: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
-        self._closed = False
-
-    # -- queries ------------------------------------------------------------------------------------------------
-
-    def register(
-        self, name: str | None, query: Query, sink: EpochSink | None = None, consistency: Consistency | None = None
-    ) -> QueryHandle:
-        """Add a query and start it.  Without a name it gets one.  A sink is handed every epoch's elements.
-
-        It runs at the level asked for, else at that of its own text, else at the session's.
-
-        QueryError: the name is taken, a source is declared in another way, or the query would need a past that is not
-        kept.  Then nothing has changed.
-        """
-        self._require_open()
-        level = consistency
-        if level is None:
-            asks = isinstance(query, Stream) and query.level is not None
-            level = chosen(query, None) if asks else self.consistency
-        entry = self._enter(self._catalogue.free_name(name), query, sink, level)
-        try:
-            self._start(entry)
-        except BaseException:
-            del self._catalogue.entries[entry.name]
-            raise
-        return QueryHandle(entry.name, self)
-
-    def _enter(self, name: str, query: Query, sink: EpochSink | None, level: Consistency) -> Entry:
-        node = query.node if isinstance(query, Stream) else query
-        self._network.require_same_sources(node, self._nodes)
-        plan = node if self._optimize is None else self._optimize(node)
-        outlet, steps = split_tail(plan)
-        depends_on = tuple(dict.fromkeys(self._derived_from(node)))
-        reads = tuple(sorted({each.name for each in walk(plan) if isinstance(each, Source)}))
-        entry = Entry(name, node, depends_on, reads, outlet, steps, level, sink)
-        self._catalogue.entries[name] = entry
-        return entry
-
-    def start(self, name: str) -> QueryHandle:
-        """Start a stopped query again; it joins as a new one would."""
-        self._require_open()
-        entry = self._catalogue[name]
-        if entry.state == "running":
-            raise QueryError(f"the query {name!r} is running")
-        self._network.require_same_sources(entry.node, self._nodes)
-        self._start(entry)
-        return QueryHandle(name, self)
-
-    def stop(self, name: str) -> None:
-        """Stop a query and drop what only it needs; it stays in the catalogue.
-
-        QueryError: other queries read its stream.
-        """
-        entry = self._catalogue[name]
-        if entry.state != "running":
-            raise QueryError(f"the query {name!r} is {entry.state} already")
-        self._catalogue.require_unread(name, "stopped")
-        self._leave(entry)
-        self._tidy()
-
-    def remove(self, name: str) -> None:
-        """Take a query out of the catalogue; stop it first if it is running."""
-        self._catalogue.require_unread(name, "removed")
-        if self._catalogue[name].state == "running":
-            self.stop(name)
-        del self._catalogue.entries[name]
-
-    def forget(self, source: str) -> Callable[[], None]:
-        """Let a source that nobody reads begin anew when it is read again, as if it had never been there.  What is
-        returned takes that back."""
-        if source in self.inputs:
-            readers = [entry.name for entry in self._catalogue.running() if source in entry.reads]
-            raise QueryError(f"the source {source!r} cannot be forgotten: {', '.join(readers)} read it")
-        left = self._network.left
-        before = left.pop(source, None)
-        return lambda: None if before is None else left.update({source: before})
-
-    def stream(self, name: str) -> Stream:
-        """A query's answer as a stream: a query built on it shares its operators and depends on it."""
-        # a node of its own tells who was built on it; equal structure makes it the same operator
-        node = replace(self._catalogue[name].node)
-        self._streams[node] = name
-        return Stream(node)
-
-    def _derived_from(self, node: Node) -> Iterator[str]:
-        """The queries whose streams a plan reads; not what those read in turn."""
-        if node in self._streams:
-            yield self._streams[node]
-        else:
-            for each in node.inputs:
-                yield from self._derived_from(each)
-
-    def queries(self) -> list[QueryInfo]:
-        """All queries, stopped and failed ones too, in the order in which they were registered."""
-        return [entry.info() for entry in self._catalogue.entries.values()]
-
-    def query(self, name: str) -> QueryInfo:
-        return self._catalogue[name].info()
-
-    def _start(self, entry: Entry, emit: Emit | None = None, over: Emit | None = None, own: int = 0) -> None:
-        """Let a query join.  `emit`, `over` and `own` tell of one that goes on how it was built."""
-        self._catalogue.require_running(entry.depends_on)
-        node, levels = at_level(entry.outlet, entry.level, own, idle=self._idle)
-        exit = self._nodes.node(node), emit or entry.level.emit
-        try:
-            since, said = self._network.attach(exit, levels, over)
-            subscription = Subscription(entry.steps, entry.node.schema, since, self._clock())
-            entry.pending = subscription.take(said)
-            if entry.sink is not None:
-                entry.sink.prepare(entry.node.schema)
-                entry.next_commit = entry.sink.committed() + 1
-        except BaseException:
-            self._tidy()
-            raise
-        self._network.outlets[exit].subscribe(entry.name, subscription)
-        entry.exit, entry.own, entry.subscription, entry.valid_from = exit, own, subscription, since
-        entry.state, entry.since, entry.error = "running", self.epoch, None
-
-    def change(
-        self,
-        name: str,
-        block: Duration | None = None,
-        remember: Duration | None = None,
-        tick: str = "1ms",
-        *,
-        emit: str | Emit | None = None,
-    ) -> None:
-        """Move a running query to another level; what it says because of it comes with the next epoch.
-
-        What it has said and promised stands; to remember longer does not bring back what was forgotten.  From now on it
-        has its operators for itself: others that shared them stay as they are.
-        """
-        self._require_open()
-        entry = self._catalogue[name]
-        if entry.state != "running" or entry.exit is None or entry.subscription is None:
-            raise QueryError(f"the query {name!r} is {entry.state}: only one that runs can be moved")
-        level = entry.level.changed(block, remember, emit, tick)
-        if level == entry.level:
-            return
-        old, self._moves = entry.exit, self._moves + 1
-        node, levels = at_level(entry.outlet, level, self._moves, idle=self._idle)
-        exit = self._nodes.node(node), old[1]
-        outlet = migrate.fork(self._network, old, exit, levels)
-        if level.emit is not entry.level.emit:
-            said = entry.subscription.take(migrate.change_emit(self._network, outlet, level.emit))
-            entry.pending = said if entry.pending is None else joined(entry.pending, said)
-        self._network.outlets[old].leave(name)
-        outlet.subscribe(name, entry.subscription)
-        entry.exit, entry.own, entry.level = exit, self._moves, level
-        self._tidy()
-
-    def dropped(self, name: str) -> dict[str, dict[Reason, int]]:
-        """How many elements of each source were given up for a running query, by reason.
-
-        Queries at one level share a source's memory, so they have lost the same.
-        """
-        entry = self._catalogue[name]
-        if entry.exit is None:
-            return {}
-        ports = self._network.below(self._network.outlets[entry.exit].port)
-        return self._network.ingress.dropped([port.source for port in ports if port.source])
-
-    def _leave(self, entry: Entry, error: Exception | None = None) -> None:
-        assert entry.exit is not None, "it runs"
-        self._network.outlets[entry.exit].leave(entry.name)
-        entry.state, entry.error = ("stopped", None) if error is None else ("failed", error)
-        entry.subscription = entry.pending = entry.exit = None
-        if entry.sink is not None:
-            try:
-                entry.sink.close()
-            except Exception as failure:  # the query has left; others must not notice
-                entry.state, entry.error = "failed", entry.error or failure
-
-    def _tidy(self) -> None:
-        """Drop what no running query needs."""
-        used = [entry.exit for entry in self._catalogue.running() if entry.exit is not None]
-        self._network.keep(set(used))
-        self._nodes = Sharing(tuple(node for node, _ in used))  # forgets all other nodes
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise QueryError("the session is closed")
+        super().__init__(consistency.changed(emit=emit), optimize, clock, idle)
 
     # -- running ------------------------------------------------------------------------------------------------
 
@@ -319,33 +121,25 @@ class Session:
         for node, outlet in self._network.outlets.items():
             heard |= outlet.deliver(said[node]) if node in said else dict.fromkeys(outlet.subscriptions, failed[node])
         results: dict[str, ElementBatch] = {}
+        over = False
         for entry in self._catalogue.running():
             found = heard[entry.name]
             try:
                 if isinstance(found, Exception):
                     raise found
-                results[entry.name] = self._deliver(entry, found)
+                results[entry.name] = entry.deliver(found)
             except Exception as error:  # of whatever kind: the other queries must go on
                 self._leave(entry, error)
-        if len(results) < len(heard):
+        for entry in self._catalogue.running():
+            if entry.replaces is not None and entry.exit is not None:
+                done = self._network.outlets[entry.exit].cutover is None
+                entry.replaces, over = (None, True) if done else (entry.replaces, over)
+        if over or len(results) < len(heard):
             self._tidy()
         self._network.pool.collect()
         return results
 
-    def _deliver(self, entry: Entry, batch: ElementBatch) -> ElementBatch:
-        if entry.pending is not None:
-            batch, entry.pending = joined(entry.pending, batch), None
-        if entry.sink is not None:
-            entry.sink.commit(entry.next_commit, batch)
-            entry.next_commit += 1
-        return batch
-
     # -- looking ------------------------------------------------------------------------------------------------
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The sources that are read now."""
-        return tuple(dict.fromkeys(each.source for each in self._network.ingress.inputs.values()))
 
     def schema_of(self, source: str) -> Schema:
         """The payload columns that a source must have."""
@@ -378,23 +172,48 @@ class Session:
         }
 
     def restore(
-        self, state: Mapping[str, Any], queries: Mapping[str, Query], sinks: Mapping[str, EpochSink] | None = None
+        self,
+        state: Mapping[str, Any],
+        queries: Mapping[str, Query | tuple[Query, Query]],
+        sinks: Mapping[str, EpochSink] | None = None,
     ) -> None:
         """Go on from a snapshot, in a new session: all its queries are given again, and run at their levels.
 
+        A query that was being replaced is given as a pair: the old one and the new one.
+
         QueryError: the session is not new, or these are other queries.
         """
-        if self._catalogue.entries or self.epoch:
-            raise QueryError("only a new session can be restored: this one has queries or has run")
-        if state.get("idle", False) != self._idle:
-            raise QueryError("the snapshot is of a session with idle=, or without: give this one the same")
-        others = state["queries"].keys() ^ queries.keys()
-        if others:
-            raise QueryError(f"the snapshot is of other queries: {', '.join(sorted(others))} is here or there only")
+        session_state.require_fit(state, queries, self._idle, bool(self._catalogue.entries or self.epoch))
         for name, query in state["queries"].items():
-            level = Consistency.from_plain(query["level"])
-            entry = self._enter(name, queries[name], (sinks or {}).get(name), level)
-            if query["state"] == "running":
-                self._start(entry, *session_state.built(query))
+            self._begin_again(name, query, queries[name], (sinks or {}).get(name))
         session_state.restore(self._network, self._catalogue.entries, state)
         self.epoch, self._moves = state["epoch"], state["moves"]
+
+    def _begin_again(
+        self, name: str, state: Mapping[str, Any], query: Query | tuple[Query, Query], sink: EpochSink | None
+    ) -> None:
+        """Enter a query as a snapshot tells of it, and start it if it ran; its state is put in later."""
+        level, cutover = Consistency.from_plain(state["level"]), state["cutover"]
+        old, new = query if isinstance(query, tuple) else (None, query)
+        if (old is None) != (cutover is None):
+            if cutover is None:
+                raise QueryError(f"the query {name!r} was not being replaced: give one query, not a pair")
+            at = show(cutover["at"])
+            raise QueryError(
+                f"the query {name!r} was being replaced from {at} on: give a pair, the old and the new one"
+            )
+        entry = self._enter(name, new, sink, level, state["whole"])
+        if state["state"] != "running":
+            return
+        self._start(entry, *session_state.built(state))
+        if old is None or entry.exit is None:
+            return
+        outlet = self._network.outlets[entry.exit]
+        before = self._made(name, old, None, level, cutover["whole"])
+        self._start(before, *session_state.built(cutover))
+        assert before.exit is not None, "it was started"
+        port = self._network.outlets[before.exit].port
+        outlet.cutover = Cutover(port, lowered(before.steps, self._network.pool), cutover["at"])
+        entry.replaces = before
+        self._network.outlets[before.exit].leave(name)
+        self._tidy()

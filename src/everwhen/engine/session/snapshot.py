@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from everwhen.core.emit import Emit
+from everwhen.core.time import NEVER
 from everwhen.engine.session import migrate
 from everwhen.engine.session.as_of import DetachedSource
 from everwhen.engine.session.network import Network
@@ -36,6 +37,7 @@ def snapshot(network: Network, entries: Iterable[Entry]) -> dict[str, Any]:
         "left": {name: [left.cti, left.tau, left.max_end, left.promises] for name, left in network.left.items()},
         "operators": network.flow.snapshot(_roots(network, listed)),
         "outlets": outlets,
+        "floors": network.flow.floors.snapshot(),
     }
 
 
@@ -44,7 +46,9 @@ def _running(network: Network, entries: Iterable[Entry]) -> dict[str, SharedOutp
 
 
 def _roots(network: Network, entries: Iterable[Entry]) -> dict[str, Port]:
-    return {name: outlet.port for name, outlet in _running(network, entries).items()}
+    running = _running(network, list(entries))
+    old = {f"{name}, before": each.cutover.port for name, each in running.items() if each.cutover is not None}
+    return {name: outlet.port for name, outlet in running.items()} | old
 
 
 def _query(network: Network, entry: Entry) -> dict[str, Any]:
@@ -57,7 +61,20 @@ def _query(network: Network, entry: Entry) -> dict[str, Any]:
         "depends_on": entry.depends_on, "next_commit": entry.next_commit,
         "pending": None if entry.pending is None else batch_state(entry.pending),
         "counts": None if tail is None else (tail.rows_in, tail.rows_out),
+        "whole": entry.whole, "cutover": _cutover(network, entry),
+        "wanted": NEVER if tail is None else tail.wanted,
     }  # fmt: skip
+
+
+def _cutover(network: Network, entry: Entry) -> dict[str, Any] | None:
+    """How the query was built that is being replaced."""
+    old = entry.replaces
+    if entry.exit is None or old is None or old.exit is None:
+        return None
+    cutover = network.outlets[entry.exit].cutover
+    if cutover is None:
+        return None
+    return {"at": cutover.at, "whole": old.whole, "built": (old.exit[1].value, old.over and old.over.value, old.own)}
 
 
 def built(query: Mapping[str, Any]) -> tuple[Emit | None, Emit | None, int]:
@@ -66,9 +83,21 @@ def built(query: Mapping[str, Any]) -> tuple[Emit | None, Emit | None, int]:
     return emit and Emit(emit), over and Emit(over), own
 
 
+def require_fit(state: Mapping[str, Any], queries: Mapping[str, Any], idle: bool, used: bool) -> None:
+    """QueryError unless the state is of these queries, in such a session, and the session is new."""
+    if used:
+        raise QueryError("only a new session can be restored: this one has queries or has run")
+    if state.get("idle", False) != idle:
+        raise QueryError("the snapshot is of a session with idle=, or without: give this one the same")
+    others = state["queries"].keys() ^ queries.keys()
+    if others:
+        raise QueryError(f"the snapshot is of other queries: {', '.join(sorted(others))} is here or there only")
+
+
 def restore(network: Network, entries: Mapping[str, Entry], state: Mapping[str, Any]) -> None:
     """Fill a network in which the same queries have just been started, and their entries."""
     network.ingress.restore(state["sources"])
+    network.flow.floors.restore(state.get("floors", ()), network.codec_of)
     network.left = {name: DetachedSource(*left) for name, left in state["left"].items()}
     for name, query in state["queries"].items():
         entry = entries[name]
@@ -83,6 +112,7 @@ def restore(network: Network, entries: Mapping[str, Entry], state: Mapping[str, 
             query["next_commit"],
         )
         entry.subscription.rows_in, entry.subscription.rows_out = query["counts"]
+        entry.subscription.wanted = query.get("wanted", NEVER)
         if name in state["outlets"]:
             assert entry.exit is not None, "it runs"
             outlet, part = network.outlets[entry.exit], state["outlets"][name]

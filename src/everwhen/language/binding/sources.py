@@ -17,6 +17,7 @@ from everwhen.language import syntax as s
 from everwhen.language.binding import expressions
 from everwhen.language.binding.context import Binding, Bound, Rows
 from everwhen.language.binding.joins import join
+from everwhen.language.binding.merge import merged_copies
 from everwhen.language.binding.scope import NameProblem, Scope, ScopeColumn, Table, same
 from everwhen.language.binding.subqueries import inside
 
@@ -59,6 +60,9 @@ def from_item(item: s.FromItem, binding: Binding) -> Rows:
             node = _converted(kind, rows.node)
             if alias is not None:
                 table = Table(alias.text, table.columns, table.stream)
+        case s.Merged():
+            node, table = merged_copies(item, binding, from_item)
+            modifiers = item.modifiers
         case s.JoinItem():
             return _join(item, binding)
     for modifier in modifiers:

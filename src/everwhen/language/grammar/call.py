@@ -53,7 +53,7 @@ _NOT_PARTS: Final = {
 _REFUSED_CALLS: Final = {
     "TRY_CAST": "TRY_CAST is not part of the language: CAST says what cannot be converted",
     "SAFE_CAST": "SAFE_CAST is not part of the language: CAST says what cannot be converted",
-    "LMERGE": "LMERGE is not available yet",
+    "LMERGE": "LMERGE makes one stream of copies and stands in FROM: SELECT … FROM LMERGE(a, b)",
 }
 _LONG_TYPES: Final[tuple[tuple[str, ...], ...]] = (
     ("DOUBLE", "PRECISION"),

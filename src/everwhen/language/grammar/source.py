@@ -14,14 +14,15 @@ from typing import Final, cast, get_args
 
 from everwhen.core.time import ticks, unit_nanoseconds
 from everwhen.errors import QueryError
-from everwhen.language.grammar.call import Calls
 from everwhen.language.grammar.cursor import MAX_DEPTH
+from everwhen.language.grammar.merge import Merges
 from everwhen.language.syntax import (
     Conversion,
     Converted,
     Derived,
     Expression,
     FromItem,
+    FromStream,
     Granularity,
     Ident,
     JoinItem,
@@ -56,7 +57,6 @@ _REFUSED: Final = {
     "UNNEST": "UNNEST is not part of the language: values have no elements",
     "VALUES": "VALUES is not part of the language; read constant rows from a relation (CREATE CONSTANT RELATION)",
     "TABLE": "TABLE(…) is not part of the language; a stream or relation is read by its name",
-    "LMERGE": "LMERGE is not available yet",
 }
 _REFUSED_BEHIND: Final = {
     "PIVOT": "PIVOT is not part of the language; use SUM(x) FILTER (WHERE …) for each column",
@@ -66,7 +66,7 @@ _REFUSED_BEHIND: Final = {
 }
 
 
-class Sources(Calls):
+class Sources(Merges):
     """The part of the grammar that reads FROM."""
 
     @abstractmethod
@@ -166,12 +166,14 @@ class Sources(Calls):
 
     # -- sources -------------------------------------------------------------------------------------------------------
 
-    def _source(self) -> StreamRef | Derived | Converted:
+    def _source(self) -> FromStream:
         first, lexeme = self.at, self.peek()
         if lexeme.is_word(*_REFUSED) and (lexeme.is_word("LATERAL", "VALUES") or self.at_symbol("(", ahead=1)):
             raise self.error(_REFUSED[lexeme.text.upper()])
         if self.at_call(*_CONVERSIONS):
             return self._converted()
+        if self.at_call("LMERGE"):
+            return self.merged()
         if self.at_word("SELECT", "WITH"):
             with self.nested():
                 query = self.query()
@@ -181,7 +183,7 @@ class Sources(Calls):
             raise self.error("streams and relations have a single name")
         if self.at_symbol("("):
             raise self.error(f"a stream is read by its name; {', '.join(_CONVERSIONS)} may stand before it")
-        alias, columns, modifiers = self._behind()
+        alias, columns, modifiers = self.behind_stream()
         if columns:
             raise self.error("columns are renamed in a subquery: (SELECT a AS b FROM …) P", columns[0].span)
         return StreamRef(name, alias, modifiers, self.span(first))
@@ -189,7 +191,7 @@ class Sources(Calls):
     def _derived(self) -> FromItem:
         first = self.at
         query = self.query_in_parentheses()
-        alias, columns, modifiers = self._behind()
+        alias, columns, modifiers = self.behind_stream()
         return Derived(query, alias, columns, modifiers, self.span(first))
 
     def _converted(self) -> Converted:
@@ -197,14 +199,14 @@ class Sources(Calls):
         kind = cast(Conversion, self.advance().text.lower())
         with self.nested():
             self.expect_symbol("(")
-            item = self._argument_of_conversion()
+            item = self.stream_argument()
             self.expect_symbol(")", why=f" of {kind.upper()}")
-        alias, columns, modifiers = self._behind()
+        alias, columns, modifiers = self.behind_stream()
         if columns:
             raise self.error("columns are renamed in a subquery: (SELECT a AS b FROM …) P", columns[0].span)
         return Converted(kind, item, alias, modifiers, self.span(first))
 
-    def _argument_of_conversion(self) -> StreamRef | Derived | Converted:
+    def stream_argument(self) -> FromStream:
         first = self.at
         if not self.at_symbol("(") and self.starts_query():
             return Derived(self.query(), None, (), (), self.span(first))
@@ -219,7 +221,7 @@ class Sources(Calls):
             raise self.error("a stream or a subquery stands here; put the join into (SELECT …)", self.span(first))
         return item
 
-    def _behind(self) -> tuple[Ident | None, tuple[Ident, ...], tuple[Modifier, ...]]:
+    def behind_stream(self) -> tuple[Ident | None, tuple[Ident, ...], tuple[Modifier, ...]]:
         """The alias, its columns and what changes lifetimes, in any order."""
         alias: Ident | None = None
         columns: tuple[Ident, ...] = ()
@@ -252,7 +254,7 @@ class Sources(Calls):
             return True
         if self.at_word(*_REFUSED_BEHIND) and self.at_symbol("(", ahead=1):
             return False
-        return self.at_name() and not self._at_join() and not self.ends_query()
+        return self.at_name() and not self._at_join() and not self.ends_query() and not self.at_since()
 
     def _at_modifier(self) -> bool:
         return self.at_symbol("[") or self.at_call(*_MODIFIERS)

@@ -216,6 +216,7 @@ class Statements(BatchPunctuation):
         source: SourceCall | None = None
         ordered_by: Ident | None = None
         insert_only = False
+        arrives: Literal["any", "in order", "strictly"] = "any"
         punctuate: tuple[SchemeSyntax, ...] = ()
         while True:
             if self.at_word("SOURCE") and source is None:
@@ -226,10 +227,16 @@ class Statements(BatchPunctuation):
             elif self.at_words("INSERT", "ONLY") and not insert_only:
                 self.at += 2
                 insert_only = True
+            elif self.at_words("ARRIVES", "IN", "ORDER") and arrives == "any":
+                self.at += 3
+                arrives = "strictly" if self.take_word("STRICTLY") else "in order"
             elif self.at_call("PUNCTUATE") and not punctuate:
                 punctuate = self.punctuate_clause()
-            elif self.at_word("SOURCE", "ORDERED", "INSERT", "PUNCTUATE"):
-                self.fail_expected("SOURCE f(…), ORDERED BY column, INSERT ONLY and PUNCTUATE (…) at most once each")
+            elif self.at_word("SOURCE", "ORDERED", "INSERT", "ARRIVES", "PUNCTUATE"):
+                self.fail_expected(
+                    "SOURCE f(…), ORDERED BY column, INSERT ONLY, ARRIVES IN ORDER [STRICTLY] and PUNCTUATE (…) at "
+                    "most once each"
+                )
             else:
                 break
         kind = word.lower() or ("stream" if thing == "STREAM" else "temporal" if declared.period else "constant")
@@ -249,6 +256,7 @@ class Statements(BatchPunctuation):
             or_replace,
             self.span(first),
             punctuate,
+            arrives,
         )
 
     def _source_call(self) -> SourceCall:

@@ -37,6 +37,7 @@ class CreateSource:
 
     `ordered_by` names the column that holds the start of a row's lifetime, `period` the two that hold start and end;
     those columns are not part of the stream (thesis, remark 7.1).  `insert_only` is INSERT ONLY: nothing is corrected.
+    `arrives` is ARRIVES IN ORDER [STRICTLY].
     """
 
     kind: Literal["stream", "constant", "temporal", "varying"]
@@ -50,6 +51,7 @@ class CreateSource:
     or_replace: bool
     span: Span
     punctuate: tuple[SchemeSyntax, ...] = ()
+    arrives: Literal["any", "in order", "strictly"] = "any"
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,10 +213,35 @@ class Converted:
     """ISTREAM(x), DSTREAM(x), RSTREAM(x), INSERTS(x), DELETES(x), COALESCE(x) in FROM; x is a stream or subquery."""
 
     kind: Conversion
-    item: StreamRef | Derived | Converted
+    item: FromStream
     alias: Ident | None
     modifiers: tuple[Modifier, ...]
     span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class MergeInput:
+    """A copy in LMERGE; `since`: from when on it is right, in ticks or as the text of a timestamp."""
+
+    item: FromStream
+    since: int | str | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """LMERGE(a, b SINCE 40 WITH LEADER, LAZY): copies of one stream.  `words` are in upper case."""
+
+    copies: tuple[MergeInput, ...]
+    words: tuple[tuple[str, Span], ...]
+    quorum: int | None
+    alias: Ident | None
+    modifiers: tuple[Modifier, ...]
+    span: Span
+
+
+FromStream = StreamRef | Derived | Converted | Merged
+"""One stream in FROM, not a join."""
 
 
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti", "cross"]
@@ -234,7 +259,7 @@ class JoinItem:
     span: Span
 
 
-FromItem = StreamRef | Derived | Converted | JoinItem
+FromItem = FromStream | JoinItem
 
 
 # -- queries -----------------------------------------------------------------------------------------------------------

@@ -6,10 +6,12 @@ Nothing is copied until it must be: checks read the columns of the batch, in whi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from everwhen.compiled.njit import loop
 from everwhen.containers.gaps import only_gaps, spans_without, without
 from everwhen.core.schema import Schema
 from everwhen.stream.element import Adjust, Insert
@@ -75,3 +77,27 @@ class Arrived:
         """A column of the data."""
         column = self.columns[at]
         return column.filter(pa.array(self.op <= ADJUST)) if len(self.gaps) else column
+
+    def after(self, floor: int) -> np.ndarray:
+        """The places of data that says something of instants from `floor` on."""
+        places = np.empty(len(self.op), np.int64)
+        return places[: over(self.op, self.ve, self.vnew, floor, places)]
+
+    def taken(self, places: np.ndarray) -> Arrived:
+        """Only the data at these places."""
+        at = pa.array(places)
+        op, vs, ve, vnew = (times[places] for times in (self.op, self.vs, self.ve, self.vnew))
+        columns = tuple([column.take(at) for column in self.columns])
+        adjusts = int(np.count_nonzero(op)) if self.adjusts else 0
+        return Arrived(op, vs, ve, vnew, columns, adjusts, np.empty(0, np.int64))
+
+
+@loop
+def over(op: Any, ve: Any, vnew: Any, floor: Any, places: Any) -> Any:
+    """The places of inserts and adjusts that speak of instants from `floor` on.  Returns how many there are."""
+    n = 0
+    for i in range(len(op)):
+        end = max(ve[i], vnew[i]) if op[i] == 1 else ve[i]
+        places[n] = i
+        n += (op[i] <= 1) & (end > floor)
+    return n

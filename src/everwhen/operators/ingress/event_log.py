@@ -4,7 +4,7 @@ for ever, for as long as the ring has room."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -65,6 +65,40 @@ class _Ring:
         return self.log.nbytes + self.heads.nbytes
 
 
+class EventStore(Protocol):
+    """What a guard needs of a log of events: `EventLog`, or one that several copies of a stream share."""
+
+    def apply(
+        self,
+        op: np.ndarray,
+        vs: np.ndarray,
+        ve: np.ndarray,
+        vnew: np.ndarray,
+        rows: np.ndarray,
+        adjusts: int,
+        until: int = NEVER,
+    ) -> int: ...
+
+    def undo(self) -> None: ...
+
+    def settle(self) -> None: ...
+
+    def close(self, promises: Iterable[Punctuation]) -> None: ...
+
+    @property
+    def forgotten(self) -> int: ...
+
+    def forget(self, cti: int) -> None: ...
+
+    def events(self) -> Changes: ...
+
+    def state_size(self) -> StateSize: ...
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+    def restore(self, state: dict[str, Any]) -> None: ...
+
+
 class EventLog:
     """Events by (vs, ve, row).  Those without an end stand apart: they keep nothing else from being forgotten."""
 
@@ -115,6 +149,10 @@ class EventLog:
             ending, lasting = self._rings
             kernel.undo(elements, ending.arrays, lasting.arrays, taken)
             (ending.count, lasting.count), self._last = before, None
+
+    def settle(self) -> None:
+        """What the last `apply` took stays."""
+        self._last = None
 
     def close(self, promises: Iterable[Punctuation]) -> None:
         """Events whose rows are promised can no longer be named; they go with the next tidying."""

@@ -314,6 +314,18 @@ def _falls(vs):
 
 
 @loop
+def first_fall(op, vs, last, strictly):
+    """The first insert that starts before the one before it, or with it if `strictly` (-1: none), and when that starts;
+    `last`: when the last one started that came earlier."""
+    for x in range(len(op)):
+        if op[x] == 0:
+            if vs[x] < last or (strictly and vs[x] == last):
+                return np.int64(x), last
+            last = vs[x]
+    return np.int64(-1), last
+
+
+@loop
 def look(op, vs, ve, vnew, cti, tau, lowest, highest, inf, gaps):
     """Times in range, lifetimes not empty, nothing behind a CTI: the first element that is wrong (-1: none).
 

@@ -106,7 +106,7 @@ class Finalize:
         self.remember = remember
         self.insert_only = insert_only
         self.counts: Counter[Reason] = Counter()
-        self._progress = np.array([NEVER, NEVER, 0, 0, 0, 0, 0], np.int64)
+        self._progress = np.array([NEVER, NEVER, 0, 0, 0, 0, 0, NEVER], np.int64)
         self._events = EventIndex(codec, column=2)
         self._over = PunctuationStore(
             codec.schema
@@ -270,6 +270,10 @@ class Finalize:
         kernel.fire(self._progress, self._announced)
         return self._forget()
 
+    def raise_floor(self, floor: int) -> None:
+        """Nothing before `floor` is of interest any more: an adjust of what is over by then may name anything."""
+        self._progress[kernel.FLOOR_AT] = max(int(self._progress[kernel.FLOOR_AT]), floor)
+
     def _announce(self, external: ExternalCti) -> None:
         if external.ve <= self.cti:
             return  # progress has passed it
@@ -321,7 +325,8 @@ class Finalize:
     def _forget(self) -> tuple[DroppedElements, ...]:
         """Drop what progress has passed; adjusts that waited in vain are given up."""
         cti = self.cti
-        self._events.forget(cti)
+        floor = int(self._progress[kernel.FLOOR_AT])
+        self._events.forget(max(cti, floor if floor in (NEVER, INF) else floor + 1))
         if not self._progress[kernel.WAITING_AT]:
             self._broken.forget(cti)
             return ()
@@ -376,7 +381,7 @@ class Finalize:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._progress[:] = state["progress"]
+        self._progress[: len(state["progress"])] = state["progress"]
         self._forgotten = state["forgotten"]
         self._progress[kernel.NEXT_AT] = 0
         self._events.restore(state["events"])

@@ -22,6 +22,7 @@ BROKEN_AT: Final = 3
 WAITING_AT: Final = 4
 NEXT_AT: Final = 5
 CHANGED_AT: Final = 6
+FLOOR_AT: Final = 7
 
 LATE: Final = 1
 CUT: Final = 2
@@ -125,6 +126,14 @@ def admit(elements, first, lines, remember, keep, progress, events, broken, anno
                         kind = 1
                         out[n, 2] = said
                         out[n, 3] = end
+                elif cti <= ve[i] and ve[i] <= progress[FLOOR_AT]:
+                    if vnew[i] > progress[FLOOR_AT]:  # what it names is over, and not known any more
+                        kind = 1
+                        out[n, 2] = ve[i]
+                        out[n, 3] = vnew[i]
+                        at = progress[EVENTS_AT]
+                        add(heads, after, fields, held, at, vs[i], vnew[i], vnew[i], 0, row)
+                        progress[EVENTS_AT] = at + 1
                 elif vs[i] >= cti:
                     at = progress[BROKEN_AT]
                     add(b_heads, b_after, b_fields, b_held, at, vs[i], ve[i], vnew[i], lines[i], row)

@@ -3,14 +3,21 @@
 It checks each element against what the stream has promised so far (also within the batch) and each adjust against the
 events that are there.  Kept is the multiset of events (vs, ve, row) until `ve < c`, strictly, because an event that
 ends at the CTI may still grow; for a source declared insert-only nothing is kept and an adjust is an error.  On a
-source declared to live one tick a longer lifetime is an error, because plans leave work out that it would need.
+source declared to live one tick a longer lifetime is an error, because plans leave work out that it would need.  On one
+declared to arrive in order an insert that starts before the one before it is an error; the largest start is the last
+one's, so nothing more is kept.
+
+**Floor.**  Where nothing before an instant is of interest (`raise_floor`), elements that say nothing from then on are
+skipped before their rows are read.  Their times are checked, and promises about data; events that end before the floor
+are not kept, so an adjust that names such an end goes unchecked, and if it reaches over the floor it counts as an
+insert.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +27,8 @@ from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.errors import InputError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.checked_batch import Arrived
-from everwhen.operators.ingress.event_log import EventLog
-from everwhen.operators.ingress.event_log_loops import look, segments
+from everwhen.operators.ingress.event_log import EventLog, EventStore
+from everwhen.operators.ingress.event_log_loops import first_fall, look, segments
 from everwhen.operators.ingress.source_punctuation import SourcePromises
 from everwhen.operators.punctuate.punctuator import Punctuator
 from everwhen.rows.changes import Changes
@@ -68,19 +75,21 @@ class CheckedBatch:
 
     def events(self) -> Changes:
         """Event form: an adjust takes the whole event back and says it again."""
+        if not self.adjusts:
+            return self.segments()
         adjust = np.flatnonzero(self.op == ADJUST)
         again = adjust[self.vnew[adjust] > self.vs[adjust]]
-        at = np.concatenate([np.arange(len(self.op)), again])
-        hi = np.concatenate([self.ve, self.vnew[again]])
-        weight = np.ones(len(at), np.int64)
+        lo, hi = np.concatenate([self.vs, self.vs[again]]), np.concatenate([self.ve, self.vnew[again]])
+        weight = np.ones(len(lo), np.int64)
         weight[adjust] = -1
-        return Changes(self.codec, self.vs[at], hi, weight, self.rows[at])
+        return Changes(self.codec, lo, hi, weight, np.concatenate([self.rows, self.rows[again]]))
 
 
 class Guard:
     """One source's guard.  `whole`: it keeps all events, also behind the CTI, as for a finite relation.
 
-    `finalized`: Finalize stands behind it, which matches adjusts with events and reads external CTIs.
+    `finalized`: Finalize stands behind it, which matches adjusts with events and reads external CTIs.  `log`: where its
+    events are kept, if not in a log of its own.
     """
 
     def __init__(
@@ -92,20 +101,25 @@ class Guard:
         whole: bool = False,
         finalized: bool = False,
         punctuator: Punctuator | None = None,
+        arrives: Literal["any", "in order", "strictly"] = "any",
+        log: EventStore | None = None,
     ) -> None:
         self.name = name
         self.codec = codec
+        self.arrives = arrives
         self.insert_only = insert_only
         self.chronons = chronons
         self.whole = whole
         self.finalized = finalized
         self.cti = NEVER
         self.tau = NEVER
+        self.floor = NEVER
+        """Nothing that is over by then is of interest."""
         self.fresh: Sequence[Punctuation] = ()
         """What the last settled batch has promised about data."""
         self._promises = SourcePromises(codec.schema, punctuator)
         self._silent = punctuator is None  # nothing has been promised about data, nothing declared is looked after
-        self._log = EventLog(codec)
+        self._log: EventStore = log or EventLog(codec)
         self._forgotten = NEVER  # what `forgotten` was when Finalize took the events over
         self._before: tuple[int, int] = (NEVER, NEVER)
 
@@ -146,6 +160,8 @@ class Guard:
             self._explain_times(batch, at, sync, cti)
         if self.chronons:
             self._check_chronons(batch)
+        if self.arrives != "any":
+            self._check_order(batch)
         columns, end = batch.columns, n + g
         if end < len(op):  # what stands behind the last element that is data
             op, vs, ve, vnew = op[:end], vs[:end], ve[:end], vnew[:end]
@@ -154,7 +170,13 @@ class Guard:
         if batch.promises or not self._silent:
             self._silent = False
             self._check_promises(batch, data)
-        rows = self.codec.encode(columns, n, data.gaps if g else None)
+        places = self._after_floor(data)
+        if places is None:
+            rows = self.codec.encode(columns, n, data.gaps if g else None)
+        else:
+            g, data = 0, data.taken(places)
+            op, vs, ve, vnew = data.op, data.vs, data.ve, data.vnew
+            rows = self.codec.encode(data.columns, len(places))
         if self.insert_only and adjusts:
             at = int(np.flatnonzero(batch.op == ADJUST)[0])
             raise self._error(
@@ -162,18 +184,41 @@ class Guard:
             )
         if g:
             op, vs, ve, vnew = data.head()
-        guarded = CheckedBatch(self.codec, op, vs, ve, vnew, rows, adjusts, not (adjusts or falls))
+        guarded = CheckedBatch(self.codec, op, vs, ve, vnew, rows, data.adjusts, not (adjusts or falls))
         if self.whole or not (self.insert_only or self.finalized):
-            self._check_events(batch, guarded, cti, data)
+            self._check_events(batch, guarded, cti, data, places)
         self.cti, self.tau = cti, tau
         return guarded
 
+    def _after_floor(self, data: Arrived) -> np.ndarray | None:
+        """The places of elements that are of interest; None: all are."""
+        if not self._skips or self.finalized:
+            return None
+        places = data.after(self.floor)
+        return None if len(places) == len(data) else places
+
+    @property
+    def _skips(self) -> bool:
+        """Whether the source has not come to the floor yet."""
+        return NEVER < self.floor >= self.cti
+
+    def raise_floor(self, floor: int) -> None:
+        """Nothing before `floor` is of interest any more, unless all events are kept."""
+        if floor > self.floor and not self.whole:
+            self.floor = floor
+            self._log.forget(self._kept_from(self.cti))
+
+    def _kept_from(self, cti: int) -> int:
+        """Events that end earlier are not kept: of one that ends at the CTI it must be known whether it grows."""
+        return max(cti, self.floor if self.floor in (NEVER, INF) else self.floor + 1)
+
     def settle(self) -> None:
         """The batch stays: forget what its promises allow to forget."""
+        self._log.settle()
         if not self._silent:
             self._settle_promises()
         if self.cti > self._before[0] and not self.whole:
-            self._log.forget(self.cti)
+            self._log.forget(self._kept_from(self.cti))
 
     def _settle_promises(self) -> None:
         self._promises.settle(self.cti)
@@ -192,6 +237,7 @@ class Guard:
         self.finalized = True
         events = None if self.insert_only else self._log.events()
         self._forgotten = self.forgotten
+        self._log.forget(INF)
         self._log = EventLog(self.codec)
         return events
 
@@ -254,6 +300,18 @@ class Guard:
             end = batch.vnew[wrong] if batch.op[wrong] == ADJUST else batch.ve[wrong]
             raise self._error(batch, wrong, NOT_ONE_TICK.format(show(int(batch.vs[wrong])), show(int(end))), ONE_TICK)
 
+    def _check_order(self, batch: ElementBatch) -> None:
+        """Starts of inserts never go down, or always go up."""
+        strictly = self.arrives == "strictly"
+        at, last = first_fall(batch.op, batch.vs, self.tau, strictly)
+        if at >= 0:
+            how, words = ("not after", " STRICTLY") if strictly else ("before", "")
+            raise self._error(
+                batch, at, f"an insert that starts at {show(int(batch.vs[at]))}, {how} {show(int(last))}, where the "
+                f"one before it starts, on a source that is declared to come in order (ARRIVES IN ORDER{words})",
+                "sort the input, or declare the source without it; then it may come in any order",
+            )  # fmt: skip
+
     def _check_promises(self, batch: ElementBatch, data: Arrived) -> None:
         """No element contradicts an earlier punctuation."""
         external = []
@@ -268,13 +326,19 @@ class Guard:
         if broken is not None:
             raise self._error(batch, broken.at, broken.problem, broken.remedy)
 
-    def _check_events(self, batch: ElementBatch, given: CheckedBatch, cti: int, data: Arrived) -> None:
-        """Every adjust finds its event."""
-        vs, ve = given.vs, given.ve
-        until = NEVER if self.whole else cti
-        missing = self._log.apply(given.op, vs, ve, given.vnew, given.rows, given.adjusts, until)
+    def _check_events(
+        self, batch: ElementBatch, given: CheckedBatch, cti: int, data: Arrived, places: np.ndarray | None
+    ) -> None:
+        """Every adjust finds its event, if that has not ended before the floor."""
+        op, vs, ve, adjusts = given.op, given.vs, given.ve, given.adjusts
+        if adjusts and self._skips:
+            known = (op != ADJUST) | (ve > self.floor)
+            op, ve = np.where(known, op, np.uint8(INSERT)), np.where(known, ve, given.vnew)
+            adjusts = int(np.count_nonzero(op))
+        until = NEVER if self.whole else self._kept_from(cti)
+        missing = self._log.apply(op, vs, ve, given.vnew, given.rows, adjusts, until)
         if missing >= 0:
-            at = data.place(missing)
+            at = data.place(missing) if places is None else int(places[missing])
             row = dict(zip(self.codec.schema.names, (c[at].as_py() for c in batch.columns), strict=True))
             lifetime = f"[{show(int(vs[missing]))}, {show(int(ve[missing]))})"
             raise self._error(
@@ -301,12 +365,15 @@ class Guard:
     def snapshot(self) -> dict[str, Any]:
         promises = self._promises.snapshot()
         log = self._log.snapshot()
-        return {"cti": self.cti, "tau": self.tau, "promises": promises, "log": log, "forgotten": self._forgotten}
+        return {
+            "cti": self.cti, "tau": self.tau, "promises": promises, "log": log, "forgotten": self._forgotten,
+            "floor": self.floor,
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         self.resume(state["cti"], state["tau"], state["promises"])
         self._log.restore(state["log"])
-        self._forgotten = state["forgotten"]
+        self._forgotten, self.floor = state["forgotten"], state.get("floor", NEVER)
 
 
 def longer(op: np.ndarray, vs: np.ndarray, ve: np.ndarray, vnew: np.ndarray) -> int:

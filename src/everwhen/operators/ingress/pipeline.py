@@ -142,6 +142,7 @@ class SourcePipeline:
             guard = self.guard
             self.finalize = Finalize(guard.name, guard.codec, ticks, guard.insert_only)
             self.finalize.begin(guard.cti, guard.tau, guard.hand_over())
+            self.finalize.raise_floor(guard.floor)
         self.finalize.remember = ticks
         return self.finalize.force()
 
@@ -149,6 +150,13 @@ class SourcePipeline:
         """Take everything before `cti` for promised, though the source has not said so."""
         assert self.finalize is not None, "only Finalize can do without what is late then"
         return self.finalize.force(cti)
+
+    def raise_floor(self, floor: int) -> None:
+        """Nothing before `floor` is of interest any more; where Finalize is, nothing is skipped."""
+        self.guard.raise_floor(floor)
+        if self.finalize is not None:
+            self.finalize.raise_floor(self.guard.floor)
+            self.finalize.force()
 
     def block(self) -> None:
         """Let elements wait from now on.  What has gone on stays as it is."""
@@ -159,11 +167,11 @@ class SourcePipeline:
     @property
     def known_from(self) -> int:
         """From which instant on `standing` is all that has gone on: what ended before the CTI is forgotten, and what
-        ended before a promise about its row."""
+        ended before a promise about its row, or before the floor."""
         if self.guard.whole:
             return NEVER
         dropped = self.guard.forgotten if self.finalize is None else self.finalize.forgotten
-        return max(self.cti, self.guard.forgotten, dropped)
+        return max(self.cti, self.guard.floor, self.guard.forgotten, dropped)
 
     def standing(self) -> Changes | None:
         """The events that have gone on and may still be corrected; None if they are not kept."""
@@ -184,6 +192,7 @@ class SourcePipeline:
             self.finalize.counts.clear()
         elif self.finalize is not None:
             self.finalize.begin(self.guard.cti, self.guard.tau, self.guard.hand_over())
+            self.finalize.raise_floor(self.guard.floor)
         if self.finalize is not None:
             self.finalize.force()
         self.latest, self._tau = other.latest, self.guard.tau

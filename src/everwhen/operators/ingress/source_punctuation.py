@@ -22,8 +22,10 @@ from everwhen.operators.ingress.checked_batch import Arrived
 from everwhen.operators.punctuate.punctuator import Broken, Punctuator
 from everwhen.punctuation.api import (
     NO_PATTERN,
+    NO_PIECES,
     PunctuationStore,
     PunctuationTable,
+    first_before,
     first_violation,
     joined,
     read_promises,
@@ -42,8 +44,6 @@ _STANDING: Final = 8
 """So many standing promises of a column are compared one by one."""
 
 _NO_PLACES: Final = np.empty(0, np.int64)
-_NONE: Final = np.empty((0, 3), np.int64)
-_NONE_FRESH: Final = np.empty((0, 4), np.int64)
 
 Said = Sequence[tuple[int, Punctuation]]
 """Promises with their places, in order."""
@@ -107,36 +107,25 @@ class SourcePromises:
     def _first(self, data: Arrived, sync: np.ndarray, places: np.ndarray, batch: ElementBatch) -> int:
         """The first broken one; how many there are if none is.  Few promises about single columns that have ranks are
         compared with the elements; others are looked up."""
-        n, read = len(data.op), self._checked
-        standing = {name: self._said.pieces(name, _STANDING) for name in self._said.bound}
-        fresh: dict[str, np.ndarray | None] = {}
-        if len(places) and read is not None:
-            fresh = {name: read.pieces(name, places) for name in read.bound} if read.single else {"": None}
-        first = n
-        if self._said and not (standing and all(self._few(data, *each) for each in standing.items())):
+        first = n = len(data.op)
+        standing = self._said.pieces(_STANDING)
+        fresh = self._checked.pieces(_COMPARED) if len(places) and self._checked is not None else {}
+        known = all(data.known(self._at[name]) for name in {**(standing or {}), **(fresh or {})})
+        if standing is None or not known:
             first, standing = self._standing(data, sync), {}
-        if not all(self._few(data, *each) for each in fresh.items()):
+        if fresh is None or not known:
             first, fresh = min(first, self._among(data, sync, [each for each in _listed(batch) if each[0] < n])), {}
-        for name in {**standing, **fresh}:
+        for name in standing | fresh:
             at = self._at[name]
-            ranks = np.ascontiguousarray(self._orders[at].ranks(plain(data.columns[at])))
-            few, new = standing.get(name), fresh.get(name)
-            found = first_violation(
-                ranks, sync, data.gaps, _NONE if few is None else few, _NONE_FRESH if new is None else new
-            )
-            first = min(first, int(found))
+            ranks = self._orders[at].keys(plain(data.columns[at]))
+            few, (new, of) = standing.get(name, NO_PIECES), fresh.get(name, (NO_PIECES, _NO_PLACES))
+            first = min(first, first_violation(ranks, sync, data.gaps, few, new, places[of]))
         return first
-
-    def _few(self, data: Arrived, name: str, pieces: np.ndarray | None) -> bool:
-        return pieces is not None and len(pieces) <= _COMPARED and data.known(self._at[name])
 
     def _standing(self, data: Arrived, sync: np.ndarray) -> int:
         """The first that breaks a promise of an earlier batch."""
-        n = len(data.op)
-        columns = {name: data.complete(self._schema.index(name)) for name in self._said.bound}
-        broken = sync < self._said.upto(columns, n)
-        broken[data.gaps] = False
-        return int(np.argmax(broken)) if broken.any() else n
+        columns = {name: data.complete(self._at[name]) for name in self._said.bound}
+        return int(first_before(sync, self._said.upto(columns, len(data.op)), data.gaps))
 
     def _among(self, data: Arrived, sync: np.ndarray, inside: Said) -> int:
         """The first that breaks a promise among the elements."""

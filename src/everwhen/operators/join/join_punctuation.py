@@ -168,7 +168,7 @@ class JoinPromises:
                 found.append(self._free_keys(side, rows, times, blocks))
             if others:
                 found.append(self._free_others(side, others, kept))
-        return self._said_twice(joined(found).united())
+        return self._said_twice(joined(found).narrowed(*fresh).united())
 
     def _said_by_both(self, said: PunctuationTable, both: PunctuationTable, side: int) -> bool:
         """Whether all that a side says both say for as long; only asked of constants of one column."""

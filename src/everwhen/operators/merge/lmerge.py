@@ -15,219 +15,162 @@ valid, and exact if the inputs agree.  The promise is the largest of the joined 
 promised is final.
 
 **State.**  Per input the difference between what it says and what has been emitted, from the promise on; and what has
-been emitted and may still change.  Copies at the same speed differ in little, so many cost no more than two.
+been emitted and may still change.  Copies at the same speed differ in little, so many cost no more than two.  Of events
+all is one index, with a bit per input (`event_differences.py`); of snapshots each is a sum of segments.
 
-**Joining.**  An input that is right from an instant on only (`since`) counts once the merge has come to it.  One that
-has ended has left: it decides nothing any more.  When all have, of those that had joined the one that had promised most
-is believed.
+**Joining.**  See `inputs.py`.  Where no input that is there has joined, of those that have ended the one that had
+promised most is believed.
 
 **Events.**  Where every input keeps events the start of an event is one more column of its row.  A segment [a, b) of
 (start, row) is the difference of the events [start, b) and [start, a), so events stay events.  An event that began
 before the promise and has not been emitted then (an input that decided lacked it) begins at the promise: from then on
-it has that start for all inputs (`_Names`).
+it has that start for all inputs (`names.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from everwhen.containers.arrays import grown
 from everwhen.containers.key_table import KeyTable
 from everwhen.containers.live_runs import group_rows
 from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import INF, NEVER
-from everwhen.operators.contract import Operator, Output, StateSize
+from everwhen.errors import QueryError
+from everwhen.operators.contract import Output, StateSize
 from everwhen.operators.key_frontiers import upto
+from everwhen.operators.merge.event_differences import EventDifferences
+from everwhen.operators.merge.event_pool import MOST_COPIES
+from everwhen.operators.merge.inputs import MergeInput, MergeOperator
+from everwhen.operators.merge.names import Names
 from everwhen.operators.merge.policy_loops import kth_largest
 from everwhen.operators.net import cancelled, net_corrected
 from everwhen.operators.signed_bag import SignedBag, after, before
-from everwhen.punctuation.api import PunctuationStore, make_frontier
-from everwhen.rows import restored
+from everwhen.punctuation.api import make_frontier
 from everwhen.rows.changes import Changes, concat_all, no_changes
 from everwhen.rows.codec import RowCodec
 
 _NO_KEYS: Final = np.empty(0, np.int64)
-_FEWEST_NAMES: Final = 32
+_FEWEST_TO_TIDY: Final = 1024
 
 
-@dataclass
-class _Input:
-    """An input: what it says more (or less) than has been emitted, and how far it is."""
-
-    ahead: SignedBag
-    since: int
-    promise: int = NEVER
-    tau: int = NEVER
-    ended: bool = False
-
-
-class _Names:
-    """Starts under which events are emitted, where they are not their own: per (row, start) the other start, which is
-    later.  Kept while somebody says something of the event that may still change."""
-
-    def __init__(self, codec: RowCodec) -> None:
-        self._codec = codec
-        self._table = KeyTable(codec.width + 1, codec.pooled)
-        self._starts = np.empty(0, np.int64)
-        self._left = 0  # how many there were when they were last looked through
-        codec.pool.register(self._table)
-
-    def give(self, rows: np.ndarray, start: int) -> None:
-        """Let (row, start) begin at another time; who had another name before gets the new one, too."""
-        ids = self._table.intern(rows)
-        self._starts = grown(self._starts, self._table.capacity, NEVER)
-        self._starts[ids] = start
-
-    def known(self, rows: np.ndarray) -> np.ndarray:
-        """Rows under the starts by which they are emitted."""
-        if not len(self._table):
-            return rows
-        rows = rows.copy()
-        while True:  # a name may have been given another one since
-            ids = self._table.find(rows)
-            found = ids >= 0
-            if not found.any():
-                return rows
-            rows[found, -1] = self._starts[ids[found]]
-
-    def forget(self, bags: Sequence[SignedBag]) -> None:
-        """Drop names that stand in none of the bags, once as many have come as were left the last time, or all bags are
-        empty."""
-        few = len(self._table) <= 2 * self._left + _FEWEST_NAMES
-        if few and any(bag.size for bag in bags):
-            return
-        used = KeyTable(self._codec.width + 1)
-        for bag in bags:
-            used.intern(bag.netted().rows)
-        ids = self._table.ids()
-        self._table.remove(ids[used.find(self.known(self._table.codes[ids])) < 0])
-        self._left = len(self._table)
-
-    def state_size(self) -> StateSize:
-        return StateSize(len(self._table), self._table.nbytes + self._starts.nbytes)
-
-    def snapshot(self) -> dict[str, Any]:
-        ids = self._table.ids()
-        codes = self._table.codes[ids]
-        rows = self._codec.decode(np.ascontiguousarray(codes[:, :-1]))
-        return {"rows": rows, "start": codes[:, -1].copy(), "name": self._starts[ids]}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        n = len(state["start"])
-        restored.ints(n, state["start"], state["name"])
-        if (state["name"] <= state["start"]).any():
-            raise restored.misfit("an event begins before its own start")
-        rows = np.concatenate([restored.rows(self._codec, state["rows"], n), state["start"][:, None]], axis=1)
-        ids = self._table.intern(rows)
-        self._starts = grown(self._starts, self._table.capacity, NEVER)
-        self._starts[ids] = state["name"]
-
-
-class LMergeOperator(Operator):
+class LMergeOperator(MergeOperator):
     """n copies in, one stream out; see the module's docstring.  `since`: from when on each input is right."""
 
     keeps = "what inputs say differently, and what has been emitted, after the promise"
 
-    def __init__(self, codec: RowCodec, since: Sequence[int], policy: MergePolicy, events: bool) -> None:
-        self.ports = len(since)
-        self.codec = codec
-        self._policy = policy
+    def __init__(
+        self, codec: RowCodec, since: Sequence[int], policy: MergePolicy, events: bool, names: Sequence[str] = ()
+    ) -> None:
+        super().__init__(codec, since, policy, names)
+        if events and len(since) > MOST_COPIES:
+            raise QueryError(
+                f"events of {len(since)} inputs are merged, and {MOST_COPIES} can be; merge some of them first"
+            )
         self._events = events
-        self._promise = min(since)
-        self._inputs = [_Input(SignedBag(codec, int(events)), each) for each in since]
-        self._emitted = SignedBag(codec, int(events))
-        self._said = PunctuationStore(codec.schema)
-        self._names = _Names(codec)
+        self._index = EventDifferences(codec) if events else None
+        self._emitted = SignedBag(codec)
+        self._kept = 0  # how much had been emitted and could change when that was last looked through
+        self._names = Names(codec)
 
-    # -- inputs that come and go --------------------------------------------------------------------------------
+    def _joins(self, port: int) -> None:
+        each = self._inputs[port]
+        if self._index is not None:
+            self._index.begin(port)
+            return
+        each.bag.add(self._emitted.netted(), -1)
+        each.bag.cut(max(each.since, self._promise))
 
-    def end(self, ports: Collection[int]) -> None:
-        """These inputs have ended: their frontiers do not count any more."""
-        for port in ports:
-            self._inputs[port].ended = True
+    def add_input(self, name: str, since: int) -> None:
+        if self._index is not None and self.ports == MOST_COPIES:
+            raise QueryError(f"events of {MOST_COPIES} inputs are merged already; merge some of them before")
+        super().add_input(name, since)
 
-    def begin_anew(self, port: int, since: int) -> None:
-        """A new input takes the place of one that has left.  It is right from `since` on."""
-        bag = SignedBag(self.codec, int(self._events))
-        bag.add(self._emitted.netted(), -1)
-        bag.cut(max(since, self._promise))
-        self._inputs[port] = _Input(bag, since)
-
-    def _joined(self) -> list[_Input]:
-        return [each for each in self._inputs if not each.ended and each.since <= self._promise]
+    def leave(self, ports: Collection[int]) -> None:
+        super().leave(ports)
+        for port in ports:  # they are not believed any more
+            if self._index is not None:
+                self._index.begin(port)
+            else:
+                self._inputs[port].bag.put(no_changes(self.codec))
 
     # -- running ------------------------------------------------------------------------------------------------
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
-        for each, batch in zip(self._inputs, inputs, strict=True):
+        self._hear(inputs, frontiers)
+        for port, (each, batch) in enumerate(zip(self._inputs, inputs, strict=True)):
             if len(batch):
-                each.tau = max(each.tau, int(batch.lo.max()))
-                each.ahead.add(self._open(self._keyed(batch), each.since))
-        for each, frontier in zip(self._inputs, frontiers, strict=True):
-            if not each.ended:
-                each.promise = max(each.promise, frontier.time)
+                if self._index is not None:
+                    self._index.add(port, self._keyed(batch), max(self._promise, each.since))
+                else:
+                    each.bag.add(after(batch, self._limit(batch, each.since)))
         out: list[Changes] = []
         self._decide(out)
         promises: list[Punctuation] = []
         for each, frontier in zip(self._inputs, frontiers, strict=True):
-            if frontier.promises and not each.ended and each.since <= self._promise:
+            if frontier.promises and not each.ended and each.since <= self._promise and each.until == INF:
                 self._decide_rows(each, frontier, out)
                 promises += frontier.promises
         self._speculate(out)
+        for each in self._inputs:
+            each.bag.settle()
         changes = net_corrected(concat_all(self.codec, out)) if out else no_changes(self.codec)
         return Output(self._as_events(changes) if self._events else changes, make_frontier(self._promise, promises))
 
     def _keyed(self, batch: Changes) -> Changes:
         """Rows with the start of their event as one more word."""
-        if not self._events:
-            return batch
         rows = np.concatenate([batch.rows, batch.lo[:, None]], axis=1)
         return Changes(self.codec, batch.lo, batch.hi, batch.weight, self._names.known(rows))
 
-    def _as_events(self, changes: Changes, since: int = NEVER) -> Changes:
-        """The difference of events that segments of (start, row) are; what has a segment from `since` on lived then."""
+    def _as_events(self, changes: Changes) -> Changes:
+        """The difference of events that segments of (start, row) are."""
         start, rows = changes.rows[:, -1].copy(), np.ascontiguousarray(changes.rows[:, :-1])
         longer = Changes(self.codec, start, changes.hi, changes.weight, rows)
         shorter = Changes(self.codec, start, changes.lo, -changes.weight, rows)
-        return cancelled(self.codec, [longer, shorter.take((shorter.lo < shorter.hi) & (shorter.hi != since))])
+        return cancelled(self.codec, [longer, shorter.take(shorter.lo < shorter.hi)])
 
-    def _limit(self, changes: Changes, since: int = NEVER) -> int | np.ndarray:
-        """Before when nothing counts: it is decided, or the input is not right there."""
-        everywhere = max(self._promise, since)
-        if not len(self._said):
-            return everywhere
-        rows = np.ascontiguousarray(changes.rows[:, : self.codec.width])
-        return np.maximum(upto(self._said, self.codec, rows), everywhere)
+    def _ahead(self, each: MergeInput) -> Changes:
+        """What an input says more or less than has been emitted, where that is not decided."""
+        if self._index is None:
+            return each.bag.netted()
+        port = next(port for port, other in enumerate(self._inputs) if other is each)
+        found = self._index.ahead(port, max(self._promise, each.since))
+        return net_corrected(after(found, self._limit(found)) if len(self._said) else found)
 
-    def _open(self, changes: Changes, since: int) -> Changes:
-        return after(changes, self._limit(changes, since))
+    def _said_so_far(self) -> Changes:
+        """What has been emitted and may still change."""
+        return self._emitted.netted() if self._index is None else self._index.emitted(self._kept_from)
 
     def _decide(self, out: list[Changes]) -> None:
         """What joined inputs have promised is the answer.  Who joins because of it may have promised more."""
         while True:
-            if all(each.ended for each in self._inputs):
-                best, until = self._furthest([each for each in self._inputs if each.since <= self._promise]), INF
-            else:
-                joined = self._joined()
-                if not joined:
-                    return
-                best = self._furthest(joined)
-                until = best.promise
+            joined = self._joined()
+            known, until = (joined, NEVER) if joined else self._believed()
+            if not known:
+                return
+            best = self._furthest(known)
+            until = max(best.promise, self._floor) if joined else until
             if until <= self._promise:
                 return
-            ahead = best.ahead.netted()
-            self._emit(self._due(ahead, until), out)
+            self._emit(self._due(self._ahead(best), until), out)
             self._promise = until
             self._said.forget(until)
+            if self._index is not None:
+                self._index.forget(until)
+                self._names.forget(self._index)
+                continue
             for each in self._inputs:
-                each.ahead.cut(until)
+                each.bag.cut(until)
+            self._tidy()
+
+    def _tidy(self, now: bool = False) -> None:
+        """Forget what has been emitted and is final: now, or once as much has come as was left the last time."""
+        if now or self._emitted.size > 2 * self._kept + _FEWEST_TO_TIDY or self._promise == INF:
             self._emitted.cut(self._kept_from)
-            self._names.forget([self._emitted, *(each.ahead for each in self._inputs)])
+            self._kept = self._emitted.size
 
     def _due(self, ahead: Changes, until: int | np.ndarray) -> Changes:
         """What must be emitted so that all before a time is said.  A correction reaches as far as the difference does,
@@ -235,20 +178,23 @@ class LMergeOperator(Operator):
         if self._policy.final:
             return before(ahead, until)
         due = ahead.lo < until
-        if self._events and due.any() and not due.all():
+        if self._events and due.any() and not due.all() and ahead.weight.min() < 0:
             table = KeyTable(ahead.rows.shape[1])
             table.intern(ahead.rows[due])
             due = table.find(ahead.rows) >= 0
         return ahead.take(due)
 
-    def _decide_rows(self, each: _Input, frontier: Frontier, out: list[Changes]) -> None:
+    def _decide_rows(self, each: MergeInput, frontier: Frontier, out: list[Changes]) -> None:
         """What is promised of rows is the answer there."""
-        ahead = each.ahead.netted()
+        ahead = self._ahead(each)
         until = upto(frontier.promises, self.codec, np.ascontiguousarray(ahead.rows[:, : self.codec.width]))
         self._emit(self._due(ahead, until), out)
         self._said.add(frontier.promises)
+        if self._index is not None:
+            self._index.close(lambda rows: upto(frontier.promises, self.codec, rows))
+            return
         for other in self._inputs:
-            other.ahead.cut(self._limit(other.ahead.whole()))
+            other.bag.cut(self._limit(other.bag.whole()))
 
     def _speculate(self, out: list[Changes]) -> None:
         """From the promise on, what the policy says."""
@@ -256,7 +202,7 @@ class LMergeOperator(Operator):
         if not joined or self._policy.final:
             return
         if self._policy.leader:
-            target = self._furthest(joined).ahead.netted()
+            target = self._ahead(self._furthest(joined))
         else:
             target = self._kth(joined, min(self._policy.quorum, len(joined)))
             if self._events:  # who promised the past has no such event: it is for a promise to say that it is there
@@ -269,11 +215,11 @@ class LMergeOperator(Operator):
             target = target.take(new)
         self._emit(target, out)
 
-    def _furthest(self, inputs: Sequence[_Input]) -> _Input:
+    def _furthest(self, inputs: Sequence[MergeInput]) -> MergeInput:
         return max(inputs, key=lambda each: (each.promise, each.tau))
 
-    def _kth(self, joined: Sequence[_Input], k: int) -> Changes:
-        parts = [each.ahead.netted() for each in joined]
+    def _kth(self, joined: Sequence[MergeInput], k: int) -> Changes:
+        parts = [self._ahead(each) for each in joined]
         whole = concat_all(self.codec, parts)
         if not len(whole):
             return whole
@@ -288,13 +234,16 @@ class LMergeOperator(Operator):
     def _emit(self, changes: Changes, out: list[Changes]) -> None:
         if not len(changes):
             return
-        if self._events:
-            changes = self._named(changes, out)
+        if self._index is not None:
+            changes = self._named(changes, self._index, out)
+            out.append(changes)
+            self._index.emit(changes)
+            return
         out.append(changes)
         self._emitted.add(changes)
         for each in self._inputs:
             known = changes if each.since <= self._promise else after(changes, each.since)
-            each.ahead.add(known, -1)
+            each.bag.add(known, -1)
 
     @property
     def _kept_from(self) -> int:
@@ -311,69 +260,54 @@ class LMergeOperator(Operator):
         ids = table.intern(changes.rows[late])
         missing = np.zeros(table.capacity, np.int64)
         np.add.at(missing, ids, changes.weight[late])
-        emitted = self._emitted.netted()
+        emitted = self._said_so_far()
         of = table.find(emitted.rows)
         for times, sign in ((emitted.hi, -1), (emitted.lo, 1)):  # as many may grow as end there
             there = (of >= 0) & (times == at)
             np.add.at(missing, of[there], sign * emitted.weight[there])
         return np.flatnonzero(missing > 0), table
 
-    def _named(self, changes: Changes, out: list[Changes]) -> Changes:
+    def _named(self, changes: Changes, index: EventDifferences, out: list[Changes]) -> Changes:
         """The same, where events that began before the promise and are new have the promise as their start."""
         keys, table = self._late(changes)
         if not len(keys):
             return changes
-        emitted = self._emitted.netted()
+        emitted = self._said_so_far()
         moved = after(emitted.take(np.isin(table.find(emitted.rows), keys)), self._promise)
         self._names.give(table.codes[keys], self._promise)
         if len(moved):  # of equal events, those that were emitted are cut at the promise and go on with the new ones
-            out.append(moved.negated())
-            self._emitted.add(moved, -1)
-            moved = Changes(self.codec, moved.lo, moved.hi, moved.weight, self._names.known(moved.rows))
-            out.append(moved)
-            self._emitted.add(moved)
-        for each in self._inputs:
-            ahead = each.ahead.netted()
-            each.ahead.put(Changes(self.codec, ahead.lo, ahead.hi, ahead.weight, self._names.known(ahead.rows)), True)
+            again = Changes(self.codec, moved.lo, moved.hi, moved.weight, self._names.known(moved.rows))
+            for each in (moved.negated(), again):
+                out.append(each)
+                index.emit(each)
+        index.rename(self._names.known, self._promise)
         return Changes(self.codec, changes.lo, changes.hi, changes.weight, self._names.known(changes.rows))
 
     # -- looking ------------------------------------------------------------------------------------------------
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
-        emitted = self._emitted.netted()
+        self._tidy(now=True)
+        emitted = self._said_so_far()
         if self._events:
-            emitted = emitted.take(emitted.hi > self._promise)
-            return self._promise, self._as_events(emitted, self._kept_from)
+            return self._promise, self._as_events(emitted.take(emitted.hi > self._promise))
         return self._promise, emitted
 
-    def waits_for(self, frontiers: Sequence[Frontier]) -> tuple[int, ...]:
-        """All inputs that have not ended: the promise of any one would do."""
-        if self._promise == INF:
-            return ()
-        return tuple(port for port, each in enumerate(self._inputs) if not each.ended)
-
     def state_size(self) -> StateSize:
-        size = self._emitted.state_size() + self._names.state_size()
-        return sum((each.ahead.state_size() for each in self._inputs), size)
+        self._tidy(now=True)
+        said = self._emitted.state_size() if self._index is None else self._index.state_size()
+        return super().state_size() + said + self._names.state_size()
 
     def snapshot(self) -> dict[str, Any]:
-        return {
-            "promise": self._promise,
-            "emitted": self._emitted.snapshot(),
-            "said": self._said.snapshot() if len(self._said) else None,
-            "names": self._names.snapshot(),
-            "inputs": [
-                {"since": e.since, "promise": e.promise, "tau": e.tau, "ended": e.ended, "ahead": e.ahead.snapshot()}
-                for e in self._inputs
-            ],
-        }
+        self._tidy(now=True)
+        index = None if self._index is None else self._index.snapshot()
+        return super().snapshot() | {
+            "emitted": self._emitted.snapshot(), "index": index, "names": self._names.snapshot(),
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._promise = state["promise"]
+        super().restore(state)
         self._emitted.restore(state["emitted"])
-        if state["said"] is not None:
-            self._said.restore(state["said"])
+        self._kept = self._emitted.size
+        if self._index is not None:
+            self._index.restore(state["index"])
         self._names.restore(state["names"])
-        for each, known in zip(self._inputs, state["inputs"], strict=True):
-            each.since, each.promise, each.tau, each.ended = (known[n] for n in ("since", "promise", "tau", "ended"))
-            each.ahead.restore(known["ahead"])

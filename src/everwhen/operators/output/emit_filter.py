@@ -56,6 +56,11 @@ class EmitFilter:
         self._until = np.empty(0, np.int64)  # and until when
         codec.pool.register(self._unordered)
 
+    @property
+    def waiting(self) -> Changes:
+        """What has come and has not gone on."""
+        return self._waiting.netted()
+
     keeps = "segments until the policy lets them go, at the latest until ve ≤ c"
 
     def step(self, changes: Changes, tau: int, frontier: Frontier) -> Changes:

@@ -141,7 +141,7 @@ class Sweep:
         mode, then = self.policy.clip(self.tau, self.cti)
         _, now = self.policy.clip(tau, promise)
         reached = self._floors.raise_to(*raised, self.keys.capacity) if len(raised[0]) else _NO_INTS
-        if len(reached):
+        if len(reached) and self._forgotten < INF:
             self._forget(reached, ids, lo, hi, values)
         visits = _Visits(self, mode, then, now, promise, evaluate if isinstance(evaluate, Extremes) else None)
         touched, edges = _NO_INTS, _NO_EDGES

@@ -222,6 +222,19 @@ class CoalesceOperator(Operator):
             stay |= self._last_start(records[:, 0], records[:, 1]) >= self._promise
         self._put(due, np.searchsorted(group[stay], np.arange(len(due) + 1)), records[stay])
 
+    def fast_forward(self, t: int) -> None:
+        """In `final`, what is held and began before begins at `t`: nothing must wait for it for the sake of order."""
+        if not self._ordered:
+            return
+        ids = self._keys.ids()
+        records, offsets = self._kept.gather(ids)
+        group, lo = np.repeat(np.arange(len(ids)), np.diff(offsets)), records[:, 0]
+        held = (lo >= self._promise) & (lo < t)
+        if held.any():
+            records = np.stack([np.where(held, t, lo), records[:, 1]], axis=1)
+            stay = records[:, 0] < records[:, 1]
+            self._put(ids, np.searchsorted(group[stay], np.arange(len(ids) + 1)), records[stay])
+
     def emitting(self, emit: Emit, frontiers: Sequence[Frontier]) -> Changes | None:
         """Nothing is held from now on: what was is said."""
         if not self._held or emit in (Emit.FINAL, Emit.ENDED):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from everwhen.algebra import nodes as n
 from everwhen.core.schema import Schema
+from everwhen.plan.stages.copies import Copies
 from everwhen.plan.stages.partial import Partial
 
 
@@ -46,6 +47,8 @@ class StreamIn:
     form: Literal["elements", "segments", "events"]
     by: tuple[str, ...] | None
     feed: Feed | None = None
+    sources: frozenset[str] = frozenset()
+    """The sources that it comes from."""
 
     @property
     def name(self) -> str:
@@ -62,6 +65,8 @@ class Stage:
     queries: Mapping[str, n.Node]
     facing: frozenset[str] = frozenset()
     """Streams handed on that meet nothing but filters, projections and sinks."""
+    merged: frozenset[str] = frozenset()
+    """The sources of the whole plan below a merge: their frontiers are never forced, and are no measure for others."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ class StagePlan:
     """All stages, the first first; queries are answered in the last."""
 
     stages: tuple[Stage, ...]
+    copies: Copies = field(default_factory=Copies)
 
     @property
     def sources(self) -> tuple[n.Source, ...]:

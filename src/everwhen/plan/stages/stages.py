@@ -28,6 +28,7 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Column, Expr, col
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
+from everwhen.plan.stages.copies import Copies, copies_in
 from everwhen.plan.stages.model import Feed, Stage, StagePlan, StreamIn, Trait
 from everwhen.plan.stages.partial import Partial, decompose
 
@@ -73,7 +74,7 @@ def cut(queries: Mapping[str, n.Node], traits: Mapping[str, Trait], native: Nati
         if part.lowest < last:
             part = cutter.exchange(queries[name], part, _Together(queries[name].schema.names))
         answers[name] = part.build(last)
-    return cutter.plan(last, answers)
+    return cutter.plan(last, answers, copies_in(queries))
 
 
 @dataclass
@@ -86,15 +87,15 @@ class _Cutter:
     _built: dict[tuple[object, ...], n.Node] = field(default_factory=dict)
     _alive: list[object] = field(default_factory=list)
 
-    def plan(self, last: int, answers: Mapping[str, n.Node]) -> StagePlan:
+    def plan(self, last: int, answers: Mapping[str, n.Node], copies: Copies) -> StagePlan:
         stages = []
         facing = _facing(list(answers.values()))
         for level in range(1, last + 1):
             inputs = tuple(stream for at, stream in self.streams if at == level)
             ready = answers if level == last else {}
             near = facing if level == last - 1 else frozenset()
-            stages.append(Stage(level, inputs, self.handed.get(level, {}), ready, near))
-        return StagePlan(tuple(stages))
+            stages.append(Stage(level, inputs, self.handed.get(level, {}), ready, near, copies.merged))
+        return StagePlan(tuple(stages), copies)
 
     # -- parts --------------------------------------------------------------------------------------------------
 
@@ -139,9 +140,10 @@ class _Cutter:
                 return self._join(node, want)
             case n.SetOperation():
                 return self._keyed(node, want, node.schema.names, *node.inputs)
-            case n.Sort() | n.Punctuate() | n.LMerge():
-                names = {n.Sort: "ORDER BY (sort)", n.LMerge: "lmerge()"}
-                what = names.get(type(node), "punctuate() inside a plan")
+            case n.LMerge():
+                return self._merge(node, want)
+            case n.Sort() | n.Punctuate():
+                what = "ORDER BY (sort)" if isinstance(node, n.Sort) else "punctuate() inside a plan"
                 raise QueryError(f"{what} needs all rows in one place; it runs in process only (--engine local)")
         # distinct, coalesce, split into chronons, relation to stream: state by whole rows
         (only,) = node.inputs
@@ -161,6 +163,20 @@ class _Cutter:
         parts += [self.part(other, _renamed(_Hashed(by), first, other)) for other in inputs[1:]]
         if len(inputs) == 1 and isinstance(want, _Together) and by == keys:
             parts = [self.part(first, _Together(keys))]
+        return self._over(node, *parts)
+
+    def _merge(self, node: n.LMerge, want: _Want) -> _Part:
+        """Copies hashed alike.  The frontier of each must be the same in all partitions, else these would follow
+        different copies: where it depends on rows an exchange makes it one."""
+        by = self._chosen(want, node.schema.names, node)
+        if by is None:
+            return self.exchange(node, self.part(node, _Together(node.schema.names)), want)
+        parts = []
+        for copy in node.copies:
+            if any(isinstance(each, n.Coalesce) for each in n.walk(copy)):
+                parts.append(self.exchange(copy, self.part(copy, _Together(copy.schema.names)), _Hashed(by)))
+            else:
+                parts.append(self.part(copy, _Hashed(by)))
         return self._over(node, *parts)
 
     def _chosen(self, want: _Want, keys: tuple[str, ...], node: n.Node) -> tuple[str, ...] | None:
@@ -192,7 +208,10 @@ class _Cutter:
         def build(level: int) -> n.Node:
             below = part.build(level - 1)
             form: Literal["segments", "events"] = "events" if node.keeps_events else "segments"
-            stream = StreamIn(len(self.streams), node.schema, form, by)
+            origin = {stream.name: stream.sources for _, stream in self.streams}
+            found = [origin[each.name] for each in n.walk(below) if isinstance(each, n.Source | n.Exchange)]
+            sources = frozenset().union(*found)
+            stream = StreamIn(len(self.streams), node.schema, form, by, sources=sources)
             self.streams.append((level, stream))
             self.handed.setdefault(level - 1, {})[stream.name] = below
             return n.Exchange(stream.name, node.schema, node.keeps_events)
@@ -205,7 +224,9 @@ class _Cutter:
 
         def build(level: int) -> n.Node:
             elements = feed.window is None and feed.partial is None
-            stream = StreamIn(len(self.streams), feed.schema, "elements" if elements else "segments", by, feed)
+            form: Literal["elements", "segments"] = "elements" if elements else "segments"
+            mine = frozenset({feed.source.name})
+            stream = StreamIn(len(self.streams), feed.schema, form, by, feed, mine)
             self.streams.append((level, stream))
             if not elements:
                 return n.Exchange(stream.name, feed.schema)

@@ -17,11 +17,13 @@ from everwhen.core.time import NEVER
 from everwhen.punctuation.columns.constants import constants_for
 from everwhen.punctuation.columns.intervals import IntervalSet
 from everwhen.punctuation.columns.steps import ByteRanges
-from everwhen.punctuation.parts import Part, constants_part, ranges_part, taken
+from everwhen.punctuation.parts import Part, constants_part, pieces_part, ranges_part, taken
 from everwhen.values.order import Kind, order_of
 from everwhen.values.sets import Run
 
 _IN_A_ROW: Final = 16
+_FEW: Final = 512
+"""So few constants are kept as they came."""
 
 
 class ColumnStore:
@@ -51,27 +53,36 @@ class ColumnStore:
                 self._constants.add(constants.keys, constants.times)
                 self._pay(len(constants.times))
         if ranges is not None and len(ranges.times):
-            self._ranges.add(ranges.keys, ranges.times)
+            self._add_ranges(ranges)
             self._pay(len(ranges.times))
-            if 2 * self._credit >= len(self._constants):
+            if 2 * self._credit >= max(len(self._constants), _FEW):
                 self._credit = 0
                 self._look_through(NEVER)
-        if 2 * self._fresh >= max(len(self._constants), _IN_A_ROW):
+        if 2 * self._fresh >= max(len(self._constants), _FEW):
             self._look_through(NEVER)
 
-    def raise_to(self, column: pa.Array, out: np.ndarray) -> None:
-        """Raises `out` to what is promised for each value."""
-        found = self.at(self.order.keys(column))
-        if column.null_count:
-            found[column.is_null().to_numpy(zero_copy_only=False)] = self.null
-        np.maximum(out, found, out=out)
+    def raise_to(self, column: pa.Array | np.ndarray, out: np.ndarray) -> None:
+        """Raises `out` to what is promised for each value of a column, or for each rank."""
+        if isinstance(column, np.ndarray):
+            self._raise_keys(column, out)
+        elif column.null_count:
+            missing = column.is_null().to_numpy(zero_copy_only=False)
+            known = np.maximum(out[missing], self.null)
+            self._raise_keys(self.order.keys(column), out)
+            out[missing] = known
+        else:
+            self._raise_keys(self.order.keys(column), out)
 
-    def at(self, keys: Any) -> np.ndarray:
-        """What is promised for each key; what stands where a value is missing does not matter."""
-        if not len(self._constants):
-            return self._in_ranges(keys)
-        found = self._constants.at(keys)
-        return np.maximum(found, self._in_ranges(keys), out=found) if len(self._ranges) else found
+    def at(self, keys: Any, least: int = NEVER) -> np.ndarray:
+        """What is promised for each key, or for all; what stands where a value is missing does not matter."""
+        found = np.full(len(keys), least, np.int64)
+        self._raise_keys(keys, found)
+        return found
+
+    def _raise_keys(self, keys: Any, out: np.ndarray) -> None:
+        for some in (self._constants, self._ranges):
+            if len(some):
+                some.raise_to(keys, out)
 
     def least(self, run: Run) -> int:
         """What is promised for all of a range."""
@@ -101,7 +112,16 @@ class ColumnStore:
 
     def ranges(self) -> Part:
         self._look_through(NEVER)
-        return Part(self.order, *self._ranges.entries())
+        if isinstance(self._ranges, ByteRanges):
+            return Part(self.order, *self._ranges.entries())
+        return pieces_part(self.order, self._ranges.pieces())
+
+    def pieces(self) -> np.ndarray | None:
+        """All as pieces; None: the values have no ranks, or a null is promised."""
+        if not len(self._constants) and self.null == NEVER:
+            return self._ranges.pieces() if isinstance(self._ranges, IntervalSet) else None
+        found = [part.pieces() for part in (self.constants(), self.ranges())]
+        return np.concatenate(found) if all(pieces is not None for pieces in found) else None  # type: ignore[arg-type]
 
     def meet(self, other: ColumnStore) -> tuple[Part, Part]:
         """What both say of the column."""
@@ -113,8 +133,11 @@ class ColumnStore:
                 both = np.minimum(times, two.at(keys))
                 at = np.flatnonzero(both > NEVER)
                 found.add(Part(self.order, taken(keys, at), both[at]), None)
-        if len(self._ranges) and len(other._ranges):
-            found.add(None, Part(self.order, *self._ranges.overlap(other._ranges)))  # type: ignore[arg-type]
+        ours, theirs = self._ranges, other._ranges
+        if isinstance(ours, ByteRanges) and isinstance(theirs, ByteRanges):
+            found.add(None, Part(self.order, *ours.overlap(theirs)))
+        elif isinstance(ours, IntervalSet) and isinstance(theirs, IntervalSet):
+            found.add(None, pieces_part(self.order, ours.overlap(theirs)))
         return found.constants(), found.ranges()
 
     def snapshot(self) -> dict[str, Any]:
@@ -127,12 +150,21 @@ class ColumnStore:
         ranges = ranges_part(self.order, state["runs"], state["until"])
         self.add(constants_part(self.order, state["values"], state["times"]), ranges)
 
+    def _add_ranges(self, ranges: Part) -> None:
+        if isinstance(self._ranges, ByteRanges):
+            self._ranges.add(ranges.keys, ranges.times)
+        else:
+            self._ranges.add(ranges.keys)
+
     def _pay(self, count: int) -> None:
         self._fresh += count
         self._credit += count
 
     def _in_ranges(self, keys: Any) -> np.ndarray:
-        return self._ranges.at(keys) if len(self._ranges) else np.full(len(keys), NEVER, np.int64)
+        found = np.full(len(keys), NEVER, np.int64)
+        if len(self._ranges):
+            self._ranges.raise_to(keys, found)
+        return found
 
     def _look_through(self, c: int) -> None:
         """Drops constants that say no more than `c`, or than the range that they lie in; rows of them become ranges."""
@@ -159,8 +191,8 @@ class ColumnStore:
         united = sizes >= _IN_A_ROW
         if len(ranges):
             below, above = lows > self.order.lo, highs < self.order.hi
-            united |= below & (ranges.at(lows - below) == until)
-            united |= above & (ranges.at(highs + above) == until)
+            united |= below & (self._in_ranges(lows - below) == until)
+            united |= above & (self._in_ranges(highs + above) == until)
         if united.any():
-            ranges.add(np.column_stack((lows, highs))[united], until[united])
+            ranges.add(np.column_stack((lows, highs, until))[united])
             kept[at[np.repeat(united, sizes)]] = False

@@ -25,8 +25,8 @@ class Constants(Protocol):
 
     def add(self, keys: Any, times: np.ndarray) -> None: ...
 
-    def at(self, keys: Any) -> np.ndarray:
-        """The time of each, `NEVER` where there is none; what is said of a null does not matter."""
+    def raise_to(self, keys: Any, out: np.ndarray) -> None:
+        """Raises `out` to the time of each that is there; what becomes of a null does not matter."""
 
     def entries(self) -> tuple[Any, np.ndarray]:
         """All keys and their times."""
@@ -52,9 +52,9 @@ class ByteConstants:
     def add(self, keys: pa.Array, times: np.ndarray) -> None:
         self._table.add(*self._order.spans(keys), times)
 
-    def at(self, keys: pa.Array) -> np.ndarray:
+    def raise_to(self, keys: pa.Array, out: np.ndarray) -> None:
         offsets, first, data = self._order.spans(keys)
-        return self._table.find(offsets, first, len(keys), data)
+        np.maximum(out, self._table.find(offsets, first, len(keys), data), out=out)
 
     def entries(self) -> tuple[pa.Array, np.ndarray]:
         raw, times = self._table.entries()
@@ -85,10 +85,10 @@ class NestedConstants:
             key = freeze(value)
             self._times[key] = value, max(t, self._times.get(key, (value, NEVER))[1])
 
-    def at(self, keys: pa.Array) -> np.ndarray:
+    def raise_to(self, keys: pa.Array, out: np.ndarray) -> None:
         nothing = (None, NEVER)
         found = (self._times.get(freeze(value), nothing)[1] for value in python_values(keys))
-        return np.fromiter(found, np.int64, len(keys))
+        np.maximum(out, np.fromiter(found, np.int64, len(keys)), out=out)
 
     def entries(self) -> tuple[pa.Array, np.ndarray]:
         found = self._times.values()

@@ -18,7 +18,7 @@ NO_PIECES: Final = np.empty((0, 3), np.int64)
 
 
 class IntervalSet:
-    """Pieces `(lo, hi, t)` as rows of matrices."""
+    """Pieces `(lo, hi, t)` as rows of matrices, which are never changed."""
 
     def __init__(self) -> None:
         self._runs: list[np.ndarray] = []
@@ -30,21 +30,19 @@ class IntervalSet:
     def nbytes(self) -> int:
         return sum(run.nbytes for run in self._runs)
 
-    def add(self, bounds: np.ndarray, times: np.ndarray) -> None:
-        """Intervals in any order; they may overlap."""
-        if not len(times):
+    def add(self, pieces: np.ndarray) -> None:
+        """Pieces in any order; they may overlap."""
+        if not len(pieces):
             return
-        new = normal(np.column_stack((bounds, times)))
+        new = normal(pieces)
         while self._runs and len(self._runs[-1]) < _RATIO * len(new):
             new = _merged(self._runs.pop(), new)
         self._runs.append(new)
 
-    def at(self, points: np.ndarray) -> np.ndarray:
-        """The time at each point, `NEVER` where there is none."""
-        out = np.full(len(points), NEVER, np.int64)
+    def raise_to(self, points: np.ndarray, out: np.ndarray) -> None:
+        """Raises `out` to the time at each point."""
         for run in self._runs:
             raise_to(run, points, out)
-        return out
 
     def least(self, lo: int, hi: int) -> int:
         """The smallest time on all of [lo, hi], `NEVER` where a point has none."""
@@ -61,17 +59,11 @@ class IntervalSet:
             self._runs[-1] = _merged(self._runs[-1], last)
         return self._runs[0] if self._runs else NO_PIECES
 
-    def entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """All intervals, in order, and their times."""
-        pieces = self.pieces()
-        return pieces[:, :2].copy(), pieces[:, 2].copy()
-
-    def overlap(self, other: IntervalSet) -> tuple[np.ndarray, np.ndarray]:
+    def overlap(self, other: IntervalSet) -> np.ndarray:
         """What lies in both, with the smaller time."""
         ours, theirs = self.pieces(), other.pieces()
         out = np.empty((len(ours) + len(theirs), 3), np.int64)
-        out = out[: overlaps(ours, theirs, out)]
-        return out[:, :2], out[:, 2]
+        return out[: overlaps(ours, theirs, out)]
 
     def forget(self, c: int) -> None:
         """Drops the pieces with a time up to `c`."""
@@ -81,9 +73,7 @@ class IntervalSet:
 
 def normal(pieces: np.ndarray) -> np.ndarray:
     """Any pieces as disjoint ones in order, with the largest time at each point."""
-    if len(pieces) == 1:
-        return pieces
-    return envelope(np.ascontiguousarray(pieces[np.argsort(pieces[:, 0], kind="stable")]))
+    return pieces if len(pieces) == 1 else envelope(pieces)
 
 
 def _merged(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -27,6 +27,15 @@ def _emit(lo, hi, t, outs, k, first):
 
 
 @njit(cache=True)
+def least_and_most(times):
+    """The smallest and the largest of some times, of which there is one at least."""
+    least = most = times[0]
+    for t in times:
+        least, most = min(least, t), max(most, t)
+    return least, most
+
+
+@njit(cache=True)
 def merge_pieces(a, i, n, b, j, m, outs, first):
     """The larger time at each point of `a[i:n]` and `b[j:m]`, written from `first` on; where the output ends."""
     k = first
@@ -65,7 +74,7 @@ def merge_pieces(a, i, n, b, j, m, outs, first):
 
 @njit(cache=True)
 def envelope(pieces):
-    """The largest time at each point of any intervals (sorted by their start), by merging neighbours of twice the size.
+    """The largest time at each point of any intervals, in any order, by merging neighbours of twice the size.
 
     `n` intervals have at most `2 n - 1` pieces.
     """

@@ -135,12 +135,12 @@ class ByteRanges:
             self._steps.raise_run(lo, hi, t)
         self._flat = None
 
-    def at(self, column: pa.Array) -> np.ndarray:
-        """The time of each value, `NEVER` where there is none."""
+    def raise_to(self, column: pa.Array, out: np.ndarray) -> None:
+        """Raises `out` to the time of each value."""
         if self._flat is None:
             self._flat = Cuts(self._order, self._steps.cuts), np.array(self._steps.times, np.int64)
         cuts, times = self._flat
-        return times[np.maximum(cuts.places(column), 1) - 1]
+        np.maximum(out, times[np.maximum(cuts.places(column), 1) - 1], out=out)
 
     def least(self, lo: bytes, hi: bytes | None) -> int:
         """The smallest time on a run, `NEVER` where a string has none."""

@@ -178,11 +178,12 @@ class BoxList:
         rows = np.zeros((n, self._keys.width), np.int64)
         for j, (name, order, codes) in enumerate(zip(self.shape.constants, self._orders, self._codes, strict=True)):
             keys = order.keys(columns[name])
-            found = codes.at(keys)
+            found = np.full(n, NEVER, np.int64)
+            codes.raise_to(keys, found)
             if adding and (found == NEVER).any():
                 codes.add(keys, np.where(found == NEVER, self._next_code + np.arange(n), found))
                 self._next_code += n
-                found = codes.at(keys)
+                codes.raise_to(keys, found)
             rows[:, j] = found
             if columns[name].null_count:
                 rows[columns[name].is_null().to_numpy(zero_copy_only=False), j] = _NULL

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from everwhen.core.consistency import Consistency, Duration
 from everwhen.core.emit import Emit
+from everwhen.core.time import NEVER, show
 from everwhen.errors import EverwhenError, QueryError, SparkLostError
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.stages.model import StagePlan
+from everwhen.spark.api.job import Rebinding
 from everwhen.spark.driver.epoch_runner import EpochReport, EpochRunner
 from everwhen.spark.driver.late_rows import late_words
 from everwhen.spark.internals.jvm_reach import said
+from everwhen.spark.sources.source import SparkSource
 from everwhen.spark.state.state_store import PartitionState, inspect
 
 
@@ -38,10 +43,12 @@ class Handle:
     'stopped'
     """
 
-    def __init__(self, stream: StreamingQuery, runner: EpochRunner, plan: StagePlan) -> None:
+    def __init__(self, stream: StreamingQuery, runner: EpochRunner, bound: Rebinding) -> None:
         self.stream = stream
         self._runner = runner
-        self._plan = plan
+        self._plan: StagePlan = runner.plan
+        self._bound = bound
+        self._rebinding = threading.RLock()
         self._stopped = False
         if runner.lease is not None:
             runner.lease.is_used = lambda: self.is_active
@@ -49,13 +56,14 @@ class Handle:
     @property
     def is_active(self) -> bool:
         """Whether the query runs.  One whose Spark is gone does not."""
-        try:
-            active = bool(said(lambda: self.stream.isActive))
-        except SparkLostError:
-            active = False
-        if not active:
-            self._release()
-        return active
+        with self._rebinding:
+            try:
+                active = bool(said(lambda: self.stream.isActive))
+            except SparkLostError:
+                active = False
+            if not active:
+                self._release()
+            return active
 
     @property
     def status(self) -> str:
@@ -150,6 +158,104 @@ class Handle:
             )
         self._runner.level = level
 
+    # -- inputs of a merge --------------------------------------------------------------------------------------
+
+    def detach(self, name: str, *, at: int | None = None) -> None:
+        """Let an input of a merge leave, from the next epoch on: what it has promised counts no more, and its rows are
+        ignored.  What it has decided stands.
+
+        With `at` it leaves at an instant: what it says before counts as ever, and from `at` on only what others
+        promise.  So with another input that is right from there on (`attach`, `since=at`) the answer is the old one's
+        before and the new one's from there.  What is not final follows the policy of the merge.
+
+        The next epoch notes it, and started again the query goes on without the input.
+        """
+        self._check_copies()
+        changes = self._runner.changes
+        self._plan.copies.check_leaving(name, changes.detached if at is None else {*changes.detached, *changes.until})
+        if at is not None:
+            self._checked(name, at)
+        changes.detach(name, at)
+
+    def attach(
+        self,
+        name: str,
+        frame: DataFrame | None = None,
+        *,
+        since: int | None = None,
+        source: SparkSource | None = None,
+    ) -> None:
+        """Let another stream come in at an input of a merge, in the place of the one there was, from the next epoch on.
+        It is right from the instant `since` on; without, throughout.
+
+        `frame` is the streaming DataFrame of the other stream, described by `source` if not as before.  Spark fixes the
+        inputs of a streaming query when it starts, so it is started again between two epochs, with the same checkpoint.
+        Without `frame`, what the input's DataFrame brings from the next epoch on is the other stream, from its
+        beginning.
+        """
+        self._check_copies()
+        start = self._plan.copies.check_joining(name, since)
+        changes = self._runner.changes
+        if frame is None:
+            changes.attach(name, start, -1)
+            return
+        ready = self._bound.ready(name, frame, source, self._plan)
+        if self._stopped or self.last_error is not None:
+            raise QueryError(
+                f"the query has {'been stopped' if self._stopped else 'failed'}: start it again with the checkpoint, "
+                f"then attach {name!r}"
+            )
+        with self._rebinding:
+            runner = self._runner
+            with runner.gate:  # no epoch is under way now, and none begins
+                runner.stopping = True
+            said(self.stream.stop)
+            changes.attach(name, start, runner.journal.planned())
+            self.stream, self._runner = self._bound.job.begin_again(ready, runner)
+            self._bound.bound(name, frame, source)
+
+    def hand_over(
+        self,
+        old: str,
+        new: str,
+        frame: DataFrame | None = None,
+        *,
+        at: int | None = None,
+        source: SparkSource | None = None,
+    ) -> None:
+        """Let an input of a merge take over from another one at an instant: the answer is the old one's before `at` and
+        the new one's from there, no instant missing or doubled.  Without `at`: at what is final now.
+
+        The new one is attached as another stream (`attach`); it must bring all that is needed to be right from `at` on.
+        """
+        self._check_copies()
+        copies, changes = self._plan.copies, self._runner.changes
+        if old == new:
+            raise QueryError(f"{old!r} cannot take over from itself; give a merge a second input for that")
+        instant = self._checked(old, self._final if at is None else at)
+        copies.check_joining(new, instant)
+        copies.check_leaving(old, {*changes.detached, *changes.until} - {new})
+        if frame is not None:
+            self._bound.ready(new, frame, source, self._plan)
+        changes.detach(old, instant)  # first: nobody goes beyond the instant before the other one is there
+        self.attach(new, frame, since=instant, source=source)
+
+    @property
+    def _final(self) -> int:
+        return max(self._runner.known.queries.values(), default=NEVER)
+
+    def _checked(self, name: str, at: int) -> int:
+        if at < self._final:
+            raise QueryError(f"{name!r} cannot leave at {show(at)}: answers up to {show(self._final)} are final")
+        return at
+
+    def _check_copies(self) -> None:
+        if self._runner.intake is not None:
+            raise QueryError(
+                "inputs cannot come and go at a level that waits or forgets (block, remember): rows that wait are in "
+                "no order yet; start the query at the level middle or strong"
+            )
+
     @property
     def dropped(self) -> Mapping[str, Mapping[str, int]]:
         """How many elements the level has given up, by source and reason."""
@@ -165,18 +271,21 @@ class Handle:
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query ends, or for so many seconds; whether it has ended.  If it failed, its error is
         raised."""
+        stream = self.stream
         try:
             ended = timeout is None
             if timeout is None:
-                said(self.stream.awaitTermination)
+                said(stream.awaitTermination)
             else:
-                ended = bool(said(lambda: self.stream.awaitTermination(timeout)))  # type: ignore[arg-type]  # 0.5 is fine
+                ended = bool(said(lambda: stream.awaitTermination(timeout)))  # type: ignore[arg-type]  # 0.5 is fine
         except (StreamingQueryException, SparkLostError) as failed:
             self._release()
             raise self._explained(failed) from None
-        if ended:
-            self._release()
-        return ended
+        with self._rebinding:
+            again = self.stream is not stream
+            if ended and not again:
+                self._release()
+        return self.await_termination(timeout) if ended and again else ended
 
     def process_available(self) -> None:
         """Wait until everything that is there now has been processed.  If the query failed, its error is raised."""

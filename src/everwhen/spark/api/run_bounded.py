@@ -16,13 +16,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from everwhen.algebra.nodes import LMerge, walk
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
 from everwhen.plan.stages.model import Stage, Trait
 from everwhen.plan.stages.stages import cut
-from everwhen.spark.api.start import Query, is_native, named, resolved_sources
+from everwhen.spark.api.job import Query, is_native, named, resolved_sources
 from everwhen.spark.exchange.codec import handed_rows, result_rows, stream_rows, typed, without_promises
 from everwhen.spark.exchange.messages import kinds_in
 from everwhen.spark.exchange.schema import ExchangeSchema, slots
@@ -72,6 +73,11 @@ def run(
     queries = named(query)
     if len(queries) != 1:
         raise QueryError(f"run answers one query, not {len(queries)}")
+    if any(isinstance(node, LMerge) for node in walk(*queries.values())):
+        raise QueryError(
+            "run: a bounded DataFrame is a history, and a merge follows promises as they come; merge streaming "
+            "DataFrames (start with trigger='available'), or files (everwhen run)"
+        )
     resolved = resolved_sources(queries, inputs, sources or {})
     known = {name: _known(source) for name, source in resolved.items()}
     traits = {name: Trait(insert_only=True, chronons=source.source.chronons) for name, source in resolved.items()}

@@ -134,6 +134,8 @@ class _SparkWork:
         """The inputs that promise something about their data."""
         self.first: dict[str, ElementBatch] = {}
         """The first epoch, if it was read just now."""
+        self.ends: dict[str, int] = {}
+        """The epochs with which inputs end."""
         self.folders = {name: place / "epochs" / f"{i:03d}" for i, name in enumerate(given)}
 
     def run(self, batch: int, open: bool, out: str, losses: Callable[[Losses], None] | None) -> int:
@@ -156,7 +158,7 @@ class _SparkWork:
         if mark.exists():
             try:
                 found = json.loads(mark.read_text(encoding="utf-8"))
-                self.promising = frozenset(found["promising"])
+                self.promising, self.ends = frozenset(found["promising"]), dict(found.get("ends", {}))
                 lost = {name: {Reason(r): n for r, n in each.items()} for name, each in found["dropped"].items()}
                 return int(found["epochs"]), int(found["elements"]), lost
             except (OSError, ValueError, KeyError, TypeError) as bad:
@@ -170,7 +172,9 @@ class _SparkWork:
         arrival = EpochReader(pieces, batch, open, whole)
         count = 0
         for count, epoch in enumerate(arrival, 1):
-            admitted = ingress.push(epoch.batches, list(self.given) if epoch.last else epoch.closes)
+            closes = list(self.given) if epoch.last else epoch.closes
+            admitted = ingress.push(epoch.batches, closes)
+            self.ends = {name: count - 1 for name in closes} | self.ends
             self.first = self.first or admitted
             self.promising |= {name for name, batch in admitted.items() if batch.promises}
             for name, folder in self.folders.items():
@@ -180,7 +184,8 @@ class _SparkWork:
         lost = ingress.dropped
         plain = {name: {reason.value: n for reason, n in each.items()} for name, each in lost.items()}
         with whole_file(mark) as part:
-            about = {"epochs": count, "elements": elements, "dropped": plain, "promising": sorted(self.promising)}
+            about = {"epochs": count, "elements": elements, "dropped": plain}
+            about |= {"promising": sorted(self.promising), "ends": self.ends}
             text = json.dumps(about)
             part.write_text(text, encoding="utf-8")
         return count, elements, lost
@@ -253,6 +258,7 @@ class _SparkWork:
             trigger="available",
             emit=self.level.emit,
             buckets=self._width(spark),
+            ends=self.ends,
         )
 
     def _frame(self, spark: SparkSession, name: str) -> DataFrame:

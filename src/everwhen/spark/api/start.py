@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
 
-from everwhen.algebra.builder import Stream
-from everwhen.algebra.expressions.build import Column as Name
-from everwhen.algebra.expressions.build import Expr
-from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
 from everwhen.core.emit import Emit
-from everwhen.core.schema import Schema
-from everwhen.core.time import show
 from everwhen.engine.run import chosen
 from everwhen.errors import QueryError
-from everwhen.plan.explain import explain_stages
-from everwhen.plan.lower import lower
-from everwhen.plan.stages.model import StagePlan, Trait
-from everwhen.plan.stages.prune_columns import narrow
-from everwhen.plan.stages.stages import cut
-from everwhen.plan.stages.unpunctuated import without_schemes
 from everwhen.sinks.base import EpochSink
 from everwhen.sinks.callback import CallbackSink
 from everwhen.sinks.changelog import ChangelogSink
 from everwhen.spark.api.handle import Handle
-from everwhen.spark.driver.epoch_log import EpochLog, Identity, check_sink
-from everwhen.spark.driver.epoch_runner import EpochRunner
-from everwhen.spark.driver.ingress_stage import IngressStage
-from everwhen.spark.driver.late_rows import LateRows
-from everwhen.spark.exchange.single_scan import SourceProjection
-from everwhen.spark.exchange.source_scan import unioned
-from everwhen.spark.sources.normalise import normalise
-from everwhen.spark.sources.source import ResolvedSource, SparkSource, resolve
-from everwhen.spark.translate.expressions import spark_type, translate
+from everwhen.spark.api.job import Job, Query, Rebinding, Settings, named
+from everwhen.spark.driver.epoch_log import EpochLog
+from everwhen.spark.sources.source import SparkSource
 from everwhen.storage.lease import take_lease
 
-Query = Stream | Node
 Sink = EpochSink | str | os.PathLike[str] | Any
 
 
@@ -58,6 +38,7 @@ def start(
     buckets: int | None = None,
     name: str | None = None,
     snapshot_every: int = 10,
+    ends: Mapping[str, int] | None = None,
 ) -> Handle:
     """Start a query, or several by name over the same inputs; returns its handle at once.
 
@@ -66,8 +47,9 @@ def start(
     query if there are several.  `checkpoint` is a directory that belongs to this query: started again with it, the
     query continues where it was.  `trigger`: None (as fast as possible), "5 seconds" (an epoch every 5 seconds), or
     "available" (what is there now, then stop).  `buckets`: the number of partitions of a stage's state, fixed at the
-    first start (default: the cores of the cluster).  Without `consistency` the level is that of the query's
-    CONSISTENCY clause, else MIDDLE.
+    first start (default: the cores of the cluster).  `ends`: the epochs with which inputs of a merge end, where that is
+    known: such a copy then leaves, as one does that ends in process.  Without `consistency` the level is that of the
+    query's CONSISTENCY clause, else MIDDLE.
 
     >>> import everwhen as ew
     >>> bids = ew.source("Bid", {"item": "string", "price": "int64"})
@@ -92,122 +74,25 @@ def start(
     queries = named(query)
     if not inputs:
         raise QueryError("start: there are no inputs; give the streaming DataFrames by name: {'Bid': bids}")
-    for input_name, frame in inputs.items():
-        if not frame.isStreaming:
-            raise QueryError(
-                f"input {input_name!r} is not a streaming DataFrame; read it with spark.readStream, or use "
-                "everwhen.spark.run for bounded ones"
-            )
-    sinks = _sinks(sink, queries)
-    resolved = resolved_sources(queries, inputs, sources or {})
-    level = _level(query, consistency).changed(emit=emit)
-    declared, bounded = _bounded(query, level)
-    plan = staged(queries, resolved, bounded)
     session = next(iter(inputs.values())).sparkSession
     width = buckets if buckets is not None else session.sparkContext.defaultParallelism
     if width < 1:
         raise QueryError(f"start: there is at least one partition (buckets=), not {width}")
     if snapshot_every < 1:
         raise QueryError(f"start: a snapshot is taken every epoch at the most, not every {snapshot_every}")
-    # Whatever can be wrong with query and frames is found before anything is written.
-    elements = {input_name: normalise(inputs[input_name], resolved[input_name]) for input_name in resolved}
-    place = _absolute(checkpoint)
-    intake = _intake(declared, bounded, level, resolved, plan, f"{place}/everwhen/dropped")
-    narrow = SourceProjection.of(plan, resolved) if intake is None else None
-    if narrow is not None:
-        fed = narrow.streamed(inputs[narrow.source.name])
-    else:
-        fed = unioned(plan, elements, resolved) if intake is None else intake.raw(elements)
-    journal = EpochLog(place)
-    lease = take_lease(journal.folder, place)
+    level = _level(query, consistency).changed(emit=emit)
+    settings = Settings(trigger, width, name, snapshot_every, dict(ends or {}))
+    job = Job(session, query, queries, level, _absolute(checkpoint), _sinks(sink, queries), settings)
+    described = dict(sources or {})
+    ready = job.ready(inputs, described)
+    journal = EpochLog(job.place)
+    lease = take_lease(journal.folder, job.place)
     try:
-        bounds = "" if intake is None else f", block {show(level.block)}, remember {show(level.remember)}"
-        identity = journal.open(Identity(explain_stages(plan), width, f"{level.emit.value}{bounds}"))
-        moved = journal.level()
-        for query_name, node in queries.items():
-            sinks[query_name].resume(journal.newest() - 1)  # the last epoch that is done may be on its way still
-            sinks[query_name].prepare(node.schema)
-            check_sink(query_name, sinks[query_name], journal)
-        runner = EpochRunner(
-            session,
-            plan,
-            resolved,
-            {query_name: node.schema for query_name, node in queries.items()},
-            sinks,
-            journal,
-            identity,
-            level.emit,
-            width,
-            snapshot_every,
-            LateRows(f"{place}/everwhen/late"),
-            level if moved is None else Consistency.from_plain(moved),
-            intake,
-            narrow,
-            known=journal.known(journal.newest()),
-            lease=lease,
-        )
-        logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # the handle tells what went wrong
-        writer = fed.writeStream.foreachBatch(runner)
-        writer = writer.option("checkpointLocation", f"{place}/spark").outputMode("append")
-        if name is not None:
-            writer = writer.queryName(name)
-        return Handle(_triggered(writer, trigger).start(), runner, plan)
+        stream, runner = job.begin(ready, journal, lease)
+        return Handle(stream, runner, Rebinding(job, dict(inputs), described))
     except BaseException:
         lease.release()
         raise
-
-
-def named(query: Query | Mapping[str, Query]) -> dict[str, Node]:
-    """Queries by name, narrowed to the columns they need; a single one is called `out`."""
-    found = query if isinstance(query, Mapping) else {"out": query}
-    if not found:
-        raise QueryError("there is no query to run")
-    return {name: narrow(q.node if isinstance(q, Stream) else q) for name, q in found.items()}
-
-
-def resolved_sources(
-    queries: Mapping[str, Node], inputs: Mapping[str, DataFrame], sources: Mapping[str, SparkSource]
-) -> dict[str, ResolvedSource]:
-    """Each source of the queries with the frame's columns that carry it."""
-    reads = {node.name: node for node in walk(*queries.values()) if isinstance(node, Source)}
-    for what, given in (("input", set(inputs)), ("source description", set(sources))):
-        unknown = sorted(given - set(reads))
-        if unknown:
-            raise QueryError(f"the query does not read the {what} {unknown[0]!r}; it reads {', '.join(sorted(reads))}")
-    missing = sorted(set(reads) - set(inputs))
-    if missing:
-        raise QueryError(f"no input for {', '.join(missing)}; the query reads {', '.join(sorted(reads))}")
-    return {
-        name: replace(
-            resolve(inputs[name].schema, name, sources.get(name)),
-            insert_only=source.insert_only,
-            chronons=source.chronons,
-        )
-        for name, source in reads.items()
-    }
-
-
-def staged(
-    queries: Mapping[str, Node], resolved: Mapping[str, ResolvedSource], watched: frozenset[str] = frozenset()
-) -> StagePlan:
-    """The plan in stages, as far as possible in Spark SQL; the schemes of `watched` sources are someone else's."""
-    schemes = {node.name for node in walk(*queries.values()) if isinstance(node, Source) and node.schemes}
-    traits = {
-        name: Trait(source.source.insert_only, source.source.chronons, source.match is not None or name in schemes)
-        for name, source in resolved.items()
-    }
-    return cut(without_schemes(queries, watched), traits, is_native)
-
-
-def is_native(expr: Expr, schema: Schema) -> bool:
-    """Whether Spark computes the expression exactly as we do, over columns that it can carry."""
-    if any(spark_type(schema.field(name).type) is None for name in expr.columns()):
-        return False
-    if isinstance(expr, Name):
-        return True
-    from pyspark.sql import functions as F
-
-    return translate(expr, schema, {name: F.col(name) for name in schema.names}) is not None
 
 
 def _level(query: Query | Mapping[str, Query], asked: Consistency | None) -> Consistency:
@@ -217,38 +102,6 @@ def _level(query: Query | Mapping[str, Query], asked: Consistency | None) -> Con
         names = ", ".join(sorted(level.name for level in levels))
         raise QueryError(f"start: the queries of one job have one consistency, and these ask for {names}")
     return levels.pop()
-
-
-def _bounded(query: Query | Mapping[str, Query], level: Consistency) -> tuple[dict[str, Source], frozenset[str]]:
-    """The sources as they are declared, and those that wait or are forgotten at a level."""
-    found = query if isinstance(query, Mapping) else {"out": query}
-    nodes = {name: q.node if isinstance(q, Stream) else q for name, q in found.items()}
-    sources = {each.name: each for each in walk(*nodes.values()) if isinstance(each, Source)}
-    if not (level.finalizes or level.aligns):
-        return sources, frozenset()
-    return sources, lower(nodes, level.emit).waiting_sources()
-
-
-def _intake(
-    sources: Mapping[str, Source],
-    bounded: frozenset[str],
-    level: Consistency,
-    resolved: Mapping[str, ResolvedSource],
-    plan: StagePlan,
-    root: str,
-) -> IngressStage | None:
-    """The intake stage of a level that waits or forgets, over the sources as they are declared."""
-    for name in sorted(bounded):
-        if resolved[name].source.late == "adjust":
-            raise QueryError(
-                f"source {name!r}: late='adjust' moves late rows, and the level {level.name!r} gives them up; choose "
-                "late='drop' or late='error'"
-            )
-    declared = {
-        name: replace(source, insert_only=source.insert_only or resolved[name].source.insert_only)
-        for name, source in sources.items()
-    }
-    return IngressStage(declared, bounded, resolved, plan, level, root) if bounded else None
 
 
 def _sinks(sink: Sink | Mapping[str, Sink], queries: Mapping[str, Node]) -> dict[str, EpochSink]:
@@ -268,14 +121,6 @@ def _sink(sink: Sink) -> EpochSink:
     if callable(sink):
         return CallbackSink(sink)
     raise QueryError(f"a sink is one of everwhen.sinks, a path, or a function, not {type(sink).__name__}")
-
-
-def _triggered(writer: Any, trigger: str | None) -> Any:
-    if trigger is None:
-        return writer
-    if trigger in ("available", "availableNow", "once"):
-        return writer.trigger(availableNow=True)
-    return writer.trigger(processingTime=trigger)
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:

@@ -1,8 +1,9 @@
 """What the driver has decided and learnt, epoch by epoch, so that an epoch that is run again is the same epoch.
 
     <checkpoint>/everwhen/query.json           what is run: the id of its state, its plan, its partitions
-    <checkpoint>/everwhen/epochs/<n>.begun     what was decided before epoch n: the time, idle sources, the level, and a
-                                               digest of the offsets that Spark has planned for it
+    <checkpoint>/everwhen/epochs/<n>.begun     what was decided before epoch n: the time, idle sources, the level,
+                                               copies of merges that have left, and a digest of the offsets that Spark
+                                               has planned for it
     <checkpoint>/everwhen/epochs/<n>.done      what was known after it: promises of sources and queries, last rows seen,
                                                how many rows each source had so far, and how many of them late
     <checkpoint>/spark/offsets/<n>             Spark's own plan of epoch n; here it is only read
@@ -55,11 +56,23 @@ class EpochState:
 
 @dataclass(frozen=True)
 class EpochDecision:
-    """What is decided before an epoch: the sources that are idle, the time of the clock, and the level."""
+    """What is decided before an epoch: the sources that are idle, the time of the clock, the level; and of copies that
+    are merged which have ended, which are detached, and which begin anew, right from a time on.  `numbers`: how often
+    each has done so by then.  `until`: those that leave at an instant."""
 
     idle: frozenset[str]
     now: float
     level: Mapping[str, Any]
+    ended: frozenset[str] = frozenset()
+    detached: frozenset[str] = frozenset()
+    anew: Mapping[str, int] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    until: Mapping[str, int] = field(default_factory=dict)
+
+    def to_plain(self) -> dict[str, Any]:
+        plain: dict[str, Any] = {"idle": sorted(self.idle), "now": self.now, "level": self.level}
+        plain |= {"ended": sorted(self.ended), "detached": sorted(self.detached)}
+        return plain | {"anew": dict(self.anew), "numbers": dict(self.numbers), "until": dict(self.until)}
 
 
 @dataclass(frozen=True)
@@ -123,17 +136,17 @@ class EpochLog:
         has planned other offsets since is refused."""
         name = f"epochs/{epoch:012d}.begun"
         offsets = self._planned(epoch)
-        text = {"idle": sorted(decided.idle), "now": decided.now, "level": decided.level, "offsets": offsets}
+        text = decided.to_plain() | {"offsets": offsets}
         with self._explained(name, "write what was decided for the epoch"):
             if self._folder.create(name, [json.dumps(text).encode()]):
                 return decided
-        found = self._read(name, "idle", "now", "level", offsets=None)
+        found = self._read(name, "idle", "now", "level", offsets=None, **_COPIES)
         if not self.has(epoch):
             with self._explained(name, "write what was decided for the epoch"):
                 self._withdraw(epoch)
                 if found["offsets"] != offsets:  # it left no trace, so what Spark plans now is the epoch
                     self._folder.replace(name, [json.dumps(found | {"offsets": offsets}).encode()])
-        return EpochDecision(frozenset(found["idle"]), found["now"], found["level"])
+        return _decision(found)
 
     def check_plan(self, epoch: int) -> None:
         """Refuse an epoch that is done and that Spark has planned anew since."""
@@ -156,12 +169,28 @@ class EpochLog:
         except OSError:
             return None
 
-    def level(self) -> Mapping[str, Any] | None:
-        """The level that was decided for the newest epoch that has begun; None if none has."""
+    def decision(self) -> EpochDecision | None:
+        """What was decided for the newest epoch that has begun; None if none has."""
         with self._explained("epochs", "list the epochs"):
             names = [entry.name for entry in self._folder.within("epochs").entries()]
         begun = max((name for name in names if name.endswith(".begun")), default=None)
-        return None if begun is None else dict(self._read(f"epochs/{begun}", "level")["level"])
+        return None if begun is None else _decision(self._read(f"epochs/{begun}", "idle", "now", "level", **_COPIES))
+
+    def planned(self) -> int:
+        """The last epoch that Spark has planned; -1 if there is none."""
+        with self._explained("epochs", "list what Spark has planned"):
+            names = [entry.name for entry in self._offsets.entries()]
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+    def folder_starts(self, epoch: int) -> list[str] | None:
+        """Which starts of changelog folders Spark reads in an epoch, in the order of its sources; None if that cannot
+        be read."""
+        try:
+            lines = self._offsets.read(str(epoch)).decode().splitlines()[2:]
+            found = [json.loads(line) if line.startswith("{") else None for line in lines]
+        except (OSError, ValueError, RecursionError):
+            return None
+        return [str(each["start"]) if isinstance(each, dict) and "start" in each else "" for each in found]
 
     def _withdraw(self, epoch: int) -> None:
         """Take back what the tasks of an epoch have published that was not done: all of it, or its partitions
@@ -187,6 +216,9 @@ class EpochLog:
             return EpochState()
         found = self._read(f"epochs/{epoch:012d}.done", "sources", "queries", "seen", "said", rows={}, late={})
         return EpochState(**found)
+
+    def has_begun(self, epoch: int) -> bool:
+        return self._folder.exists(f"epochs/{epoch:012d}.begun")
 
     def has(self, epoch: int) -> bool:
         return self._folder.exists(f"epochs/{epoch:012d}.done")
@@ -216,6 +248,15 @@ class EpochLog:
             yield
         except OSError as bad:
             raise StateError(blame(bad, self._folder.place(name), wanted)) from None
+
+
+_COPIES: Final[Mapping[str, Any]] = {"ended": [], "detached": [], "anew": {}, "numbers": {}, "until": {}}
+
+
+def _decision(found: Mapping[str, Any]) -> EpochDecision:
+    idle, ended, detached = (frozenset(found[name]) for name in ("idle", "ended", "detached"))
+    rest = (found[name] for name in ("anew", "numbers", "until"))
+    return EpochDecision(idle, found["now"], found["level"], ended, detached, *rest)
 
 
 # -- whether Spark's checkpoint, this log and the sinks fit together ---------------------------------------------------

@@ -9,10 +9,11 @@ give the same output, and a sink that has the epoch already leaves it alone.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Final
 
@@ -22,9 +23,10 @@ from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.errors import InputError, SinkError, SinkLostError
+from everwhen.errors import InputError, SinkError, SinkLostError, StateError
 from everwhen.plan.stages.model import Stage, StagePlan
 from everwhen.sinks.base import EpochSink, PartedSink
+from everwhen.spark.driver.copy_changes import CopyChanges
 from everwhen.spark.driver.epoch_job import EpochJob
 from everwhen.spark.driver.epoch_log import EpochDecision, EpochLog, EpochState, check_first_epoch
 from everwhen.spark.driver.epoch_outcome import EpochOutcome, last_words
@@ -108,6 +110,7 @@ class EpochRunner:
     schemas: Mapping[str, Schema]
     sinks: Mapping[str, EpochSink]
     journal: EpochLog
+    changes: CopyChanges
     query: str
     emit: Emit
     partitions: int
@@ -116,6 +119,8 @@ class EpochRunner:
     level: Consistency = MIDDLE
     intake: IngressStage | None = None
     narrow: SourceProjection | None = None
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """The epochs with which sources end, where that is known."""
     clock: Callable[[], float] = time.time
     patience: Sequence[float] = _PATIENCE
     reports: list[EpochReport] = field(default_factory=list)
@@ -127,10 +132,16 @@ class EpochRunner:
     """What is known after the last epoch that is done."""
     lease: Lease | None = None
     """That the checkpoint is this run's alone."""
+    gate: threading.Lock = field(default_factory=threading.Lock)
+    """Held while an epoch runs."""
+    _starts: list[str] | None = None
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         try:
-            self._run(frame, epoch)
+            with self.gate:
+                if self.stopping:
+                    raise RuntimeError(_STOPPED)
+                self._run(frame, epoch)
         except BaseException as error:
             if self.stopping:
                 raise RuntimeError(_STOPPED) from None
@@ -149,11 +160,15 @@ class EpochRunner:
             frame.sparkSession.conf.set(name, value)
         known = self.journal.known(epoch - 1)
         now = self.clock()
-        asked = EpochDecision(self._idle(known, now), now, self.level.to_plain())
-        decided = self.journal.begun(epoch, asked)
+        asked = EpochDecision(self._idle(known, now), now, self.level.to_plain(), ended=self._ended(epoch))
+        wanted = self.changes.wanted(asked, epoch)
+        self._check_starts(epoch, wanted)
+        decided = self.changes.decide(wanted, epoch)
+        known = replace(known, sources={k: v for k, v in known.sources.items() if k not in decided.anew})
         level = Consistency.from_plain(decided.level)
         before = {source.name: known.sources.get(source.name, NEVER) for source in self.plan.sources}
-        context = EpochContext(epoch, decided.idle, decided.now, level, before)
+        copies = (decided.ended, decided.detached, decided.anew, decided.until)
+        context = EpochContext(epoch, decided.idle, decided.now, level, before, *copies)
         context.tell(frame.sparkSession.sparkContext)
         admitted = None
         if self.intake is not None:
@@ -238,13 +253,33 @@ class EpochRunner:
         )
 
     def _idle(self, known: EpochState, now: float) -> frozenset[str]:
-        """Sources without rows for longer than they may be; one that never had any counts from the first epoch."""
+        """Sources without rows for longer than they may be; one that never had any counts from the first epoch.  A copy
+        that is merged is never among them: what is believed of it would be followed."""
         found = set()
         for name, source in self.sources.items():
-            patience = source.source.idle
+            patience = None if name in self.plan.copies.merged else source.source.idle
             if patience is not None and now - known.seen.get(name, now) >= patience:
                 found.add(name)
         return frozenset(found)
+
+    def _ended(self, epoch: int) -> frozenset[str]:
+        """The copies of merges that have ended."""
+        merged = self.plan.copies.merged
+        return frozenset(name for name, last in self.ends.items() if last <= epoch and name in merged)
+
+    def _check_starts(self, epoch: int, decided: EpochDecision) -> None:
+        """Another start of a changelog folder is another stream: only a copy that begins anew may go over to it."""
+        before, now = self._starts or self.journal.folder_starts(epoch - 1), self.journal.folder_starts(epoch)
+        self._starts = now
+        if before is None or now is None or len(before) != len(now) or self.journal.has_begun(epoch):
+            return
+        changed = sum(bool(old and new and old != new) for old, new in zip(before, now, strict=True))
+        if changed > len(decided.anew.keys() | decided.detached):
+            raise StateError(
+                f"the checkpoint {self.journal.checkpoint}: the writer of a changelog folder that this query reads has "
+                "begun anew, and what it says now is another stream of the same history. Nothing was written. Merge "
+                "folders (LMERGE), detach the input and attach the new one; or start with a new checkpoint and sinks"
+            )
 
     # -- sinks --------------------------------------------------------------------------------------------------
 
@@ -264,6 +299,15 @@ class EpochRunner:
                 _log.warning("the sink of %r did not take epoch %d (%s); trying again in %s s", name, epoch, bad, pause)
                 time.sleep(pause)
 
+    def _holding(self, after: EpochState) -> tuple[str, ...]:
+        """The sources that hold answers back: those that have promised least; of copies any one would do."""
+        merged = self.plan.copies.merged
+        best = max((cti for name, cti in after.sources.items() if name in merged), default=NEVER)
+        gone = self.changes.detached
+        held = {name: best if name in merged else cti for name, cti in after.sources.items() if name not in gone}
+        low = min(held.values(), default=INF)
+        return tuple(name for name, cti in held.items() if cti == low) if low < INF else ()
+
     def _report(
         self,
         epoch: int,
@@ -274,7 +318,6 @@ class EpochRunner:
         late: Mapping[str, int],
         dropped: Mapping[str, Mapping[str, int]],
     ) -> None:
-        low = min(after.sources.values(), default=INF)
         notes = found.notes
         report = EpochReport(
             epoch,
@@ -287,7 +330,7 @@ class EpochRunner:
             dict(after.queries),
             max((note.tau for note in notes), default=NEVER),
             idle,
-            tuple(name for name, cti in after.sources.items() if cti == low) if low < INF else (),
+            self._holding(after),
             late,
             dropped,
             [note.to_plain() for note in notes],

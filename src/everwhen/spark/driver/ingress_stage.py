@@ -104,7 +104,12 @@ class IngressStage:
     def work(self, state: StateSpec) -> JvmMap:
         """What the stage does in every epoch."""
         drawn = {
-            name: SourceSpec(source, self.resolved[name].source.disorder, self.resolved[name].source.late == "drop")
+            name: SourceSpec(
+                source,
+                self.resolved[name].source.disorder,
+                self.resolved[name].source.late == "drop",
+                name in self.plan.copies.merged,
+            )
             for name, source in self.sources.items()
             if name in self.bounded
         }

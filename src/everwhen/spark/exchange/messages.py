@@ -25,6 +25,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from everwhen import errors
+from everwhen.core.time import NEVER
 from everwhen.errors import EverwhenError, InputError
 from everwhen.spark.exchange.schema import VERSION, ExchangeSchema, check_version
 
@@ -51,12 +52,14 @@ class RowsLate:
 
 @dataclass(frozen=True)
 class StreamProgress:
-    """The frontier of a stream in the partition that hands it on, and the largest start that partition knows of."""
+    """The frontier of a stream in the partition that hands it on, the largest start that partition knows of, and the
+    largest start of the sources below the stream."""
 
     stream: int
     sender: int
     frontier: int
     tau: int
+    start: int = NEVER
 
 
 @dataclass(frozen=True)

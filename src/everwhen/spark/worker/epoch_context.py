@@ -22,25 +22,36 @@ _PROPERTY: Final = "everwhen.epoch"
 @dataclass(frozen=True)
 class EpochContext:
     """`idle` are the sources that have been silent for too long, `now` is the time by which that was decided,
-    `promised` what the sources had promised before.  `progress` are messages that every partition of the first stage
-    gets, where they were known before the stage began; they are part of its input."""
+    `promised` what the sources had promised before.  Of copies that are merged, those in `ended` have left; rows of
+    those in `detached` are ignored; those in `anew` are other streams from now on, right from a time on; those in
+    `until` leave at an instant.  `progress` are messages that every partition of the first stage gets, where they were
+    known before the stage began; they are part of its input."""
 
     epoch: int
     idle: frozenset[str] = frozenset()
     now: float = 0.0
     level: Consistency = MIDDLE
     promised: Mapping[str, int] = field(default_factory=dict)
+    ended: frozenset[str] = frozenset()
+    detached: frozenset[str] = frozenset()
+    anew: Mapping[str, int] = field(default_factory=dict)
+    until: Mapping[str, int] = field(default_factory=dict)
     progress: tuple[Message, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON says it, without what is part of the input."""
         plain = {"epoch": self.epoch, "idle": sorted(self.idle), "now": self.now}
-        return plain | {"level": self.level.to_plain(), "promised": dict(self.promised)}
+        plain |= {"level": self.level.to_plain(), "promised": dict(self.promised)}
+        copies: dict[str, Any] = {"ended": sorted(self.ended), "detached": sorted(self.detached)}
+        copies |= {"anew": dict(self.anew), "until": dict(self.until)}
+        return plain | {name: found for name, found in copies.items() if found}
 
     @classmethod
     def from_plain(cls, given: Mapping[str, Any]) -> EpochContext:
         level = Consistency.from_plain(given["level"])
-        return cls(given["epoch"], frozenset(given["idle"]), given["now"], level, given["promised"])
+        ended, detached = (frozenset(given.get(name, ())) for name in ("ended", "detached"))
+        rest = (level, given["promised"], ended, detached, given.get("anew", {}), given.get("until", {}))
+        return cls(given["epoch"], frozenset(given["idle"]), given["now"], *rest)
 
     def tell(self, context: SparkContext) -> None:
         """Tell the tasks of the jobs that this thread starts next."""

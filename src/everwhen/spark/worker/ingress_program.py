@@ -52,11 +52,13 @@ REMARK: Final = "remark"
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """A source as the stage reads it: its declaration, the bound of its disorder, and whether late rows are dropped."""
+    """A source as the stage reads it: its declaration, the bound of its disorder, whether late rows are dropped, and
+    whether it is a copy that is merged, whose frontier is no measure for others."""
 
     source: Source
     disorder: int | None = None
     drops: bool = False
+    merged: bool = False
 
 
 class IngressPartition:
@@ -82,7 +84,8 @@ class IngressPartition:
             self.ingress.change(level)
         batches = {name: self._instant(name, batch) for name, batch in rows.items()}
         silent = {name for name in idle & set(self.drawn) if name not in rows}
-        promised = (self._promised(name, batches) for name in self.drawn if name not in silent)
+        measures = [name for name, drawn in self.drawn.items() if name not in silent and not drawn.merged]
+        promised = (self._promised(name, batches) for name in measures)
         awake = [cti for cti in promised if cti < INF]  # one that has ended is no measure
         for name in silent:  # one that has been silent for too long holds nobody back
             batches[name] = self._promising(name, None, min(awake, default=NEVER))

@@ -18,6 +18,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import NEVER
 from everwhen.engine.dataflow import FixedDataflow
+from everwhen.engine.merge_inputs import begin_anew, leave_at
 from everwhen.operators.contract import Output, StateSize
 from everwhen.operators.ingress.guard import CheckedBatch
 from everwhen.operators.ingress.unordered_guard import UnorderedGuard
@@ -39,7 +40,10 @@ class EpochInput:
     largest start that they know of; `emit`: the policy from this epoch on, if not that of the one before.
 
     `promises` are those about the data of a stream that hold for it as they are; `said` is what each partition of the
-    stage before has promised of its own share, its time and what is new."""
+    stage before has promised of its own share, its time and what is new.  `starts`: the largest start of the sources
+    below a stream that is handed over; `ended`: the sources that have left the merges that they feed; `anew`: those
+    that are other streams from now on, each right from a time on; `until`: what these promise counts up to an instant
+    only."""
 
     rows: Mapping[str, Rows] = field(default_factory=dict)
     sources: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -49,6 +53,10 @@ class EpochInput:
     emit: Emit | None = None
     promises: Mapping[str, Sequence[Punctuation]] = field(default_factory=dict)
     said: Mapping[str, Mapping[int, Frontier]] = field(default_factory=dict)
+    starts: Mapping[str, int] = field(default_factory=dict)
+    ended: frozenset[str] = frozenset()
+    anew: Mapping[str, int] = field(default_factory=dict)
+    until: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,35 +83,50 @@ class StagePartition:
         self.plan = lower(stage.queries, emit, handed=stage.handed, facing=stage.facing)
         self.dataflow = FixedDataflow(self.plan)
         self.tau = NEVER
+        self.starts = {stream.name: NEVER for stream in stage.inputs}
+        self._ended: frozenset[str] = frozenset()
         self.cti = {s.feed.source.name: NEVER for s in stage.inputs if s.feed is not None}
         self.promised = {s.name: NEVER for s in stage.inputs if s.feed is None}
         self.gathered = {s.name: PortIntersection(s.schema, partitions) for s in stage.inputs if s.feed is None}
         self._partitions = partitions
-        self.guards: dict[str, UnorderedGuard] = {}
-        for stream in stage.inputs:
-            if stream.form == "elements" and stream.feed is not None and stream.name in self.plan.sources:
-                source = stream.feed.source.name
-                codec, declared = self.plan.codecs[stream.name], self.plan.sources[stream.name]
-                self.guards[stream.name] = UnorderedGuard(
-                    source,
-                    codec,
-                    declared.insert_only,
-                    source in lenient,
-                    declared.chronons,
-                    source_punctuators(declared, ordered=False),
-                )
+        self._lenient = lenient
+        self.guards: dict[str, UnorderedGuard] = {
+            stream.name: self._guard(stream)
+            for stream in stage.inputs
+            if stream.form == "elements" and stream.feed is not None and stream.name in self.plan.sources
+        }
+
+    def _guard(self, stream: StreamIn) -> UnorderedGuard:
+        assert stream.feed is not None
+        source, codec, declared = stream.feed.source.name, self.plan.codecs[stream.name], self.plan.sources[stream.name]
+        return UnorderedGuard(
+            source,
+            codec,
+            declared.insert_only,
+            source in self._lenient,
+            declared.chronons,
+            source_punctuators(declared, ordered=False),
+        )
 
     def step(self, given: EpochInput) -> EpochOutput:
         """One epoch."""
+        for name, since in given.anew.items():
+            self._begin_anew(name, since)
+        for name, until in given.until.items():
+            leave_at(self.dataflow.flow, {s.name for s in self.stage.inputs if s.sources == {name}}, until)
         for name, (start, cti) in given.sources.items():
             self.cti[name] = max(self.cti.get(name, NEVER), cti)
             self.tau = max(self.tau, start)
-        awake = [cti for name, cti in self.cti.items() if name not in given.idle]
+        awake = [cti for name, cti in self.cti.items() if name not in given.idle | self.stage.merged]
         for name in given.idle & set(self.cti):
             self.cti[name] = max(self.cti[name], min(awake, default=NEVER))
         for name, promise in given.handed.items():
             self.promised[name] = max(self.promised[name], promise)
         self.tau = max(self.tau, given.tau)
+        for stream in self.stage.inputs:
+            fed = NEVER if stream.feed is None else given.sources.get(stream.feed.source.name, (NEVER, NEVER))[0]
+            self.starts[stream.name] = max(self.starts[stream.name], given.starts.get(stream.name, fed))
+        self._end(given.ended)
         inputs: dict[Port, Output] = {}
         before = {name: guard.left_out for name, guard in self.guards.items()}
         for stream in self.stage.inputs:
@@ -111,14 +134,42 @@ class StagePartition:
             if wanted:
                 self._take(stream, given, wanted, inputs)
         first, brought = self._moved(given.emit)
-        results = {name: joined(first[name], said) for name, said in self.dataflow.step(inputs, self.tau).items()}
+        said_now = self.dataflow.step(inputs, self.tau, self.starts)
+        results = {name: joined(first[name], said) for name, said in said_now.items()}
         handed = {
             name: Output(concat(brought[name], output.changes), output.frontier) if name in brought else output
-            for name, output in self.dataflow.handed(inputs).items()
+            for name, output in self.dataflow.handed().items()
         }
         progress = {name: output.encoder.cti for name, output in self.dataflow.flow.outputs.items()}
         left_out = {name: guard.left_out - before[name] for name, guard in self.guards.items()}
         return EpochOutput(results, handed, progress, self.tau, left_out)
+
+    def _begin_anew(self, source: str, since: int) -> None:
+        """Forget what a copy has said and promised: what comes of it now is another stream."""
+        mine = [stream for stream in self.stage.inputs if stream.sources == {source}]
+        if source in self.cti:
+            self.cti[source] = NEVER
+        for stream in mine:
+            self.starts[stream.name] = NEVER
+            if stream.name in self.guards:
+                self.guards[stream.name] = self._guard(stream)
+            if stream.feed is None:
+                self.promised[stream.name] = NEVER
+                self.gathered[stream.name] = PortIntersection(stream.schema, self._partitions)
+        names = {stream.name for stream in mine}
+        begin_anew(self.dataflow.flow, names, since)
+        self._ended -= names
+
+    def _end(self, sources: frozenset[str]) -> None:
+        """Tell merges which of their inputs have left."""
+        ended = frozenset(stream.name for stream in self.stage.inputs if stream.sources <= sources)
+        if ended != self._ended:
+            self._ended = ended
+            self.dataflow.flow.end(ended)
+
+    def start(self, port: Port) -> int:
+        """The largest start of the sources below a port."""
+        return max(self.starts[each.source] for each in self.dataflow.flow.below(port) if each.source is not None)
 
     def _moved(self, emit: Emit | None) -> tuple[dict[str, ElementBatch], dict[str, Changes]]:
         """Follow another emission policy: what is said and handed on because of it."""
@@ -130,7 +181,7 @@ class StagePartition:
     def _standing(self, port: Port) -> Changes | None:
         guard = self.guards.get(port.source or "")
         codec = self.plan.codecs[port.source or ""]
-        return no_changes(codec) if guard is None else guard.standing()
+        return no_changes(codec) if guard is None else self.dataflow.flow.floors.known(port, guard.standing())
 
     def collect(self) -> None:
         """Let go of values that nothing holds; after this the outputs of the last step cannot be read any more."""
@@ -178,6 +229,7 @@ class StagePartition:
         """Everything, as plain data."""
         return {
             "tau": self.tau,
+            "starts": dict(self.starts),
             "cti": dict(self.cti),
             "promised": dict(self.promised),
             "guards": {name: guard.snapshot() for name, guard in self.guards.items()},
@@ -189,6 +241,7 @@ class StagePartition:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot of the same stage and partition."""
         self.tau, self.cti, self.promised = state["tau"], dict(state["cti"]), dict(state["promised"])
+        self.starts |= state.get("starts", {})
         for name, guard in self.guards.items():
             guard.restore(state["guards"][name])
         for name, gathered in state["gathered"].items():

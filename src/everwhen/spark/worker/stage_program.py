@@ -115,11 +115,14 @@ class StageProgram:
         fed: dict[str, int] = {}
         late: dict[str, int] = {}
         handed: dict[str, int] = {}
+        starts: dict[str, int] = {}
         times: dict[str, dict[int, int]] = {}
         names = {stream.tag: stream.name for stream in self.stage.inputs}
         tau = NEVER
         for message in messages_in(rows):
             match message:
+                case SourceProgress(at) | RowsLate(at) if self.sources[at] in context.detached:
+                    pass
                 case SourceProgress(at, start, cti, count, wrong):
                     if wrong:
                         raise WrongRows(f"{wrong} {WRONG}", source=self.sources[at])
@@ -130,22 +133,28 @@ class StageProgram:
                         late[source] = count
                     elif earliest < context.promised.get(source, NEVER):
                         raise RowsBehind(BEHIND, source=source)
-                case StreamProgress(stream, sender, frontier, known):
+                case StreamProgress(stream, sender, frontier, known, start):
                     name = names[stream]
+                    starts[name] = max(starts.get(name, start), start)
                     handed[name] = min(handed.get(name, frontier), frontier)
                     times.setdefault(name, {})[sender] = frontier
                     tau = max(tau, known)
         kinds = kinds_in(rows)
         promises = heard(rows, {s.tag: s.schema for s in self.stage.inputs}) if (kinds == PUNCTUATION).any() else {}
+        ignored = {s.name for s in self.stage.inputs if s.feed and s.feed.source.name in context.detached}
         given = EpochInput(
-            stream_rows(rows, kinds, self.stage),
+            {name: found for name, found in stream_rows(rows, kinds, self.stage).items() if name not in ignored},
             sources,
             frozenset(name for name in context.idle if not fed.get(name)),
             handed,
             tau,
             context.level.emit,
-            {names[tag]: found.whole for tag, found in promises.items()},
+            {names[tag]: found.whole for tag, found in promises.items() if names[tag] not in ignored},
             {name: promises.get(tag, Heard()).frontiers(times[name]) for tag, name in names.items() if name in times},
+            starts,
+            context.ended | context.detached,
+            context.anew,
+            context.until,
         )
         return StageOutput(partition.step(given), fed, late)
 
@@ -161,7 +170,8 @@ class StageProgram:
             written += len(output.changes)
             yield from handed_rows(self.out, stream, handed.codec, output.changes)
             yield from self._promised(handed.name, output.frontier.promises, at)
-            progress.append(StreamProgress(stream, at, output.frontier.time, out.tau))
+            start = partition.start(handed.port)
+            progress.append(StreamProgress(stream, at, output.frontier.time, out.tau, start))
         if progress:
             yield message_rows(self.out, range(self.partitions), progress)
         parts: dict[str, Sequence[str]] = {}

@@ -1,0 +1,266 @@
+"""A query on Spark, ready to run: what follows from the query, the frames and the settings, and how it is begun.
+
+Another DataFrame may take the place of an input of a merge while a query runs.  Spark fixes the inputs of a streaming
+query when it starts, so the query is begun again over the other frames, with the same checkpoint (`Rebinding`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from everwhen.algebra.builder import Stream
+from everwhen.algebra.expressions.build import Column as Name
+from everwhen.algebra.expressions.build import Expr
+from everwhen.algebra.nodes import Node, Source, walk
+from everwhen.core.consistency import Consistency
+from everwhen.core.schema import Schema
+from everwhen.core.time import show
+from everwhen.errors import QueryError
+from everwhen.plan.explain import explain_stages
+from everwhen.plan.lower import lower
+from everwhen.plan.stages.model import StagePlan, Trait
+from everwhen.plan.stages.prune_columns import narrow
+from everwhen.plan.stages.stages import cut
+from everwhen.plan.stages.unpunctuated import without_schemes
+from everwhen.sinks.base import EpochSink
+from everwhen.spark.driver.copy_changes import CopyChanges
+from everwhen.spark.driver.epoch_log import EpochLog, Identity, check_sink
+from everwhen.spark.driver.epoch_runner import EpochRunner
+from everwhen.spark.driver.ingress_stage import IngressStage
+from everwhen.spark.driver.late_rows import LateRows
+from everwhen.spark.exchange.single_scan import SourceProjection
+from everwhen.spark.exchange.source_scan import unioned
+from everwhen.spark.sources.normalise import normalise
+from everwhen.spark.sources.source import ResolvedSource, SparkSource, resolve
+from everwhen.spark.translate.expressions import spark_type, translate
+from everwhen.storage.lease import Lease
+
+Query = Stream | Node
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a query is run."""
+
+    trigger: str | None
+    width: int
+    name: str | None
+    snapshot_every: int
+    ends: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A query over certain frames: nothing has been written yet."""
+
+    resolved: Mapping[str, ResolvedSource]
+    plan: StagePlan
+    intake: IngressStage | None
+    narrow: SourceProjection | None
+    fed: DataFrame
+
+
+@dataclass(frozen=True)
+class Job:
+    """A query with all that it is started with, but the frames."""
+
+    session: SparkSession
+    query: Query | Mapping[str, Query]
+    queries: Mapping[str, Node]
+    level: Consistency
+    place: str
+    sinks: Mapping[str, EpochSink]
+    settings: Settings
+
+    def ready(self, inputs: Mapping[str, DataFrame], sources: Mapping[str, SparkSource]) -> Ready:
+        """Whatever can be wrong with query and frames is found here, before anything is written."""
+        for input_name, frame in inputs.items():
+            if not frame.isStreaming:
+                raise QueryError(
+                    f"input {input_name!r} is not a streaming DataFrame; read it with spark.readStream, or use "
+                    "everwhen.spark.run for bounded ones"
+                )
+        resolved = resolved_sources(self.queries, inputs, sources)
+        declared, bounded = _bounded(self.query, self.level)
+        plan = staged(self.queries, resolved, bounded)
+        elements = {input_name: normalise(inputs[input_name], resolved[input_name]) for input_name in resolved}
+        intake = _intake(declared, bounded, self.level, resolved, plan, f"{self.place}/everwhen/dropped")
+        narrow = SourceProjection.of(plan, resolved) if intake is None else None
+        if narrow is not None:
+            fed = narrow.streamed(inputs[narrow.source.name])
+        else:
+            fed = unioned(plan, elements, resolved) if intake is None else intake.raw(elements)
+        return Ready(resolved, plan, intake, narrow, fed)
+
+    def begin(self, ready: Ready, journal: EpochLog, lease: Lease) -> tuple[StreamingQuery, EpochRunner]:
+        """Start it, or go on with what its checkpoint holds."""
+        level, plan = self.level, ready.plan
+        bounds = "" if ready.intake is None else f", block {show(level.block)}, remember {show(level.remember)}"
+        identity = journal.open(Identity(explain_stages(plan), self.settings.width, f"{level.emit.value}{bounds}"))
+        decided = journal.decision()
+        for query_name, node in self.queries.items():
+            self.sinks[query_name].resume(journal.newest() - 1)  # the last epoch that is done may be on its way still
+            self.sinks[query_name].prepare(node.schema)
+            check_sink(query_name, self.sinks[query_name], journal)
+        runner = EpochRunner(
+            self.session,
+            plan,
+            ready.resolved,
+            {query_name: node.schema for query_name, node in self.queries.items()},
+            self.sinks,
+            journal,
+            CopyChanges.of(journal),
+            identity,
+            level.emit,
+            self.settings.width,
+            self.settings.snapshot_every,
+            LateRows(f"{self.place}/everwhen/late"),
+            level if decided is None else Consistency.from_plain(decided.level),
+            ready.intake,
+            ready.narrow,
+            self.settings.ends,
+            known=journal.known(journal.newest()),
+            lease=lease,
+        )
+        logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # the handle tells what went wrong
+        return self._streamed(ready, runner), runner
+
+    def begin_again(self, ready: Ready, before: EpochRunner) -> tuple[StreamingQuery, EpochRunner]:
+        """Go on over other frames, when no epoch is under way: what a run holds is still its own."""
+        runner = replace(
+            before, plan=ready.plan, sources=ready.resolved, intake=ready.intake, narrow=ready.narrow, stopping=False
+        )
+        return self._streamed(ready, runner), runner
+
+    def _streamed(self, ready: Ready, runner: EpochRunner) -> StreamingQuery:
+        writer = ready.fed.writeStream.foreachBatch(runner)
+        writer = writer.option("checkpointLocation", f"{self.place}/spark").outputMode("append")
+        if self.settings.name is not None:
+            writer = writer.queryName(self.settings.name)
+        found: StreamingQuery = _triggered(writer, self.settings.trigger).start()
+        return found
+
+
+@dataclass
+class Rebinding:
+    """The frames that a job runs over, and their descriptions."""
+
+    job: Job
+    inputs: dict[str, DataFrame]
+    sources: dict[str, SparkSource]
+
+    def ready(self, name: str, frame: DataFrame, source: SparkSource | None, plan: StagePlan) -> Ready:
+        """The job with another frame for an input, if that changes nothing else."""
+        described = {**self.sources, **({name: source} if source is not None else {})}
+        found = self.job.ready({**self.inputs, name: frame}, described)
+        if explain_stages(found.plan) != explain_stages(plan):
+            raise QueryError(
+                f"the other DataFrame of {name!r} would change the plan of the query, which has state: it must have "
+                "the same columns and mean the same by them as the one before (op, match, lifetimes)"
+            )
+        return found
+
+    def bound(self, name: str, frame: DataFrame, source: SparkSource | None) -> None:
+        """The frame has taken its place."""
+        self.inputs[name] = frame
+        if source is not None:
+            self.sources[name] = source
+
+
+def named(query: Query | Mapping[str, Query]) -> dict[str, Node]:
+    """Queries by name, narrowed to the columns they need; a single one is called `out`."""
+    found = query if isinstance(query, Mapping) else {"out": query}
+    if not found:
+        raise QueryError("there is no query to run")
+    return {name: narrow(q.node if isinstance(q, Stream) else q) for name, q in found.items()}
+
+
+def resolved_sources(
+    queries: Mapping[str, Node], inputs: Mapping[str, DataFrame], sources: Mapping[str, SparkSource]
+) -> dict[str, ResolvedSource]:
+    """Each source of the queries with the frame's columns that carry it."""
+    reads = {node.name: node for node in walk(*queries.values()) if isinstance(node, Source)}
+    for what, given in (("input", set(inputs)), ("source description", set(sources))):
+        unknown = sorted(given - set(reads))
+        if unknown:
+            raise QueryError(f"the query does not read the {what} {unknown[0]!r}; it reads {', '.join(sorted(reads))}")
+    missing = sorted(set(reads) - set(inputs))
+    if missing:
+        raise QueryError(f"no input for {', '.join(missing)}; the query reads {', '.join(sorted(reads))}")
+    return {
+        name: replace(
+            resolve(inputs[name].schema, name, sources.get(name)),
+            insert_only=source.insert_only,
+            chronons=source.chronons,
+        )
+        for name, source in reads.items()
+    }
+
+
+def staged(
+    queries: Mapping[str, Node], resolved: Mapping[str, ResolvedSource], watched: frozenset[str] = frozenset()
+) -> StagePlan:
+    """The plan in stages, as far as possible in Spark SQL; the schemes of `watched` sources are someone else's."""
+    schemes = {node.name for node in walk(*queries.values()) if isinstance(node, Source) and node.schemes}
+    traits = {
+        name: Trait(source.source.insert_only, source.source.chronons, source.match is not None or name in schemes)
+        for name, source in resolved.items()
+    }
+    return cut(without_schemes(queries, watched), traits, is_native)
+
+
+def is_native(expr: Expr, schema: Schema) -> bool:
+    """Whether Spark computes the expression exactly as we do, over columns that it can carry."""
+    if any(spark_type(schema.field(name).type) is None for name in expr.columns()):
+        return False
+    if isinstance(expr, Name):
+        return True
+    from pyspark.sql import functions as F
+
+    return translate(expr, schema, {name: F.col(name) for name in schema.names}) is not None
+
+
+def _bounded(query: Query | Mapping[str, Query], level: Consistency) -> tuple[dict[str, Source], frozenset[str]]:
+    """The sources as they are declared, and those that wait or are forgotten at a level."""
+    found = query if isinstance(query, Mapping) else {"out": query}
+    nodes = {name: q.node if isinstance(q, Stream) else q for name, q in found.items()}
+    sources = {each.name: each for each in walk(*nodes.values()) if isinstance(each, Source)}
+    if not (level.finalizes or level.aligns):
+        return sources, frozenset()
+    return sources, lower(nodes, level.emit).waiting_sources()
+
+
+def _intake(
+    sources: Mapping[str, Source],
+    bounded: frozenset[str],
+    level: Consistency,
+    resolved: Mapping[str, ResolvedSource],
+    plan: StagePlan,
+    root: str,
+) -> IngressStage | None:
+    """The intake stage of a level that waits or forgets, over the sources as they are declared."""
+    for name in sorted(bounded):
+        if resolved[name].source.late == "adjust":
+            raise QueryError(
+                f"source {name!r}: late='adjust' moves late rows, and the level {level.name!r} gives them up; choose "
+                "late='drop' or late='error'"
+            )
+    declared = {
+        name: replace(source, insert_only=source.insert_only or resolved[name].source.insert_only)
+        for name, source in sources.items()
+    }
+    return IngressStage(declared, bounded, resolved, plan, level, root) if bounded else None
+
+
+def _triggered(writer: Any, trigger: str | None) -> Any:
+    if trigger is None:
+        return writer
+    if trigger in ("available", "availableNow", "once"):
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=trigger)
