@@ -25,7 +25,7 @@ from everwhen.core.time import NEVER
 from everwhen.engine.files.follow import LiveOptions, LiveRun
 from everwhen.errors import InputError, QueryError, SinkLostError, StateError
 from everwhen.formats.changelog.layout import epochs_there, read_header, read_manifest
-from everwhen.formats.changelog.readers import words
+from everwhen.formats.changelog.readers import Word, leave_word, words
 from everwhen.formats.changelog.reading import read_changelog
 from everwhen.formats.input_file import InputFile
 from everwhen.sinks.changelog import ChangelogSink
@@ -142,11 +142,11 @@ def _aside(*arguments: Any) -> threading.Thread:
 
 
 def _ended(thread: threading.Thread) -> None:
-    thread.join(20.0)
+    thread.join(60.0)  # loops may have to be compiled
     assert not thread.is_alive(), "the run goes on"
 
 
-def _until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+def _until(true: Callable[[], bool], seconds: float = 60.0) -> None:
     limit = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < limit, "it did not come"
@@ -181,7 +181,8 @@ def killed_at(moment: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int
         yield calls
 
 
-def test_killed_at_every_change_of_the_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_changes_of_the_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
     """Wherever it dies, it goes on, and says every element once, in the same epochs as if nothing had happened."""
     inputs = {"S": write(tmp_path / "s.jsonl", [*some(5, 120, "x"), END])}
 
@@ -193,7 +194,7 @@ def test_killed_at_every_change_of_the_file_system(tmp_path: Path, monkeypatch: 
         run("whole")
     whole = said(tmp_path / "whole" / "out")
     assert calls[0] > 15
-    for moment in range(2, 2 * calls[0] + 2):
+    for moment in range(2, 2 * calls[0] + 2, every):
         with killed_at(moment, monkeypatch), pytest.raises(_Killed):
             run("killed")
         if moment % 3 == 0:  # and again, on the way back
@@ -236,7 +237,7 @@ def _kill_often(tmp_path: Path, kills: int, seed: int) -> None:
 
 
 def test_kill_9_at_random_moments(tmp_path: Path) -> None:
-    _kill_often(tmp_path, 2, 11)
+    _kill_often(tmp_path, 1, 11)
 
 
 @pytest.mark.slow
@@ -356,6 +357,60 @@ def test_a_seed_begins_with_what_stands(tmp_path: Path) -> None:
 
 def _from(found: History, since: int) -> set[Any]:
     return {(max(vs, since), ve, row) for vs, ve, row in found.events() if ve > since}
+
+
+def test_who_lags_is_fast_forwarded_to_where_its_readers_care(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The readers' word reaches the runtime once; the manifest tells of it, and a restart does the same again."""
+    monkeypatch.setattr("everwhen.engine.files.follow._LAG", 0.0)
+    asked: list[int] = []
+
+    def fast_forward(self: ew.LocalRuntime, t: int) -> dict[str, ew.ElementBatch]:
+        asked.append(t)
+        return self.push({})
+
+    monkeypatch.setattr(ew.LocalRuntime, "fast_forward", fast_forward)
+    path, out = tmp_path / "s.jsonl", LocalFolder(f"{tmp_path}/out")
+    path.write_bytes(lines([{"vs": t, "row": {"k": "a", "x": t}} for t in range(3)]))
+    leave_word(out, Word("merge", 0, 2))
+    leave_word(out, Word("another", 0, 40))
+
+    def stop(progress: Any) -> None:
+        if asked and progress.read == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ew.follow(S, {"S": str(path)}, out.path, batch=1, progress=stop)
+    runs = [read_manifest(out, epoch).run or {} for epoch in epochs_there(out)]
+    assert asked == [2] and [step["forward"] for run in runs for step in run["steps"] if "forward" in step] == [2]
+    assert read_header(out).start.since == 2
+    with open(path, "ab") as file:
+        file.write(lines([END]))
+    ew.follow(S, {"S": str(path)}, out.path)
+    assert asked == [2, 2] and said(Path(out.path))[-1] == "cti ∞"
+
+
+def test_a_fast_forwarded_run_is_exact_from_there_on_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("everwhen.engine.files.follow._LAG", 0.0)
+    elements = some(12, 300, "x")
+    path, out = tmp_path / "s.jsonl", LocalFolder(f"{tmp_path}/out")
+    path.write_bytes(lines(elements[:150]))
+    leave_word(out, Word("merge", 0, 30))
+
+    def stop(progress: Any) -> None:
+        if progress.read >= 100:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ew.follow(QUERY, {"S": str(path)}, out.path, batch=20, checkpoint=f"{tmp_path}/c", every=0.0, progress=stop)
+    with open(path, "ab") as file:
+        file.write(lines([*elements[150:], END]))
+    leave_word(out, Word("merge", 0, 50))
+    ew.follow(QUERY, {"S": str(path)}, out.path, batch=20, checkpoint=f"{tmp_path}/c")
+    since = read_header(out).start.since
+    whole = expected(QUERY, {"S": str(path)})
+    assert since in (30, 50) and _from(history(Path(out.path)), since) == _from(whole, since)
 
 
 # -- what is wrong ----------------------------------------------------------------------------------------------------

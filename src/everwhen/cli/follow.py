@@ -176,6 +176,7 @@ def _copies(options: argparse.Namespace, found: Compiled, level: Consistency, wa
         consistency=level,
         batch=options.batch,
         wait=options.wait,
+        keep=options.keep,
         tell=warn,
         progress=watch,
     )

@@ -32,7 +32,6 @@ from everwhen.algebra.explain import explain
 from everwhen.algebra.lmerge import lmerge
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency
-from everwhen.core.emit import Emit
 from everwhen.core.merge_policy import MergePolicy
 from everwhen.engine.files import copy_process
 from everwhen.engine.files.checkpoint import states_in
@@ -47,6 +46,8 @@ from everwhen.storage.folder import open_folder
 
 Tell = Callable[[str], None]
 _LOOK: Final = 0.02
+_SHOW: Final = 1.0
+_SOON: Final = 0.5
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
 _STEADY: Final = 2.0
@@ -62,11 +63,11 @@ def copies(
     *,
     place: str,
     consistency: Consistency = MIDDLE,
-    emit: str | Emit | None = None,
     policy: MergePolicy | None = None,
     batch: int = 10_000,
     every: float | None = None,
     wait: float | None = None,
+    keep: str = "all",
     tell: Tell | None = None,
     progress: Watch | None = None,
 ) -> int:
@@ -83,17 +84,17 @@ def copies(
     >>> s = ew.source("S", {"x": "int64"})
     >>> query = s.aggregate(n=ew.count())
     >>> with TemporaryDirectory() as place:
-    ...     text = '{"vs":1,"ve":5,"row":{"x":2}}\\\\n{"op":"cti","t":null}\\\\n'
+    ...     text = '{"vs":1,"ve":5,"row":{"x":2}}\\n{"op":"cti","t":null}\\n'
     ...     _ = Path(place, "s.jsonl").write_text(text)
     ...     count = ew.copies([query, query], {"S": f"{place}/s.jsonl"}, f"{place}/out", place=f"{place}/copies")
     ...     print(*ew.History.of(ew.read_changelog(f"{place}/out")).coalesced().events())
     ...
     (1, 5, (1,))
     """
-    level = consistency if emit is None else consistency.changed(emit=emit)
     nodes = [query.node if isinstance(query, Stream) else query for query in queries]
     options = {"batch": batch, "every": every, "wait": wait}
-    members = _members(nodes, inputs, out, Path(place), level, policy, options)
+    members = _members(nodes, inputs, Path(place), consistency, options)
+    members.append(_merge(nodes[0], len(nodes), out, Path(place), consistency, policy, {**options, "keep": keep}))
     watch = progress or (lambda _: None)
     return _Supervisor(members, out, tell or (lambda _: None), watch).run()
 
@@ -101,12 +102,11 @@ def copies(
 def _members(
     nodes: Sequence[Node],
     inputs: Mapping[str, str | InputFile],
-    out: str,
     place: Path,
     level: Consistency,
-    policy: MergePolicy | None,
     options: dict[str, Any],
 ) -> list[_Member]:
+    """The copies."""
     if not nodes:
         raise QueryError("there is no query to run")
     schema = nodes[0].schema
@@ -119,14 +119,26 @@ def _members(
         own = {**options, "keep": "unread", "reader": f"copy {number} of {place.absolute()}"}
         work = Work(node, given, str(home / "out"), str(home / "checkpoint"), level, own)
         found.append(_Member(f"copy {number}", work, explain(node)))
-    names = {f"copy_{number}": str(place.absolute() / f"copy-{number}" / "out") for number in range(1, len(nodes) + 1)}
-    merged = lmerge(*(source(name, schema) for name in names), policy=policy)
-    folders = {name: InputFile(f"{folder}/", schema) for name, folder in names.items()}
-    own = {**options, "reader": "merge", "wait": None, "every": 0.5 if options["every"] is None else options["every"]}
-    work = Work(
-        merged.node, folders, os.path.abspath(out), str(place.absolute() / "merge"), MIDDLE.emitting(level.emit), own
-    )
-    return [*found, _Member("merge", work)]
+    return found
+
+
+def _merge(
+    node: Node,
+    count: int,
+    out: str,
+    place: Path,
+    level: Consistency,
+    policy: MergePolicy | None,
+    options: dict[str, Any],
+) -> _Member:
+    """What makes one answer of those of the copies.  Its state is saved often: nobody takes its place meanwhile."""
+    names = {f"copy_{number}": place.absolute() / f"copy-{number}" / "out" for number in range(1, count + 1)}
+    merged = lmerge(*(source(name, node.schema) for name in names), policy=policy)
+    folders = {name: InputFile(f"{folder}/", node.schema) for name, folder in names.items()}
+    every = _SOON if options["every"] is None else options["every"]
+    own = {**options, "reader": "merge", "wait": None, "every": every}
+    home = str(place.absolute() / "merge")
+    return _Member("merge", Work(merged.node, folders, os.path.abspath(out), home, MIDDLE.emitting(level.emit), own))
 
 
 @dataclass
@@ -164,6 +176,7 @@ class _Supervisor:
         self.members, self.out, self.tell, self.watch = members, out, tell, watch
         self._nursery: subprocess.Popen[bytes] | None = None
         self._heard = b""
+        self._shown, self._read = time.monotonic(), 0
 
     def run(self) -> int:
         for member in self.members:
@@ -175,11 +188,11 @@ class _Supervisor:
                 for number, member in enumerate(self.members):
                     if member.process is None and not member.done and now >= member.again:
                         self._start(number, member, now)
-                self.watch(self._progress())
+                self.watch(self._progress(now))
                 time.sleep(_LOOK)
         finally:
             self._end_all()
-        return self._said()
+        return _told(self.out, "said")
 
     # -- members ------------------------------------------------------------------------------------------------
 
@@ -261,13 +274,22 @@ class _Supervisor:
 
     # -- looking ------------------------------------------------------------------------------------------------
 
-    def _progress(self) -> Progress:
-        alive = sum(bool(member.process) for member in self.members[:-1])
-        return Progress(f"{alive} of {len(self.members) - 1} copies run", 0, 0, None)
+    def _progress(self, now: float) -> Progress:
+        copies = self.members[:-1]
+        if now - self._shown >= _SHOW:
+            self._shown = now
+            self._read = max([self._read, *(_told(each.work.out, "read") for each in copies)])
+        alive = sum(bool(member.process) for member in copies)
+        return Progress(f"{alive} of {len(copies)} copies run", self._read)
 
-    def _said(self) -> int:
-        folder = open_folder(self.out)
-        return int((read_manifest(folder, epochs_there(folder)[-1]).run or {})["said"])
+
+def _told(out: str, what: str) -> int:
+    """A number in the last manifest of a folder."""
+    folder = open_folder(out)
+    try:
+        return int((read_manifest(folder, epochs_there(folder)[-1]).run or {})[what])
+    except (FileNotFoundError, IndexError):
+        return 0
 
 
 def _spawn() -> subprocess.Popen[bytes]:

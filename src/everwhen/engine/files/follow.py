@@ -58,6 +58,8 @@ _LOOK: Final = 0.02
 """Seconds between two looks at the inputs, and between two epochs that are small."""
 _ROUND: Final = 0.1
 """Seconds between two looks at readers, and two words to writers."""
+_LAG: Final = 0.5
+"""Who has not promised for so many seconds what its readers have passed leaves it out."""
 _PATIENCE: Final = 2.0
 """Seconds between two checkpoints, at the least."""
 _EFFORT: Final = 10
@@ -112,7 +114,7 @@ def follow(
     >>> from tempfile import TemporaryDirectory
     >>> s = ew.source("S", {"x": "int64"})
     >>> with TemporaryDirectory() as place:
-    ...     text = '{"vs":1,"ve":5,"row":{"x":2}}\\\\n{"op":"cti","t":null}\\\\n'
+    ...     text = '{"vs":1,"ve":5,"row":{"x":2}}\\n{"op":"cti","t":null}\\n'
     ...     _ = Path(place, "s.jsonl").write_text(text)
     ...     ew.follow(s.aggregate(n=ew.count()), {"S": f"{place}/s.jsonl"}, f"{place}/out", consistency=ew.STRONG)
     ...     print(*(element for batch in ew.read_changelog(f"{place}/out") for element in batch.elements()))
@@ -157,6 +159,7 @@ class LiveRun:
         self._words: dict[str, Any] = {}
         self._saved = -1
         self._changed = False
+        self._behind: tuple[float, int] | None = None
         self._absent_since = time.monotonic()
         self._told = False
 
@@ -262,7 +265,7 @@ class LiveRun:
         if found is None:
             raise StateError(f"{self.options.seed}: what stands of the answer is not known, so nobody can begin there")
         since, standing = found
-        self.sink.begin_anew(since)
+        self.sink.begin_anew(max(since, seed.since))
         self.said = 0
         self._publish(standing, seeded=True)
         self._save()
@@ -320,7 +323,7 @@ class LiveRun:
     def _publish(self, said: ElementBatch, seeded: bool = False) -> None:
         self.said += len(said)
         run: dict[str, Any] = {"of": self._digest, "elements": len(said), "said": self.said, "done": self.steps.done}
-        run["promise"] = shown_time(self.promise)
+        run |= {"read": self.steps.read, "promise": shown_time(self.promise)}
         run["steps"] = [step.to_plain() for step in self._pending]
         if seeded:
             run["seeded"] = True
@@ -347,6 +350,7 @@ class LiveRun:
                 self.steps.read,
                 self.said,
                 self.promise,
+                self.sink.start.since,
             ),
         )
         self._passed, self._saved = positions, self.sink.committed()
@@ -354,11 +358,15 @@ class LiveRun:
     # -- others -------------------------------------------------------------------------------------------------
 
     def _round(self) -> int | None:
-        """Leave word, hear the readers: the instant to fast-forward to, if they are further than this run."""
+        """Leave word, hear the readers: the instant to fast-forward to, if this run has been behind for a while."""
         self._leave_words()
-        cares = cared_from(self.sink.tidy(self._saved + 1))
-        lags = self.promise < cares < INF and cares > self.sink.start.since
-        return cares if lags else None
+        cares, now = cared_from(self.sink.tidy(self._saved + 1)), time.monotonic()
+        if not self.promise < cares < INF or cares <= self.sink.start.since:
+            self._behind = None
+            return None
+        if self._behind is None or self._behind[1] <= self.promise:
+            self._behind = now, cares
+        return cares if now - self._behind[0] >= _LAG else None
 
     def _leave_words(self, ended: bool = False) -> None:
         for name, each in self.steps.inputs.items():

@@ -23,7 +23,7 @@ from everwhen.storage.framed_file import CorruptFile
 @dataclass(frozen=True)
 class LiveState:
     """What a run had reached after an epoch: the state, the position of each input, the inputs that had ended, the
-    largest end that was said, how many elements were read and said, and what was promised."""
+    largest end that was said, how many elements were read and said, what was promised, and from when on it is right."""
 
     epoch: int
     start: str
@@ -34,6 +34,7 @@ class LiveState:
     read: int = 0
     said: int = 0
     promise: int = NEVER
+    since: int = NEVER
 
 
 def save_live(place: Path, state: LiveState) -> None:
@@ -57,6 +58,7 @@ def newest_live(place: Path) -> LiveState | None:
 _KINDS = {
     "epoch": int, "start": str, "state": object, "positions": dict, "closed": tuple, "largest_end": int, "read": int,
     "said": int, "promise": int,
+    "since": int,
 }  # fmt: skip
 
 
