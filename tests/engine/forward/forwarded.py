@@ -16,6 +16,7 @@ from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid, reorder
 from operators.differential import FIRST, LAST, SCHEMA, Said, sources
+from operators.punctuated import with_promises
 from state_files import through_file
 
 Epochs = Sequence[Mapping[str, ElementBatch]]
@@ -136,13 +137,15 @@ def begun_late(query: ew.Stream, emit: str, epochs: Epochs, floor: Mapping[str, 
     return runtime
 
 
-def lagging(rng: random.Random, ctis: float = 0.4) -> list[dict[str, ElementBatch]]:
+def lagging(rng: random.Random, ctis: float = 0.4, promises: float = 0.0) -> list[dict[str, ElementBatch]]:
     """Copies of one history, of which one leads for a while, and the others lag behind it, and catch up or do not."""
     one = history(rng, False, 25)
     left = {
         name: reorder(one, rng, disorder=rng.choice((0, 4)), corrections=0.4, ctis=ctis, infinite=False, close=False)
         for name in NAMES
     }
+    if promises:
+        left = {name: with_promises(elements, rng, SCHEMA, promises) for name, elements in left.items()}
     found: list[dict[str, ElementBatch]] = []
     leader = rng.choice(NAMES)
     while any(left.values()):

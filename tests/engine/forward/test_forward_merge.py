@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import everwhen as ew
-from engine.forward.forwarded import NAMES, Forwarded, floors, kept, lagging, unwilling
+from engine.forward.forwarded import NAMES, Forwarded, Heard, floors, kept, lagging, unwilling
 from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
@@ -89,6 +89,27 @@ def test_fast_forward_of_a_merge(copy: str, policy: MergePolicy | None) -> None:
     rng = random.Random(f"{copy} {policy}")
     some = lagging(rng, ctis=0.2)
     Forwarded(query, "current", rng).run(some, {rng.randrange(len(some)): rng.randrange(2, 30)})
+
+
+@pytest.mark.parametrize("copy", [each for each in COPIES if each not in STATELESS or each == "windows"])
+def test_copies_with_promises_about_data(copy: str) -> None:
+    """What a copy that lags promises of rows is true of it from the merge's promise on."""
+    for policy in (None, MergePolicy(), MergePolicy(final=True)):
+        rng = random.Random(f"{copy} {policy}")
+        query = merged(COPIES[copy], policy)
+        plain, runtime = unwilling(LocalRuntime(query)), LocalRuntime(query)
+        expected, said = Heard(query.schema), Heard(query.schema)
+        for epoch in lagging(rng, promises=0.3):
+            expected.take(plain.push(epoch)["out"])
+            said.take(runtime.push(epoch)["out"])
+            assert said.cti == expected.cti
+            for u in range(FIRST, min(LAST, said.cti)):
+                assert said.at(u) == expected.at(u)
+        expected.take(plain.close()["out"])
+        said.take(runtime.close()["out"])
+        for u in range(FIRST, LAST):
+            assert said.at(u) == expected.at(u), f"{policy}, at {u}"
+        assert_valid(said.all)
 
 
 def test_an_audit_hears_everything() -> None:
