@@ -11,6 +11,7 @@ import everwhen as ew
 from engine.physical_copies import copy_of, history
 from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.time import NEVER
+from everwhen.engine.files.live_run import LiveSteps
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import QueryError
 from everwhen.stream.element import Cti, Element, Insert
@@ -164,6 +165,23 @@ def test_a_span_that_nobody_knows_is_waited_for() -> None:
     runtime.attach("a", since=0)
     assert runtime.unknown_spans() == {}
     assert pushed(runtime, a=[Insert(0, 9, ROW), Cti(32)])[-1] == "cti 50"
+
+
+def test_a_run_that_goes_on_tells_what_nobody_knows() -> None:
+    runtime = LocalRuntime(ew.lmerge(*sources("ab")))
+    steps = LiveSteps(runtime, {}, sources("a")[0].schema)
+    runtime.detach("b")
+    runtime.attach("b", since=30)
+    pushed(runtime, a=[Insert(0, 9, ROW), Cti(4)])
+    told: list[str] = []
+    steps.tell_unknown(told.append, 0.0)
+    assert told == [], "a knows everything"
+    runtime.detach("a")
+    for _ in range(3):
+        steps.tell_unknown(told.append, 0.0)
+    assert told == [
+        "lmerge of a, b waits: no copy that is there knows the instants from 4 to 30; let one begin that does"
+    ]
 
 
 @pytest.mark.parametrize(
