@@ -252,8 +252,8 @@ class LMergeOperator(MergeOperator):
         return self._promise - 1 if self._events and NEVER < self._promise < INF else self._promise
 
     def _late(self, changes: Changes) -> tuple[np.ndarray, KeyTable, np.ndarray]:
-        """The keys of which there are events that began before the promise and have not been emitted, in a table; and by
-        key until when its row is promised."""
+        """The keys of which there are events that began before the promise and have not been emitted, in a table; and
+        by key until when its row is promised."""
         table = KeyTable(changes.rows.shape[1])
         limit = np.broadcast_to(np.asarray(self._limit(changes)), len(changes))
         late = (changes.lo == limit) & (changes.rows[:, -1] < limit) & (changes.weight > 0)
