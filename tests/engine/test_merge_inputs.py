@@ -154,6 +154,17 @@ def test_who_ends_is_believed_up_to_where_another_knows_more() -> None:
     assert pushed(runtime, l=[Insert(60, 61, ROW), Cti(70)]) == ["insert [60, 61) k=1 v=1", "cti 70"]
 
 
+def test_who_begins_anew_is_waited_for_although_the_others_have_ended() -> None:
+    """History has ended, and the live feed is started again."""
+    history, live = sources("hl")
+    runtime = LocalRuntime(ew.lmerge(history, live, since={1: 40}))
+    pushed(runtime, h=[Insert(0, 9, ROW)], l=[Insert(40, 45, ROW), Cti(50)])
+    runtime.close_input("h")
+    assert [str(e) for e in runtime.detach("l")["out"].elements()] == []
+    runtime.attach("l", since=50)
+    assert pushed(runtime, l=[Insert(60, 61, ROW), Cti(70)]) == ["insert [60, 61) k=1 v=1", "cti 70"]
+
+
 def test_a_span_that_nobody_knows_is_waited_for() -> None:
     runtime = LocalRuntime(ew.lmerge(*sources("ab")))
     pushed(runtime, a=[Insert(0, 9, ROW), Cti(4)])
