@@ -16,14 +16,9 @@ at its own beginning.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -34,21 +29,21 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from everwhen.core.schema import RESERVED, Schema
+from everwhen.core.schema import RESERVED
 from everwhen.core.time import INF
 from everwhen.errors import InputError, QueryError
+from everwhen.formats.changelog.layout import epochs_there, first_kept, manifest_name, read_header, read_manifest
+from everwhen.formats.changelog.readers import Word, leave_word
+from everwhen.formats.changelog.reading import read_errors, read_part
 from everwhen.formats.json.lines import DEFAULT_BATCH
-from everwhen.formats.parquet import MATCH, read_elements
+from everwhen.formats.parquet import MATCH
 from everwhen.punctuation.api import write_match
 from everwhen.spark.translate.expressions import spark_type
-from everwhen.storage.folder import Folder, blame, open_folder, path_name
+from everwhen.storage.folder import Folder, open_folder
 from everwhen.stream.element import Punct
 from everwhen.stream.element_batch import ADJUST, CTI, EXTERNAL_CTI, OPS, PUNCT, ElementBatch
 
 FORMAT: Final = "everwhen_changelog"
-_HEADER: Final = "_changelog.json"
-_VERSION: Final = 1
-_PART: Final = re.compile(r"epoch=\d+/(part-\d+|tail)\.(parquet|jsonl)")
 _OPS: Final = pa.array(OPS)
 EPOCHS: Final = 1000
 """So many epochs of the folder come together at most."""
@@ -93,9 +88,9 @@ def read_changelog_stream(
     place = text if "://" in text or text.startswith("file:") else os.path.abspath(os.path.expanduser(text))
     if restarts not in ("error", "wait"):
         raise QueryError(f"read_changelog_stream: restarts is 'error' or 'wait', not {restarts!r}")
-    start = _Changelog(place).start()  # what is wrong with the folder is told here and now, not by a worker of Spark's
+    start = _Changelog(place).start  # what is wrong with the folder is told here and now, not by a worker of Spark's
     given = {"path": place, "epochs": str(epochs), "punctuation": str(int(punctuation)), "reader": reader or ""}
-    given |= {"start": str(start.get("id", "")), "first": str(start.get("first", 0)), "restarts": restarts}
+    given |= {"start": start.id, "first": str(start.first), "restarts": restarts}
     ChangelogSource(given).schema()
     spark.dataSource.register(ChangelogSource)
     return spark.readStream.format(FORMAT).options(**given).load()
@@ -223,55 +218,40 @@ def _record_batch(batch: ElementBatch, schema: StructType, words: bool) -> pa.Re
 
 
 class _Changelog:
-    """What is read of a folder: its header, manifests and parts.  Keys that are not known here are left alone."""
+    """What is read of a folder: its header, manifests and parts (`formats/changelog`)."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        with self._explained():
+        with read_errors(path):
             self._folder: Folder = open_folder(path)
-            self._header = self._json(_HEADER)
-
-    @property
-    def schema(self) -> Schema:
-        try:
-            return Schema.of(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self._header["arrow"]))))
-        except (KeyError, TypeError, ValueError, pa.ArrowException) as bad:
-            raise self._damaged(_HEADER, bad) from None
-
-    def start(self) -> Mapping[str, Any]:
-        """The writer's present start: its id, and its first epoch."""
-        return self._header
+            header = read_header(self._folder)
+        self.schema, self.start = header.schema, header.start
 
     def next_epoch(self) -> int:
         """The number after the last epoch that is there."""
-        with self._explained():
-            names = [entry.name.removesuffix(".json") for entry in self._folder.within("_epochs").entries()]
-        return max((int(name) for name in names if name.isdecimal()), default=-1) + 1
+        with read_errors(self._path):
+            return max(epochs_there(self._folder), default=-1) + 1
 
     def has(self, epoch: int, start: str) -> bool:
         """Whether an epoch is there, and of a start."""
-        with self._explained():
-            there = self._folder.exists(name := f"_epochs/{epoch}.json")
-            return there and (self._json(name).get("start") or {}).get("id", "") == start
+        with read_errors(self._path):
+            there = self._folder.exists(manifest_name(epoch))
+            return there and read_manifest(self._folder, epoch).start.id == start
 
-    def parts(self, epoch: int, start: str) -> list[str]:
+    def parts(self, epoch: int, start: str) -> tuple[str, ...]:
         """The files of an epoch, which must be of a start."""
-        name = f"_epochs/{epoch}.json"
-        with self._explained():
-            found = self._json(name)
-        parts, mine = found.get("parts"), found.get("start") or {}
-        if not isinstance(parts, list) or not all(isinstance(part, str) and _PART.fullmatch(part) for part in parts):
-            raise self._damaged(name, ValueError("its parts are no files of a changelog"))
-        if mine.get("id", "") != start:
+        with read_errors(self._path):
+            found = read_manifest(self._folder, epoch)
+        if found.start.id != start:
             raise self._anew(epoch)
-        return parts
+        return found.parts
 
     def check_next(self, epoch: int, start: str) -> None:
         """An epoch that is not there may come still; not if the writer has begun anew, or the epoch was removed."""
-        if self._header.get("id", "") != start:
-            raise self._anew(self._header.get("first", epoch))
-        with self._explained():
-            kept = self._json("_kept.json").get("first", 0) if self._folder.exists("_kept.json") else 0
+        if self.start.id != start:
+            raise self._anew(self.start.first)
+        with read_errors(self._path):
+            kept = first_kept(self._folder)
         if epoch < kept:
             raise InputError(
                 f"epoch {epoch} is gone: the folder keeps those from {kept} on",
@@ -281,32 +261,12 @@ class _Changelog:
 
     def elements(self, epoch: int, name: str) -> Iterator[ElementBatch]:
         """The elements of a part."""
-        with self._explained():
-            if not self._folder.exists(name):
-                raise InputError(f"a part of epoch {epoch} is missing", source=self._folder.place(name))
-            path = self._folder.local(name)
-            if path is not None:
-                yield from read_elements(path, self.schema, DEFAULT_BATCH)
-                return
-            with TemporaryDirectory(prefix="everwhen-") as aside:
-                path = Path(aside, name.rpartition("/")[2])
-                path.write_bytes(self._folder.read(name))
-                yield from read_elements(path, self.schema, DEFAULT_BATCH)
+        with read_errors(self._path):
+            yield from read_part(self._folder, name, epoch, self.schema, DEFAULT_BATCH)
 
     def leave_word(self, reader: str, epoch: int) -> None:
-        text = json.dumps({"version": _VERSION, "reader": reader, "read": epoch, "cares": None})
-        with self._explained():
-            self._folder.replace(f"_readers/{path_name(reader)}.json", [text.encode()])
-
-    def _json(self, name: str) -> dict[str, Any]:
-        text = self._folder.read(name)
-        try:
-            found = json.loads(text)
-            if found["version"] != _VERSION:
-                raise ValueError(f"version {str(found['version'])[:20]}, not {_VERSION}")
-        except (KeyError, TypeError, ValueError, RecursionError) as bad:
-            raise self._damaged(name, bad) from None
-        return dict(found)
+        with read_errors(self._path):
+            leave_word(self._folder, Word(reader, epoch))
 
     def _anew(self, epoch: int) -> InputError:
         return InputError(
@@ -314,16 +274,3 @@ class _Changelog:
             source=self._path,
             remedy="detach this input, and attach a new stream of the folder in its place (Handle.attach)",
         )
-
-    def _damaged(self, name: str, bad: Exception) -> InputError:
-        return InputError(f"not a file of a changelog of this program: {bad}", source=self._folder.place(name))
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except FileNotFoundError as bad:
-            remedy = "a changelog that a ChangelogSink has prepared has one"
-            raise InputError(f"there is no {_HEADER}, or a file is gone", source=self._path, remedy=remedy) from bad
-        except OSError as bad:
-            raise InputError(blame(bad, self._path, "read the changelog")) from bad
