@@ -41,6 +41,7 @@ from everwhen.engine.files.checkpoint import agree, locked
 from everwhen.engine.files.live_checkpoint import LiveState, newest_live, save_live
 from everwhen.engine.files.live_files import live_files, live_identity
 from everwhen.engine.files.live_inputs import live_input
+from everwhen.engine.files.live_pace import Lag, lag_allowed
 from everwhen.engine.files.live_run import LiveSteps, Step
 from everwhen.engine.files.run import Progress, Watch
 from everwhen.engine.local import LocalRuntime, Query
@@ -58,8 +59,6 @@ _LOOK: Final = 0.02
 """Seconds between two looks at the inputs, and between two epochs that are small."""
 _ROUND: Final = 0.1
 """Seconds between two looks at readers, and two words to writers."""
-_LAG: Final = 0.5
-"""Who has not promised for so many seconds what its readers have passed leaves it out."""
 _PATIENCE: Final = 2.0
 """Seconds between two checkpoints, at the least."""
 _EFFORT: Final = 10
@@ -159,7 +158,7 @@ class LiveRun:
         self._words: dict[str, Any] = {}
         self._saved = -1
         self._changed = False
-        self._behind: tuple[float, int] | None = None
+        self._lag = Lag(lag_allowed())
         self._absent_since = time.monotonic()
         self._told = False
 
@@ -360,13 +359,8 @@ class LiveRun:
     def _round(self) -> int | None:
         """Leave word, hear the readers: the instant to fast-forward to, if this run has been behind for a while."""
         self._leave_words()
-        cares, now = cared_from(self.sink.tidy(self._saved + 1)), time.monotonic()
-        if not self.promise < cares < INF or cares <= self.sink.start.since:
-            self._behind = None
-            return None
-        if self._behind is None or self._behind[1] <= self.promise:
-            self._behind = now, cares
-        return cares if now - self._behind[0] >= _LAG else None
+        cares = cared_from(self.sink.tidy(self._saved + 1))
+        return self._lag.skip_to(cares, self.promise, self.sink.start.since, time.monotonic())
 
     def _leave_words(self, ended: bool = False) -> None:
         for name, each in self.steps.inputs.items():
