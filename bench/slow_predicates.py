@@ -11,7 +11,7 @@ import time
 from typing import Final
 
 VALUES: Final = 400
-CHEAP: Final = 30e-6
+CHEAP: Final = 60e-6
 DEAR: Final = 12 * CHEAP
 """Seconds for a row."""
 _AT_ONCE: Final = 0.002

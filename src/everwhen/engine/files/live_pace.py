@@ -1,4 +1,4 @@
-"""When a run that goes on leaves out what its readers have passed.
+"""The pace of a run that goes on: how much it takes at a time, when it leaves out what its readers have passed.
 
 Readers leave word from when on they care (`formats/changelog/readers.py`).  A run that has not promised for a while what
 they have passed is fast-forwarded to there.  `EVERWHEN_LAG` is that while, in seconds; `inf`: it never is.
@@ -12,7 +12,10 @@ from typing import Final
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
 
-_LAG: Final = 0.5
+_LAG: Final = 0.1
+_SHORT: Final = 0.05
+"""Seconds of a step of a run that is behind, if it can be cut so."""
+_FEWEST: Final = 10
 
 
 def lag_allowed() -> float:
@@ -27,19 +30,27 @@ def lag_allowed() -> float:
     return found
 
 
-class Lag:
-    """How long a run has been behind its readers."""
+class Pace:
+    """How long a run has been behind its readers, and how many elements it takes at a time."""
 
-    def __init__(self, allowed: float) -> None:
+    def __init__(self, most: int, allowed: float) -> None:
+        self.most = self.size = most
         self.allowed = allowed
-        self._since: tuple[float, int] | None = None
+        self._behind: tuple[float, int] | None = None
 
     def skip_to(self, cares: int, promise: int, right_from: int, now: float) -> int | None:
         """The instant to fast-forward to, if any.  `cares`: where the readers are; `promise`: where the run is;
         `right_from`: where it was fast-forwarded to before."""
         if not promise < cares < INF or cares <= right_from:
-            self._since = None
+            self._behind = None
             return None
-        if self._since is None or self._since[1] <= promise:
-            self._since = now, cares
-        return cares if now - self._since[0] >= self.allowed else None
+        if self._behind is None or self._behind[1] <= promise:
+            self._behind = now, cares
+        return cares if now - self._behind[0] >= self.allowed else None
+
+    def took(self, elements: int, seconds: float) -> None:
+        """A step is done.  Who is behind takes short ones, because word may come between two of them."""
+        if self._behind is None or self.allowed == float("inf"):
+            self.size = self.most
+        elif elements:
+            self.size = min(self.most, max(_FEWEST, int(elements * _SHORT / max(seconds, 1e-6))))
