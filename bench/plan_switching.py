@@ -32,9 +32,9 @@ from everwhen.stream.element_batch import CTI, ElementBatch
 from measure import report
 from slow_predicates import CHEAP, DEAR, VALUES, good_from_above, good_from_below
 
-ELEMENTS, BATCHES, LIFETIME, EVERY = 100_000, 10, 20, 100
+ELEMENTS, BATCHES, LIFETIME, EVERY = 50_000, 10, 20, 50
 LEAST, MOST = ELEMENTS // 20, ELEMENTS * 3 // 20
-AT_ONCE = 200
+AT_ONCE = 100
 """Elements of a step (`batch`): a plan that is behind hears of it between two steps."""
 WORK = "plan_switching"
 

@@ -11,8 +11,8 @@ import time
 from typing import Final
 
 VALUES: Final = 400
-CHEAP: Final = 60e-6
-DEAR: Final = 12 * CHEAP
+CHEAP: Final = 110e-6
+DEAR: Final = 14 * CHEAP
 """Seconds for a row."""
 _AT_ONCE: Final = 0.002
 
