@@ -1,8 +1,8 @@
-"""A condition on a number, computed in two ways that cost different things: what the plans of `plan_switching.py` differ by.
+"""A condition on a number, computed in two ways: what the plans of `plan_switching.py` differ by.
 
-A module of its own, because processes of other plans must find the functions.  What a call costs is slept, not computed:
-so what else the machine does changes nothing.  Sleeping for microseconds is inexact, so what calls cost is added up and
-slept off when it is some milliseconds; what was slept too long counts for the next calls.
+A module of its own, because the processes of the plans must find the functions.  What a call costs is slept, not
+computed, so that it is the same whatever else the machine does.  Sleeping for microseconds is inexact: what calls cost
+is added up and slept off when it is some milliseconds, and what was slept too long counts for the next calls.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import time
 from typing import Final
 
 VALUES: Final = 400
-CHEAP: Final = 110e-6
-DEAR: Final = 14 * CHEAP
+CHEAP: Final = 140e-6
+DEAR: Final = 18 * CHEAP
 """Seconds for a row."""
 _AT_ONCE: Final = 0.002
 

@@ -285,6 +285,8 @@ class LiveRun:
             if step is not None:
                 self._take(step)
                 forward = None
+                if self.runtime.merged:  # copies that are behind should hear of it at once
+                    self._leave_words()
                 self._pace.took(sum(map(len, step.batches.values())), time.monotonic() - began)
             self.options.progress(self._progress("running"))
             if self._changed and self.place is not None and (now := time.monotonic()) >= due:

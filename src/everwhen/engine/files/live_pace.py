@@ -1,7 +1,8 @@
 """The pace of a run that goes on: how much it takes at a time, when it leaves out what its readers have passed.
 
-Readers leave word from when on they care (`formats/changelog/readers.py`).  A run that has not promised for a while what
-they have passed is fast-forwarded to there.  `EVERWHEN_LAG` is that while, in seconds; `inf`: it never is.
+Readers leave word from when on they care (`formats/changelog/readers.py`).  A run that has not promised for a while
+what they have passed is fast-forwarded to there.  `EVERWHEN_LAG` is that while, in seconds; `inf`: it never is.  What
+is taken at a time cannot be interrupted, so a run that is behind takes little, to hear in time that it need not.
 """
 
 from __future__ import annotations
