@@ -2,7 +2,7 @@
 
     python bench/fast_forward.py skip QUERY        sums, source, distinct or udf: elements below the floor, and the same
                                                    elements where nothing is skipped
-    python bench/fast_forward.py lag POLICY        FIRST or LEADER: three copies, two of them 0 to 5 s behind (Figure 5)
+    python bench/fast_forward.py lag POLICY QUERY  FIRST or LEADER: three copies, two of them 0 to 5 s behind (Figure 5)
 
 Elements as in the LMerge paper: an integer below 400 and a text, a fifth of them late, a CTI after every hundred, about
 10,000 events alive.  Times are processor times of `push` alone, the best of several runs, taken in turn.
@@ -99,9 +99,10 @@ def skip(name: str) -> None:
     )  # fmt: skip
 
 
-def lag(policy: str) -> None:
+def lag(policy: str, of: str) -> None:
     given = copies("abc")
-    query = ew.lmerge(*(ew.source(name, SCHEMA) for name in "abc"), policy=MergePolicy(leader=policy == "LEADER"))
+    parts = [QUERIES[of](ew.source(name, SCHEMA)) for name in "abc"]
+    query = ew.lmerge(*parts, policy=MergePolicy(leader=policy == "LEADER"))
     told = FixedDataflow.fast_forward
     total = 3 * BATCH * BATCHES
     best: dict[tuple[int, bool], float] = {}
@@ -123,7 +124,7 @@ def lag(policy: str) -> None:
     for (behind, asks), seconds in best.items():
         word = "skipped" if asks else "read"
         report(
-            "fast_forward", "everwhen-local", total, seconds, case=f"{policy}, {behind} s behind, {word}",
+            "fast_forward", "everwhen-local", total, seconds, case=f"{policy} of {of}, {behind} s behind, {word}",
             note=f"{best[0, True] / seconds:.2f} times as fast as in step",
         )  # fmt: skip
 

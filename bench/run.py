@@ -150,7 +150,7 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
         Measurement("everwhen-local", case)
         for case in (
             *(("skip", name) for name in ("source", "sums", "distinct", "udf")),
-            *(("lag", policy) for policy in ("FIRST", "LEADER")),
+            *(("lag", *each) for each in (("FIRST", "source"), ("LEADER", "source"), ("LEADER", "sums"))),
         )
     ),
     "plan_switching": (Measurement("everwhen-local"),),

@@ -23,11 +23,13 @@ from engine.checkpointed_run import query as joined_query
 from engine.element_files import some, write
 from everwhen.core.time import NEVER
 from everwhen.engine.files.follow import LiveOptions, LiveRun
+from everwhen.engine.files.run import run_files
 from everwhen.errors import InputError, QueryError, SinkLostError, StateError
 from everwhen.formats.changelog.layout import epochs_there, read_header, read_manifest
 from everwhen.formats.changelog.readers import Word, leave_word, words
 from everwhen.formats.changelog.reading import read_changelog
 from everwhen.formats.input_file import InputFile
+from everwhen.formats.parquet import read_elements
 from everwhen.sinks.changelog import ChangelogSink
 from everwhen.storage.folder import LocalFolder
 from everwhen.stream.history import History
@@ -319,6 +321,26 @@ def test_what_is_right_from_an_instant_on_gives_an_answer_from_later_on(tmp_path
     rows = S.rows(3)
     with pytest.raises(QueryError, match="never be right: S is right from 100 on only"):
         ew.follow(rows, {"S": f"{tmp_path}/s/"}, f"{tmp_path}/rows")
+
+
+def test_a_finite_run_over_what_is_right_from_an_instant_on(tmp_path: Path) -> None:
+    """A merge counts it from there on; of another answer it is told from when on it is right."""
+    row = {"k": "a", "x": 1}
+    whole, late = ChangelogSink(tmp_path / "a"), ChangelogSink(tmp_path / "b", since=100)
+    for sink, elements in (
+        (whole, [ew.Insert(50, 120, row), ew.Cti(110)]),
+        (late, [ew.Insert(100, 120, row), ew.Insert(130, 131, row), ew.Cti(140)]),
+    ):
+        sink.prepare(S.schema)
+        sink.commit(0, _elements(*elements))
+    a, b = (ew.source(name, S.schema) for name in "ab")
+    told: list[str] = []
+    inputs = {"a": f"{tmp_path}/a/", "b": f"{tmp_path}/b/"}
+    run_files(ew.lmerge(a, b), inputs, f"{tmp_path}/out.jsonl", tell=told.append)
+    found = History.of(read_elements(tmp_path / "out.jsonl", S.schema)).coalesced()
+    assert found == History.of(_elements(ew.Insert(50, 120, row), ew.Insert(130, 131, row))) and not told
+    run_files(QUERY, {"S": f"{tmp_path}/b/"}, f"{tmp_path}/other.jsonl", tell=told.append)
+    assert told == ["S is right from 100 on, so the answer is right from 109 on"]
 
 
 def test_a_seed_begins_with_what_stands(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import everwhen as ew
 from engine.physical_copies import copy_of, history
 from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.time import NEVER
+from everwhen.engine.files.live_run import LiveSteps
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import QueryError
 from everwhen.stream.element import Cti, Element, Insert
@@ -153,6 +154,17 @@ def test_who_ends_is_believed_up_to_where_another_knows_more() -> None:
     assert pushed(runtime, l=[Insert(60, 61, ROW), Cti(70)]) == ["insert [60, 61) k=1 v=1", "cti 70"]
 
 
+def test_who_begins_anew_is_waited_for_although_the_others_have_ended() -> None:
+    """History has ended, and the live feed is started again."""
+    history, live = sources("hl")
+    runtime = LocalRuntime(ew.lmerge(history, live, since={1: 40}))
+    pushed(runtime, h=[Insert(0, 9, ROW)], l=[Insert(40, 45, ROW), Cti(50)])
+    runtime.close_input("h")
+    assert [str(e) for e in runtime.detach("l")["out"].elements()] == []
+    runtime.attach("l", since=50)
+    assert pushed(runtime, l=[Insert(60, 61, ROW), Cti(70)]) == ["insert [60, 61) k=1 v=1", "cti 70"]
+
+
 def test_a_span_that_nobody_knows_is_waited_for() -> None:
     runtime = LocalRuntime(ew.lmerge(*sources("ab")))
     pushed(runtime, a=[Insert(0, 9, ROW), Cti(4)])
@@ -164,6 +176,23 @@ def test_a_span_that_nobody_knows_is_waited_for() -> None:
     runtime.attach("a", since=0)
     assert runtime.unknown_spans() == {}
     assert pushed(runtime, a=[Insert(0, 9, ROW), Cti(32)])[-1] == "cti 50"
+
+
+def test_a_run_that_goes_on_tells_what_nobody_knows() -> None:
+    runtime = LocalRuntime(ew.lmerge(*sources("ab")))
+    steps = LiveSteps(runtime, {}, sources("a")[0].schema)
+    runtime.detach("b")
+    runtime.attach("b", since=30)
+    pushed(runtime, a=[Insert(0, 9, ROW), Cti(4)])
+    told: list[str] = []
+    steps.tell_unknown(told.append, 0.0)
+    assert told == [], "a knows everything"
+    runtime.detach("a")
+    for _ in range(3):
+        steps.tell_unknown(told.append, 0.0)
+    assert told == [
+        "lmerge of a, b waits: no copy that is there knows the instants from 4 to 30; let one begin that does"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid, batches, stream_from_table
 from everwhen.testing.strategies import histories
-from example_counts import examples_per_case
+from example_counts import examples_per_case, sampled_pairs
 from operators.differential import FIRST, LAST, SCHEMA, Said, assert_snapshots, epochs, in_turn, sources, streams_of
 from operators.random_plans import Grown, plans
 from plans import COMPOSED, PLANS, Plan, S, T, col
@@ -65,8 +65,7 @@ def assert_all_said(query: ew.Stream, pushes: Iterable[Mapping[str, ElementBatch
     assert_valid(said.elements)
 
 
-@pytest.mark.parametrize("single", [True, False], ids=["one by one", "epochs"])
-@pytest.mark.parametrize("plan", PLANS, ids=str)
+@pytest.mark.parametrize(("plan", "single"), sampled_pairs(PLANS, [True, False]))
 @FEW
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_the_future_is_said_at_once(plan: Plan, single: bool, data: st.DataObject, seed: int) -> None:
@@ -210,8 +209,7 @@ def assert_who_waits_says_no_more(
     assert final <= ended <= everything
 
 
-@pytest.mark.parametrize("single", [True, False], ids=["one by one", "epochs"])
-@pytest.mark.parametrize("plan", PLANS, ids=str)
+@pytest.mark.parametrize(("plan", "single"), sampled_pairs(PLANS, [True, False]))
 @FEW
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_who_waits_longer_says_no_more(plan: Plan, single: bool, data: st.DataObject, seed: int) -> None:

@@ -20,7 +20,7 @@ from everwhen.stream.element import Adjust, Cti, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.testing.step_invariants import Invariants
 from everwhen.testing.strategies import histories
-from example_counts import examples_per_case
+from example_counts import examples_per_case, sampled_pairs
 from operators.differential import EMITS, SCHEMA, Trial, epochs, sources, streams_of
 from operators.random_plans import Grown, plans
 from plans import PLANS, Plan, S, T
@@ -46,8 +46,7 @@ def run_checked(query: ew.Stream, emit: str, infinite: bool, data: st.DataObject
     return check
 
 
-@pytest.mark.parametrize("emit", EMITS)
-@pytest.mark.parametrize("plan", PLANS, ids=str)
+@pytest.mark.parametrize(("plan", "emit"), sampled_pairs(PLANS, EMITS))
 @FEW
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_after_every_step(plan: Plan, emit: str, data: st.DataObject, seed: int) -> None:

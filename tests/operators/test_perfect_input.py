@@ -17,7 +17,7 @@ from everwhen.stream.element import Cti, Element, Insert
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history, assert_valid, reorder
 from everwhen.testing.strategies import histories
-from example_counts import examples_per_case
+from example_counts import examples_per_case, sampled_pairs
 from operators.differential import EMITS, SCHEMA, Trial, in_turn, run_all, sources
 from plans import PLANS, UNARY, Plan
 
@@ -69,8 +69,7 @@ def test_perfect_chronons_give_no_adjusts(plan: Plan, emit: str, data: st.DataOb
     assert report.ordered or not plan.ordered
 
 
-@pytest.mark.parametrize("emit", EMITS)
-@pytest.mark.parametrize("plan", PLANS, ids=str)
+@pytest.mark.parametrize(("plan", "emit"), sampled_pairs(PLANS, EMITS))
 @settings(max_examples=examples_per_case(12))
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_the_batch_size_does_not_matter(plan: Plan, emit: str, data: st.DataObject, seed: int) -> None:

@@ -23,7 +23,7 @@ from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History, RowTuple
 from everwhen.testing import reorder
 from everwhen.testing.strategies import histories
-from example_counts import examples_per_case
+from example_counts import examples_per_case, sampled_pairs
 from operators.differential import EMITS, SCHEMA, epochs, sources, streams_of
 from plans import PLANS, Plan, S, T, col
 
@@ -255,8 +255,7 @@ def test_the_chain_keeps_what_may_be_taken_back(s: History, c: int) -> None:
 # --- the end, and the long run ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("emit", EMITS)
-@pytest.mark.parametrize("plan", PLANS, ids=str)
+@pytest.mark.parametrize(("plan", "emit"), sampled_pairs(PLANS, EMITS))
 @settings(max_examples=3)
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_at_the_end_nothing_is_left(plan: Plan, emit: str, data: st.DataObject, seed: int) -> None:

@@ -182,7 +182,7 @@ def steps(rng: random.Random, streams: list[list[Element]]) -> list[dict[int, li
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32))
 def test_compatible_at_every_prefix(policy: MergePolicy, seed: int) -> None:
     """Up to 8 streams of one history, with disorder and chains of adjusts, some of which end early: after every step
@@ -247,7 +247,7 @@ def chains(rng: random.Random, events: list[tuple[str, int, int]], grows: bool) 
 
 
 @pytest.mark.parametrize("grows", [False, True], ids=["shrinks", "grows"])
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 2**32))
 def test_first_lazy_says_no_more_than_it_hears(grows: bool, seed: int) -> None:
     """Theorem 1 as it can be said: in the end no more elements than inserts and adjusts came, adjusts no more than that
@@ -284,7 +284,7 @@ def test_theorem_1_as_printed_fails() -> None:
     assert Counter(map(type, merge.out))[Adjust] > 1
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_copies_of_a_grouped_query_never_show_two_rows_of_a_group(seed: int) -> None:
     """At different speeds, `middle`, by default: after no epoch has a group two rows at an instant."""
     rng = random.Random(seed)

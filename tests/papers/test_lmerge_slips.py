@@ -117,7 +117,7 @@ def cut(rng: random.Random, found: list[tuple[str, int, int]]) -> list[tuple[str
 
 @pytest.mark.parametrize("form", [False, True], ids=["segments", "events"])
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 2**32))
 def test_copies_that_cut_lifetimes_differently(policy: MergePolicy, form: bool, seed: int) -> None:
     """Up to 8 copies, duplicates among them: valid, and the history at every instant."""

@@ -15,6 +15,7 @@ from everwhen.core.emit import Emit
 from everwhen.plan.properties import emitted
 from everwhen.testing import assert_valid
 from everwhen.testing.strategies import histories
+from example_counts import sampled_pairs
 from operators.differential import SCHEMA, in_turn, run_all, sources
 from operators.test_perfect_input import perfect
 from plans import PLANS, Plan, S, T
@@ -27,8 +28,7 @@ def declared(node: n.Node) -> n.Node:
     return n.over(node, *map(declared, node.inputs))
 
 
-@pytest.mark.parametrize("emit", list(Emit), ids=lambda emit: emit.value)
-@pytest.mark.parametrize("plan", PLANS, ids=str)
+@pytest.mark.parametrize(("plan", "emit"), sampled_pairs(PLANS, Emit, each=2))
 @settings(max_examples=4)
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_what_is_emitted_is_what_is_known(plan: Plan, emit: Emit, data: st.DataObject, seed: int) -> None:

@@ -105,7 +105,12 @@ FILTERS: Mapping[str, Mapping[str, Build]] = {
         "strict difference": lambda: a().strict_difference(b()).where(safe()).node,
         "intersect": lambda: a().intersect(b()).where(safe()).node,
         "max union": lambda: a().max_union(b()).where(fails()).node,
+        "merged copies": lambda: ew.lmerge(a(), a().where(lit(True))).where(safe() & fails("k")).node,
         "none of it: may fail": lambda: a().intersect(b()).where(fails()).node,
+        "none of it: copies may fail": lambda: ew.lmerge(a(), a().where(lit(True))).where(fails()).node,
+        "none of it: audited copies": lambda: (
+            ew.lmerge(a(), a().where(lit(True)), policy=ew.MergePolicy(audit=True)).where(safe()).node
+        ),
     },
     "push_filter_aggregate": {
         "on a key": lambda: (

@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
             )
             if options.engine == "local":
                 try:
-                    interruptible(lambda check: run(progress=_checked(watch, check)))
+                    interruptible(lambda check: run(progress=_checked(watch, check), tell=warn))
                 except (KeyboardInterrupt, SystemExit) as stop:
                     _say_interrupted(options)
                     raise stop from None

@@ -145,6 +145,11 @@ class Dataflow(Generic[Key, Flow]):
             node.placed.operator.leave([port for port in ended if below[port] & set(leaving)])
             node.woken = node.placed.operator.merges  # also if what it had promised was everything
 
+    def finish(self) -> None:
+        """All sources have ended, and no other will come."""
+        for node in self.nodes.values():
+            node.placed.operator.finish()
+
     def sources_below(self, node: OperatorNode) -> list[set[str]]:
         """The sources that each port of an operator needs."""
         return [{p.source for p in self.below(port) if p.source} for port in node.placed.inputs]

@@ -63,8 +63,7 @@ class LocalRuntime:
 
     `emit`: the emission policy, if not that of `consistency`.  `dropped` is called with the input's name and the
     elements that were dropped.  After `idle` seconds without an element an input no longer holds the others back; what
-    it sends later, behind their frontier, is dropped.  `check` is called for every step of every operator
-    (`everwhen.testing.step_invariants`).
+    it sends later, behind their frontier, is dropped.  `check` sees every step (`everwhen.testing.step_invariants`).
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"x": "int64"})
@@ -129,6 +128,7 @@ class LocalRuntime:
         if self._closed:
             return self._dataflow.nothing_new()
         self._end(self.inputs)
+        self._dataflow.flow.finish()
         self._closed = True
         return self._epoch()
 

@@ -90,7 +90,8 @@ def read_parquet(
     """The elements of a Parquet file in batches; with a schema, columns are cast to it and missing ones are null."""
     source = os.fspath(path)
     with open(path, "rb") as stream:
-        file = open_parquet(stream, source)
+        small = os.fstat(stream.fileno()).st_size <= 1 << 20  # then no other thread is waited for, which takes longer
+        file = open_parquet(pa.BufferReader(stream.read()) if small else stream, source)
         found = _payload_schema(file.schema_arrow, source)
         _check_special(file.schema_arrow, source)
         target = found if schema is None else schema
@@ -99,8 +100,7 @@ def read_parquet(
             raise InputError(f"the column {extra[0]!r} is not in the schema {target}", source=source)
         first = 1
         try:
-            threads = file.metadata.num_rows > DEFAULT_BATCH  # to wait for threads costs more than a small file
-            for piece in file.iter_batches(batch_size=batch, use_threads=threads):
+            for piece in file.read(use_threads=False).to_batches(batch) if small else file.iter_batches(batch):
                 yield from _elements(piece, source, first, target)
                 first += piece.num_rows
         except (pa.ArrowException, OSError) as bad:

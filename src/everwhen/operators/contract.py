@@ -195,6 +195,9 @@ class Operator(ABC):
         """The inputs of these ports go away before their end; others may come in their place."""
         self.end(ports)
 
+    def finish(self) -> None:  # noqa: B027 - most operators need not know
+        """All inputs have ended, and no other will come."""
+
     def state_size(self) -> StateSize:
         return StateSize()
 

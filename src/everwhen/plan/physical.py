@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from everwhen.algebra import nodes as n
+from everwhen.core.schema import Schema
 from everwhen.operators.contract import Operator
 from everwhen.operators.merge.event_pool import MOST_COPIES
 from everwhen.operators.merge.shared_log import CopyLog, SharedLog
@@ -109,11 +110,11 @@ class PhysicalPlan:
         for placed in self.operators:
             if placed.name != "lmerge":
                 continue
-            alike: dict[tuple[object, ...], list[str]] = {}
+            alike: dict[Schema, list[str]] = {}
             for name in sorted(frozenset().union(*map(below, placed.inputs)) - found.keys()):
                 source = self.sources.get(name)
                 if source is not None and not (source.insert_only or source.is_finite):
-                    alike.setdefault(source.columns.types, []).append(name)
+                    alike.setdefault(source.columns, []).append(name)
             for names in alike.values():
                 if 1 < len(names) <= MOST_COPIES:
                     shared = SharedLog(self.codecs[names[0]], len(names))

@@ -34,7 +34,7 @@ from everwhen.punctuation.parts import (
 from everwhen.values.order import Kind, constants, order_of
 from everwhen.values.sets import union
 
-MOST_WIDE: Final = 32
+MOST_WIDE: Final = 64
 """So many punctuations that bind several columns may follow from fewer."""
 
 

@@ -306,6 +306,15 @@ def test_below_the_floor_nothing_is_read() -> None:
     assert (guard.cti, guard.tau, guard.state_size().rows) == (2, 30, 3)
 
 
+def test_a_few_below_the_floor() -> None:
+    """Whether rows are picked before they are read or afterwards."""
+    elements = [*(Insert(at, at + 20, {"k": f"k{at}", "x": at}) for at in range(10)), Cti(0), Insert(3, 4, A)]
+    guard = Guard("S", RowCodec(SCHEMA, Interner()))
+    guard.raise_floor(10)
+    out = guard.step(batch_of([*elements, Insert(9, 12, B)], SCHEMA))
+    assert out.vs.tolist() == [*range(10), 9] and guard.codec.column(out.rows, 1).to_pylist() == [*range(10), 2]
+
+
 def test_adjusts_at_the_floor() -> None:
     """Those that name an end before it go unchecked, and are left out if they stay there."""
     before = [Insert(0, 20, A), Insert(1, 8, B)]

@@ -68,7 +68,7 @@ def test_table_2(policy: MergePolicy, wanted: list[Element]) -> None:
 
 @pytest.mark.parametrize("events", [False, True], ids=["segments", "events"])
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32))
 def test_copies_become_one(policy: MergePolicy, events: bool, seed: int) -> None:
     rng = random.Random(seed)
@@ -95,7 +95,7 @@ def test_copies_become_one(policy: MergePolicy, events: bool, seed: int) -> None
 
 @pytest.mark.parametrize("events", [False, True], ids=["segments", "events"])
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32))
 def test_with_gaps_the_first_promise_decides(policy: MergePolicy, events: bool, seed: int) -> None:
     """Inputs that differ, join late and end early: the output is valid, and at every instant what that input says that

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everwhen as ew
+from everwhen.core.punctuation import OneOf, Punctuation
 from everwhen.core.time import INF
 from everwhen.errors import InputError
 from everwhen.operators.ingress.guard import Guard
@@ -117,3 +118,12 @@ def test_what_all_have_is_stored_once() -> None:
     for guard in guards:
         guard.close()
     assert shared.alive(-1) == 0
+
+
+def test_only_sources_with_the_same_columns_share_a_log() -> None:
+    """What is promised of a column is promised of one that the source has."""
+    a, b = (ew.source(name, {"k": "int64", other: "int64"}) for name, other in (("a", "v"), ("b", "w")))
+    runtime = ew.LocalRuntime(ew.lmerge(a, b, policy=ew.MergePolicy()))
+    promise = ew.Punct(Punctuation({"k": OneOf((1,)), "w": OneOf((2,))}))
+    batch = ew.ElementBatch.of([ew.Insert(0, 5, {"k": 1, "w": 2}), promise], b.schema)
+    assert len(runtime.push({"b": batch})["out"]) == 2

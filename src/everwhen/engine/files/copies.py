@@ -250,9 +250,10 @@ class _Supervisor:
         if how == "query":
             raise QueryError(words)
         if now - member.since > _STEADY:
-            member.pause = _FIRST_PAUSE
-        member.again = now + member.pause
-        member.pause = min(2 * member.pause, _LONGEST_PAUSE)
+            member.again, member.pause = now, _FIRST_PAUSE
+        else:
+            member.again = now + member.pause
+            member.pause = min(2 * member.pause, _LONGEST_PAUSE)
         why = words or (f"signal {-status}" if status < 0 else f"status {status}")
         self.tell(f"{member.name} (process {pid}) has died ({why}); it is started again")
 

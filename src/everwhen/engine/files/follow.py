@@ -377,7 +377,8 @@ class LiveRun:
                     self._words[name] = word
 
     def _await_inputs(self) -> None:
-        """Inputs that are not there yet are waited for, and that is told once."""
+        """Inputs that are not there yet are waited for, and that is told once; so is what no copy knows."""
+        self.steps.tell_unknown(self.options.tell, _TOLD_AFTER)
         if self._told and self.options.wait is None:
             return
         passed = time.monotonic() - self._absent_since

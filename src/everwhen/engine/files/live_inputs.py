@@ -44,7 +44,7 @@ from everwhen.stream.element_batch import ElementBatch
 Position = Mapping[str, Any]
 _CHUNK: Final = 1 << 20
 _SHOWN: Final = 64
-_MOMENT: Final = 0.1
+_MOMENT: Final = 0.03
 """Seconds that are spent with many small parts before what they hold is worked on."""
 
 

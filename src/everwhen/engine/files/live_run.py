@@ -7,12 +7,14 @@ repeat it, because inputs give the same elements again (`live_inputs.py`) and a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from everwhen.core.schema import Schema
-from everwhen.core.time import INF, NEVER
+from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.epochs import joined
 from everwhen.engine.files.live_inputs import LiveInput
 from everwhen.engine.local import LocalRuntime
@@ -52,6 +54,8 @@ class LiveSteps:
         self.done = False
         self.largest_end = NEVER
         self._started: set[str] = set()
+        self._unknown: dict[str, tuple[int, int]] = {}
+        self._unknown_since = 0.0
 
     # -- taking -------------------------------------------------------------------------------------------------
 
@@ -140,6 +144,17 @@ class LiveSteps:
             )
         left = self.runtime.detach(name) if name in self.runtime.present else {}
         return [*left.values(), *self.runtime.attach(name, since=start.since).values()]
+
+    def tell_unknown(self, tell: Callable[[str], None], after: float) -> None:
+        """Tell once, after so many seconds, that a merge waits because no copy that is there knows a span of time."""
+        spans = self.runtime.unknown_spans()
+        if spans != self._unknown:
+            self._unknown, self._unknown_since = spans, time.monotonic()
+        elif spans and time.monotonic() - self._unknown_since >= after:
+            self._unknown_since = math.inf
+            for merge, (first, end) in spans.items():
+                span = f"from {show(first)} to {show(end)}"
+                tell(f"{merge} waits: no copy that is there knows the instants {span}; let one begin that does")
 
     def going_on(self, positions: Mapping[str, Mapping[str, Any]], closed: Iterable[str]) -> None:
         """Inputs go on from positions that were reached before."""

@@ -17,12 +17,14 @@ from everwhen.algebra.explain import explain
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
+from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.epochs import EpochReader
 from everwhen.engine.files.checkpoint import Checkpoint, Saved, fingerprint
 from everwhen.engine.files.output_file import write_answer
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.engine.run import SMALL_PIECE
 from everwhen.errors import QueryError
+from everwhen.formats.changelog.reading import header_of
 from everwhen.formats.input_file import STANDARD_INPUT, InputFile, is_folder, read_input, require_columns
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.storage.atomic_file import is_regular
@@ -65,16 +67,19 @@ def run_files(
     progress: Watch | None = None,
     every: float | None = None,
     losses: Callable[[Losses], None] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> int:
     """Runs a query over files and writes its answer; returns how many elements it has.
 
     `inputs` are files of elements by the names of the query's sources, or `InputFile`s; "-" is the standard input.
-    `every`: seconds between checkpoints; by default a few.  `losses` is told in the end how much had to be given up.
+    `every`: seconds between checkpoints; by default a few.  `losses` is told in the end how much had to be given up,
+    `tell` from when on the answer is right, if a changelog among the inputs is right from an instant on only.
     """
     watch: Watch = progress or (lambda _: None)
     runtime = LocalRuntime(query, emit, consistency=consistency)
     level = runtime.consistency
     given = input_files(inputs, {name: runtime.schema_of(name) for name in runtime.inputs}, batch)
+    _begin(runtime, given, tell or (lambda _: None))
     schema = (query.node if isinstance(query, Stream) else query).schema
     if checkpoint is None:
         work = _Work(runtime, given, batch, open, watch)
@@ -91,6 +96,19 @@ def run_files(
             if losses is not None:
                 losses(runtime.dropped)
         return write_answer(store.answer(saved), out, schema)
+
+
+def _begin(runtime: LocalRuntime, given: Mapping[str, InputFile], tell: Callable[[str], None]) -> None:
+    """Changelogs that are right from an instant on only: a merge takes them so, of other answers it is told."""
+    starts = {name: header_of(each.file).start.since for name, each in given.items() if is_folder(each.file)}
+    late = {name: since for name, since in starts.items() if since > NEVER}
+    for name in late.keys() & runtime.merged:
+        runtime.detach(name)
+        runtime.attach(name, late[name])
+    right = runtime.right_from(late) if late else NEVER
+    if right > NEVER:
+        inputs = ", ".join(f"{name} is right from {show(since)} on" for name, since in sorted(late.items()))
+        tell(f"{inputs}, so the answer is right " + ("nowhere" if right == INF else f"from {show(right)} on"))
 
 
 def input_files(

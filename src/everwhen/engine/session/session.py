@@ -107,6 +107,7 @@ class Session(SessionQueries):
         if self._closed:
             return {}
         self._network.end(self.inputs)
+        self._network.flow.finish()
         results = self._epoch()
         self._closed = True
         for entry in self._catalogue.running():

@@ -30,7 +30,7 @@ from everwhen.formats.changelog.layout import (
 )
 from everwhen.formats.json.lines import DEFAULT_BATCH
 from everwhen.formats.parquet import read_elements
-from everwhen.storage.folder import Folder, blame, open_folder
+from everwhen.storage.folder import Folder, LocalFolder, blame, open_folder
 from everwhen.stream.element_batch import ElementBatch
 
 _HEADER_PAUSE: Final = 0.2
@@ -93,9 +93,8 @@ def read_part(folder: Folder, name: str, epoch: int, schema: Schema, batch: int)
     if not folder.exists(name):
         remedy = f"{MANIFESTS}/{epoch}.json names it; restore it from a copy"
         raise InputError(f"a part of epoch {epoch} is missing", source=folder.place(name), remedy=remedy)
-    path = folder.local(name)
-    if path is not None:
-        yield from read_elements(path, schema, batch)
+    if isinstance(folder, LocalFolder):
+        yield from read_elements(folder.place(name), schema, batch)
         return
     with TemporaryDirectory(prefix="everwhen-") as aside:
         path = Path(aside, name.rpartition("/")[2])

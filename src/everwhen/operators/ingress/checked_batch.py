@@ -84,12 +84,10 @@ class Arrived:
         return places[: over(self.op, self.ve, self.vnew, floor, places)]
 
     def taken(self, places: np.ndarray) -> Arrived:
-        """Only the data at these places."""
-        at = pa.array(places)
+        """Only the data at these places, without its columns."""
         op, vs, ve, vnew = (times[places] for times in (self.op, self.vs, self.ve, self.vnew))
-        columns = tuple([column.take(at) for column in self.columns])
         adjusts = int(np.count_nonzero(op)) if self.adjusts else 0
-        return Arrived(op, vs, ve, vnew, columns, adjusts, np.empty(0, np.int64))
+        return Arrived(op, vs, ve, vnew, (), adjusts, np.empty(0, np.int64))
 
 
 @loop

@@ -3,7 +3,7 @@
 The promise is the largest of the joined inputs', because what one of them has promised is final.  An input that is
 right from an instant on only (`since`) has joined once the merge has come to it.  One that has ended has left: its
 promise does not count any more.  Where nobody is left who has joined, those are believed that have ended, up to where
-another input is right.  One that has gone before its end (`leave`) is not believed: the merge waits for another one.
+another input is right.  One that has gone before its end (`leave`) is not believed; the merge waits for another.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class MergeOperator(Operator):
         self.names = tuple(names) or tuple(f"input {at}" for at in range(1, len(since) + 1))
         self._policy = policy
         self._promise = min(since)
+        self._over = False  # no other input will come
         self._floor = NEVER  # all before is decided, whether or not it is promised: nobody cares
         self._inputs = [self._begun(each) for each in since]
         self._said = PunctuationStore(codec.schema)
@@ -82,6 +83,9 @@ class MergeOperator(Operator):
         self.end(ports)
         for port in ports:
             self._inputs[port].left = True
+
+    def finish(self) -> None:
+        self._over = True
 
     def leave_at(self, port: int, until: int) -> None:
         """What an input promises counts up to an instant only: another one is to be believed from then on."""
@@ -111,7 +115,10 @@ class MergeOperator(Operator):
         return self._promise, min(alive, default=INF)
 
     def _believed(self) -> tuple[list[MergeInput], int]:
-        """Where nobody is there who has joined: those that have ended, and up to when they are believed."""
+        """Where nobody is there who has joined: those that have ended, and up to when they are believed.  While another
+        one may come in the place of one that has gone before its end, nobody is."""
+        if not self._over and any(each.left for each in self._inputs):
+            return [], INF
         known = [each for each in self._inputs if not each.left and each.since <= self._promise]
         return known, min((e.since for e in self._inputs if not e.left and e.since > self._promise), default=INF)
 

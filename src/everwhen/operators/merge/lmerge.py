@@ -206,7 +206,7 @@ class LMergeOperator(MergeOperator):
         else:
             target = self._kth(joined, min(self._policy.quorum, len(joined)))
             if self._events:  # who promised the past has no such event: it is for a promise to say that it is there
-                keys, table = self._late(target)
+                keys, table, _ = self._late(target)
                 target = target.take(~np.isin(table.find(target.rows), keys)) if len(keys) else target
         if self._policy.lazy:
             new = target.weight > 0
@@ -251,30 +251,35 @@ class LMergeOperator(MergeOperator):
         grow."""
         return self._promise - 1 if self._events and NEVER < self._promise < INF else self._promise
 
-    def _late(self, changes: Changes) -> tuple[np.ndarray, KeyTable]:
-        """The keys of which there are events that began before the promise and have not been emitted, in a table."""
-        at, table = self._promise, KeyTable(changes.rows.shape[1])
-        late = (changes.lo == at) & (changes.rows[:, -1] < at) & (changes.weight > 0)
+    def _late(self, changes: Changes) -> tuple[np.ndarray, KeyTable, np.ndarray]:
+        """The keys of which there are events that began before the promise and have not been emitted, in a table; and
+        by key until when its row is promised."""
+        table = KeyTable(changes.rows.shape[1])
+        limit = np.broadcast_to(np.asarray(self._limit(changes)), len(changes))
+        late = (changes.lo == limit) & (changes.rows[:, -1] < limit) & (changes.weight > 0)
         if not late.any():
-            return _NO_KEYS, table
+            return _NO_KEYS, table, _NO_KEYS
         ids = table.intern(changes.rows[late])
-        missing = np.zeros(table.capacity, np.int64)
+        missing, at = np.zeros(table.capacity, np.int64), np.full(table.capacity, self._promise, np.int64)
+        at[ids] = limit[late]
         np.add.at(missing, ids, changes.weight[late])
         emitted = self._said_so_far()
         of = table.find(emitted.rows)
         for times, sign in ((emitted.hi, -1), (emitted.lo, 1)):  # as many may grow as end there
-            there = (of >= 0) & (times == at)
+            there = (of >= 0) & (times == at[of])
             np.add.at(missing, of[there], sign * emitted.weight[there])
-        return np.flatnonzero(missing > 0), table
+        return np.flatnonzero(missing > 0), table, at
 
     def _named(self, changes: Changes, index: EventDifferences, out: list[Changes]) -> Changes:
         """The same, where events that began before the promise and are new have the promise as their start."""
-        keys, table = self._late(changes)
+        keys, table, at = self._late(changes)
         if not len(keys):
             return changes
         emitted = self._said_so_far()
-        moved = after(emitted.take(np.isin(table.find(emitted.rows), keys)), self._promise)
-        self._names.give(table.codes[keys], self._promise)
+        of = table.find(emitted.rows)
+        same = np.isin(of, keys)
+        moved = after(emitted.take(same), at[of[same]])
+        self._names.give(table.codes[keys], at[keys])
         if len(moved):  # of equal events, those that were emitted are cut at the promise and go on with the new ones
             again = Changes(self.codec, moved.lo, moved.hi, moved.weight, self._names.known(moved.rows))
             for each in (moved.negated(), again):

@@ -28,7 +28,7 @@ class Names:
         self._left = 0  # how many there were when they were last looked through
         codec.pool.register(self._table)
 
-    def give(self, rows: np.ndarray, start: int) -> None:
+    def give(self, rows: np.ndarray, start: int | np.ndarray) -> None:
         """Let (row, start) begin at another time; who had another name before gets the new one, too."""
         ids = self._table.intern(rows)
         self._starts = grown(self._starts, self._table.capacity, NEVER)
