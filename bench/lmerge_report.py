@@ -1,4 +1,4 @@
-"""What the work on LMerge found: figures 2 to 9 of the paper as tables and pictures, and the targets."""
+"""What the work on LMerge found: figures 2 to 10 of the paper as tables and pictures, and the targets."""
 
 from __future__ import annotations
 
@@ -55,6 +55,20 @@ def told_of_lmerge(rows: list[Row], directory: Path) -> Iterator[Table | str]:
         yield _wanted(found["wanted"])
 
 
+def told_of_plans(rows: list[Row], _: Path) -> Iterator[Table | str]:
+    """Two plans of one query, alone and merged: figure 10."""
+    mine = [row for row in rows if row["work"] == "plan_switching"]
+    if not mine:
+        return
+    table = Table(title="LMerge, figure 10: plan switching", title_justify="left")
+    table.add_column("what", no_wrap=True)
+    table.add_column("seconds", justify="right", no_wrap=True)
+    for row in mine[:-1]:
+        table.add_row(row["case"], f"{row['seconds']:.2f}")
+    yield table
+    yield _wanted(mine[-1]["points"])
+
+
 def _table(title: str, points: list[Point], by: str, of: str, what: str, unit: float) -> Table:
     table = Table(title=title, title_justify="left")
     names = list(dict.fromkeys(each[of] for each in points))
@@ -88,6 +102,6 @@ def _wanted(points: list[Point]) -> Table:
     for name, justify in (("what", "left"), ("found", "right"), ("wanted", "right"), ("holds", "left")):
         table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for each in points:
-        bound = f"≥ {each['least']:.3g}" if each["least"] is not None else f"≤ {each['most']:.3g}"
+        bound = f"≥ {each['least']:.3g}" if each.get("least") is not None else f"≤ {each['most']:.3g}"
         table.add_row(each["what"], f"{each['found']:.3g}", bound, "yes" if each["holds"] else "NO")
     return table

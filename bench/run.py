@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from consistency_report import told
-from lmerge_report import told_of_lmerge
+from lmerge_report import told_of_lmerge, told_of_plans
 from measure import MARK
 from punctuation_report import told_of_punctuation
 
@@ -49,6 +49,7 @@ LONG_WORKS = (
     "punctuation",
     "lmerge",
     "fast_forward",
+    "plan_switching",
 )
 OWN_HOME = {"bytewax": "bytewax==0.21.1", "pathway": "pathway==0.33.0"}
 OWN_PROGRAM = {
@@ -61,6 +62,7 @@ OWN_PROGRAM = {
     "punctuation": ("punctuation.py",),
     "lmerge": ("lmerge.py",),
     "fast_forward": ("fast_forward.py",),
+    "plan_switching": ("plan_switching.py",),
 }
 DIFFERENT = "DIFFERENT ANSWER"
 
@@ -151,6 +153,7 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
             *(("lag", *each) for each in (("FIRST", "source"), ("LEADER", "source"), ("LEADER", "sums"))),
         )
     ),
+    "plan_switching": (Measurement("everwhen-local"),),
     "spark_sums": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
     "spark_join": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
     "spark_state": (Measurement("everwhen-spark"),),
@@ -327,7 +330,8 @@ def main(works: list[str], pathway: bool) -> int:
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     show(rows)
-    for each in (*told(rows, OUT.parent), *told_of_punctuation(rows, OUT.parent), *told_of_lmerge(rows, OUT.parent)):
+    tellers = (told, told_of_punctuation, told_of_lmerge, told_of_plans)
+    for each in (each for tell in tellers for each in tell(rows, OUT.parent)):
         console.print(each) if isinstance(each, Table) else say(each)
     for system, why in absent.items():
         say(f"left out: {system} ({why})")

@@ -383,7 +383,7 @@ def _from(found: History, since: int) -> set[Any]:
 
 def test_who_lags_is_fast_forwarded_to_where_its_readers_care(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The readers' word reaches the runtime once; the manifest tells of it, and a restart does the same again."""
-    monkeypatch.setattr("everwhen.engine.files.follow._LAG", 0.0)
+    monkeypatch.setenv("EVERWHEN_LAG", "0")
     asked: list[int] = []
 
     def fast_forward(self: ew.LocalRuntime, t: int) -> dict[str, ew.ElementBatch]:
@@ -414,7 +414,7 @@ def test_who_lags_is_fast_forwarded_to_where_its_readers_care(tmp_path: Path, mo
 def test_a_fast_forwarded_run_is_exact_from_there_on_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("everwhen.engine.files.follow._LAG", 0.0)
+    monkeypatch.setenv("EVERWHEN_LAG", "0")
     elements = some(12, 300, "x")
     path, out = tmp_path / "s.jsonl", LocalFolder(f"{tmp_path}/out")
     path.write_bytes(lines(elements[:150]))

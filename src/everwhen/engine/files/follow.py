@@ -41,6 +41,7 @@ from everwhen.engine.files.checkpoint import agree, locked
 from everwhen.engine.files.live_checkpoint import LiveState, newest_live, save_live
 from everwhen.engine.files.live_files import live_files, live_identity
 from everwhen.engine.files.live_inputs import live_input
+from everwhen.engine.files.live_pace import Pace, lag_allowed
 from everwhen.engine.files.live_run import LiveSteps, Step
 from everwhen.engine.files.run import Progress, Watch
 from everwhen.engine.local import LocalRuntime, Query
@@ -56,10 +57,8 @@ from everwhen.stream.element_batch import ElementBatch, empty_elements
 
 _LOOK: Final = 0.02
 """Seconds between two looks at the inputs, and between two epochs that are small."""
-_ROUND: Final = 0.1
+_ROUND: Final = 0.05
 """Seconds between two looks at readers, and two words to writers."""
-_LAG: Final = 0.5
-"""Who has not promised for so many seconds what its readers have passed leaves it out."""
 _PATIENCE: Final = 2.0
 """Seconds between two checkpoints, at the least."""
 _EFFORT: Final = 10
@@ -159,7 +158,7 @@ class LiveRun:
         self._words: dict[str, Any] = {}
         self._saved = -1
         self._changed = False
-        self._behind: tuple[float, int] | None = None
+        self._pace = Pace(options.batch, lag_allowed())
         self._absent_since = time.monotonic()
         self._told = False
 
@@ -280,11 +279,15 @@ class LiveRun:
             if began >= round_at:
                 forward = self._round()
                 round_at = began + _ROUND
-            step = self.steps.look(self.options.batch, forward)
-            full = step is not None and any(len(batch) >= self.options.batch for batch in step.batches.values())
+            size = self._pace.size
+            step = self.steps.look(size, forward)
+            full = step is not None and any(len(batch) >= size for batch in step.batches.values())
             if step is not None:
                 self._take(step)
                 forward = None
+                if self.runtime.merged:  # copies that are behind should hear of it at once
+                    self._leave_words()
+                self._pace.took(sum(map(len, step.batches.values())), time.monotonic() - began)
             self.options.progress(self._progress("running"))
             if self._changed and self.place is not None and (now := time.monotonic()) >= due:
                 self._save()
@@ -360,13 +363,8 @@ class LiveRun:
     def _round(self) -> int | None:
         """Leave word, hear the readers: the instant to fast-forward to, if this run has been behind for a while."""
         self._leave_words()
-        cares, now = cared_from(self.sink.tidy(self._saved + 1)), time.monotonic()
-        if not self.promise < cares < INF or cares <= self.sink.start.since:
-            self._behind = None
-            return None
-        if self._behind is None or self._behind[1] <= self.promise:
-            self._behind = now, cares
-        return cares if now - self._behind[0] >= _LAG else None
+        cares = cared_from(self.sink.tidy(self._saved + 1))
+        return self._pace.skip_to(cares, self.promise, self.sink.start.since, time.monotonic())
 
     def _leave_words(self, ended: bool = False) -> None:
         for name, each in self.steps.inputs.items():
