@@ -154,7 +154,7 @@ class LocalRuntime:
         >>> print(*runtime.push({"a": batch})["out"].elements())
         insert [0, 5) x=1 cti 3
         >>> _ = runtime.attach("b", since=3)
-        >>> batch = ew.ElementBatch.of([ew.Insert(3, 5, {"x": 1}), ew.Cti(9)], a.schema)
+        >>> batch = ew.ElementBatch.of([ew.Insert(0, 5, {"x": 1}), ew.Cti(9)], a.schema)
         >>> print(*runtime.push({"b": batch})["out"].elements())
         cti 9
         """
