@@ -198,3 +198,13 @@ def test_a_policy_is_one_of_them() -> None:
         ew.MergePolicy(quorum=0)
     with pytest.raises(ew.QueryError, match="follows one"):
         ew.MergePolicy(leader=True, final=True)
+
+
+def test_rows_of_nothing_have_all_their_columns() -> None:
+    """Events that are merged, and nothing comes: what stands above reads columns of no rows."""
+    a, b = (ew.source(name, {"k": "int64", "v": "string"}) for name in "ab")
+    query = ew.lmerge(a, b).deletes().join(a.deletes(), on=["k", "v"], how="full")
+    runtime = ew.LocalRuntime(query)
+    batch = ew.ElementBatch.of([ew.Cti(3)], a.schema)
+    assert [str(e) for e in runtime.push({"a": batch})["out"].elements()] == ["cti 3"]
+    assert [str(e) for e in runtime.close()["out"].elements()] == ["cti ∞"]

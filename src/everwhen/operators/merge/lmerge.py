@@ -117,8 +117,11 @@ class LMergeOperator(MergeOperator):
         self._speculate(out)
         for each in self._inputs:
             each.bag.settle()
-        changes = net_corrected(concat_all(self.codec, out)) if out else no_changes(self.codec)
-        return Output(self._as_events(changes) if self._events else changes, make_frontier(self._promise, promises))
+        frontier = make_frontier(self._promise, promises)
+        if not out:
+            return Output(no_changes(self.codec), frontier)
+        changes = net_corrected(concat_all(self.codec, out))
+        return Output(self._as_events(changes) if self._events else changes, frontier)
 
     def _keyed(self, batch: Changes) -> Changes:
         """Rows with the start of their event as one more word."""
