@@ -30,6 +30,10 @@ def plan(name: str, build: Callable[[], ew.Stream], infinite: bool = True, order
     return Plan(name, build, infinite, ordered)
 
 
+def _sums(stream: ew.Stream) -> ew.Stream:
+    return stream.group_by("k").agg(t=ew.sum("x"))
+
+
 UNARY: tuple[Plan, ...] = (
     plan("source", lambda: S, ordered=True),
     plan("filter", lambda: S.where(col("x") > 1), ordered=True),
@@ -124,6 +128,9 @@ COMPOSED: tuple[Plan, ...] = (
     plan("anti-join, then sum", lambda: S.join(T, on="k", how="anti").aggregate(n=ew.count(), t=ew.sum("x"))),
     plan("dstream of distinct", lambda: S.distinct().dstream()),
     plan("filter on lifetime", lambda: S.lifetime(length=5).where(col("x") > 0).union(T.lifetime(shift=2))),
+    plan("merged copies of events", lambda: ew.lmerge(S, S.where(ew.lit(True)))),
+    plan("merged copies of sums", lambda: ew.lmerge(*(_sums(copy) for copy in (S, S.where(ew.lit(True)))))),
+    plan("distinct over merged copies", lambda: ew.lmerge(S, S.where(ew.lit(True))).range(3).distinct()),
     plan("sum over a union of windows", lambda: S.range(5, slide=2).union(T.granularity(3)).aggregate(t=ew.sum("x"))),
 )
 

@@ -78,6 +78,18 @@ def _set(draw: st.DrawFn, g: Grown) -> Grown:
     return g.then(getattr(g.stream, kind)(other.stream), g.infinite or other.infinite)
 
 
+def _merge(draw: st.DrawFn, g: Grown) -> Grown:
+    """Copies of the stream: itself and, physically another one, itself behind a filter that drops nothing."""
+    policies = [
+        None,
+        ew.MergePolicy(),
+        ew.MergePolicy(leader=True),
+        ew.MergePolicy(quorum=2),
+        ew.MergePolicy(final=True),
+    ]
+    return g.then(ew.lmerge(g.stream, g.stream.where(ew.lit(True)), policy=draw(st.sampled_from(policies))))
+
+
 def _join(draw: st.DrawFn, g: Grown) -> Grown:
     right = draw(st.sampled_from([T, S, T.distinct(), T.range(2), T.group_by("k").agg(x=ew.max("x"))]))
     how = draw(st.sampled_from(["inner", "inner", "semi", "anti", "left", "right", "full"]))
@@ -149,7 +161,7 @@ def _unbounded(draw: st.DrawFn, g: Grown) -> Grown:
 
 
 ANYWHERE: tuple[Step, ...] = (
-    _where, _select, _set, _join, _distinct, _aggregate, _range, _granularity, _changes, _coalesce, _lifetime,
+    _where, _select, _set, _merge, _join, _distinct, _aggregate, _range, _granularity, _changes, _coalesce, _lifetime,
 )  # fmt: skip
 FINITE: tuple[Step, ...] = (_rows, _cut, _unbounded)
 

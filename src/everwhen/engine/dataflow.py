@@ -177,8 +177,8 @@ class Dataflow(Generic[Key, Flow]):
             t = needs.get(Port(operator=number), INF)
             if NEVER < t < INF:
                 node.placed.operator.fast_forward(t)
-                if node.placed.operator.merges:
-                    self._merged[number] = max(self.skipped(number), t)
+                if node.placed.operator.merges and t > self.skipped(number):
+                    self._merged[number], node.woken = t, True  # it is decided with the next step
         found: dict[str, int] = {}
         for port, t in needs.items():
             if port.source is not None:
