@@ -136,11 +136,12 @@ def test_operators_are_as_after_any_other_step(plan: Plan) -> None:
 # --- state ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=str)
+@pytest.mark.parametrize("plan", [plan for plan in PLANS if plan.name != "merged copies of events"], ids=str)
 def test_state_is_as_if_it_had_begun_there(plan: Plan) -> None:
     """Right after it where operators look at single instants; else when progress has passed t.
 
-    Inputs without corrections: a correction is kept beside what it corrects, which may have begun before.
+    Inputs without corrections: a correction is kept beside what it corrects, which may have begun before.  A merge of
+    events keeps more: those that began before t keep their starts, so equal rows are not one entry.
     """
     query = plan.build()
     for emit in ("final", "current"):
@@ -160,8 +161,7 @@ def test_state_is_as_if_it_had_begun_there(plan: Plan) -> None:
         single = all(each in (t, NEVER) for each in floor.values())
         for epoch in some[at:]:
             if single or min(runtime.progress.values()) >= t:
-                ends = "coalesce" in plan.name or "merged copies of events" in plan.name
-                more = 2 * len(sources(query)) if ends else 0  # what ends just at the floor may still grow
+                more = 2 * len(sources(query)) if "coalesce" in plan.name else 0  # an interval that ends at the floor
                 assert kept(runtime) <= kept(late) + more, f"{emit}, t = {t}, floor {floor}"
             runtime.push(epoch)
             late.push(cut_epoch(epoch, floor))
