@@ -141,7 +141,7 @@ def test_state_is_as_if_it_had_begun_there(plan: Plan) -> None:
     """Right after it where operators look at single instants; else when progress has passed t.
 
     Inputs without corrections: a correction is kept beside what it corrects, which may have begun before.  A merge of
-    events keeps more: those that began before t keep their starts, so equal rows are not one entry.
+    events keeps more: of those that began before t and come later, also under which start they are emitted.
     """
     query = plan.build()
     for emit in ("final", "current"):
