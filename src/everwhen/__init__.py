@@ -33,6 +33,7 @@ from everwhen.algebra.aggregates import (
 from everwhen.algebra.builder import Stream, source
 from everwhen.algebra.expressions.build import col, function, lit, udf, when
 from everwhen.algebra.lmerge import lmerge
+from everwhen.algebra.recursion import fixpoint
 from everwhen.core.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.core.merge_policy import MergePolicy
 from everwhen.core.schema import Schema
@@ -108,6 +109,7 @@ __all__ = [
     "function",
     "last",
     "lit",
+    "fixpoint",
     "lmerge",
     "max",
     "median",

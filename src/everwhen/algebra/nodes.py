@@ -30,6 +30,10 @@ from everwhen.algebra.merge_node import LMerge as LMerge
 from everwhen.algebra.node import Node as Node
 from everwhen.algebra.node import over as over
 from everwhen.algebra.node import walk as walk
+from everwhen.algebra.recursion_nodes import Fixpoint as Fixpoint
+from everwhen.algebra.recursion_nodes import LoopToken as LoopToken
+from everwhen.algebra.recursion_nodes import Recursion as Recursion
+from everwhen.algebra.recursion_nodes import reads_recursion as reads_recursion
 from everwhen.core.kinds import is_orderable
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Field, Schema

@@ -18,12 +18,14 @@ from everwhen.algebra.nodes import (
     Deletes,
     Distinct,
     Filter,
+    Fixpoint,
     Granularity,
     Join,
     LMerge,
     Map,
     Node,
     Punctuate,
+    Recursion,
     RelationToStream,
     RowsWindow,
     SetOperation,
@@ -32,6 +34,7 @@ from everwhen.algebra.nodes import (
     Split,
     TimeWindow,
     Union,
+    reads_recursion,
     walk,
 )
 from everwhen.core.time import INF
@@ -39,6 +42,7 @@ from everwhen.errors import InputError, QueryError
 from everwhen.reference import instants, relational, temporal
 from everwhen.reference.logical import Event, Instants, LogicalStream, Snapshot, stream_of
 from everwhen.reference.order import canonical_row
+from everwhen.reference.recursion import fixpoint
 from everwhen.stream.history import History
 
 Inputs = Mapping[str, History]
@@ -48,8 +52,21 @@ def evaluate(node: Node, inputs: Inputs) -> LogicalStream:
     """The logical stream that a plan defines over the histories of its sources."""
     done: dict[Node, LogicalStream] = {}
     for each in walk(node):
-        done[each] = _stream(each, [done[child] for child in each.inputs], inputs)
+        if isinstance(each, Fixpoint):
+            done[each] = _fixpoint(each, done)
+        elif all(child in done for child in each.inputs) and not isinstance(each, Recursion):
+            done[each] = _stream(each, [done[child] for child in each.inputs], inputs)
     return done[node]
+
+
+def _fixpoint(node: Fixpoint, done: Mapping[Node, LogicalStream]) -> LogicalStream:
+    """A recursion is snapshot-reducible in what its base and its step read from outside."""
+    below = [each for each in walk(node.base, node.step) if not reads_recursion(each, node.token)]
+    read = {each: done[each] for each in below}
+    start = min(s.start for s in read.values())
+    return LogicalStream(
+        start, lambda t: fixpoint(node, lambda each: read[each].at(t), snapshot), instants.same_as(*read.values())
+    )
 
 
 def history(node: Node, inputs: Inputs, first: int | None = None, last: int | None = None) -> History:
