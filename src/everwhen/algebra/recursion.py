@@ -33,7 +33,7 @@ def fixpoint(
     >>> import everwhen as ew
     >>> link = ew.source("Link", {"a": "int64", "b": "int64"})
     >>> start = ew.source("Start", {"n": "int64"})
-    >>> reach = ew.fixpoint(start, lambda r: r.join(link, on={"n": "a"}).select(n="b"))
+    >>> reach = ew.fixpoint(start, lambda r: r.join(link, on={"n": "a"}).select(n=ew.col("b")))
     >>> inputs = {"Start": [ew.Insert(0, 9, {"n": 1})], "Link": [ew.Insert(2, 7, {"a": 1, "b": 2})]}
     >>> print(*ew.run(reach, inputs), sep=chr(10))
     insert [0, 9) n=1
