@@ -12,7 +12,7 @@ from typing import Literal
 
 from everwhen.algebra.node import Node, walk
 from everwhen.core.kinds import is_orderable
-from everwhen.core.loop_options import LoopOptions
+from everwhen.core.loop_options import STAGED, LoopOptions
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 
@@ -46,8 +46,8 @@ class Recursion(Node):
 class Fixpoint(Node):
     """The least fixed point of `base ∪ step` at every instant; `step` reads it by leaves with the same token.
 
-    `union`: sets.  `union all`: as many copies as derivations.  `min`, `max`: per key (all columns but `value`) the best
-    derivable value.
+    `union`: sets.  `union all`: as many copies as derivations.  `min`, `max`: per key (all columns but `value`) the
+    best derivable value.
     """
 
     base: Node
@@ -55,7 +55,7 @@ class Fixpoint(Node):
     token: LoopToken
     kind: FixpointKind = "union"
     value: str | None = None
-    options: LoopOptions = LoopOptions()
+    options: LoopOptions = STAGED
 
     def __post_init__(self) -> None:
         if not self.base.schema.same_types(self.step.schema):

@@ -40,3 +40,7 @@ class LoopOptions:
     def flying(self) -> bool:
         """Whether an epoch may end while rows still circulate."""
         return self.rounds is not None
+
+
+STAGED: Final = LoopOptions()
+"""Each epoch until nothing circulates."""

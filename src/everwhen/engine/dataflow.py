@@ -124,8 +124,8 @@ class Dataflow(Generic[Key, Flow]):
         if not rows and tau == node.tau and frontiers == node.frontiers and not node.woken:
             node.rest()
             return
-        node.tau, node.woken = tau, False
         node.output = output = advance(node.placed.operator, changes, frontiers, tau, node.output.frontier.time)
+        node.tau, node.woken = tau, node.placed.operator.unfinished
         # promises about data are news in this step only
         node.frontiers = [Frontier(each.time) for each in frontiers] if promised else frontiers
         node.rows_in += rows

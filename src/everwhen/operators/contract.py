@@ -127,6 +127,11 @@ class Operator(ABC):
     merges: bool = False
     """Whether inputs are copies of one stream: the furthest promise counts, and each event keeps its own start."""
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the next step has something to do although nothing may come."""
+        return False
+
     @abstractmethod
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         """Take one epoch's input; give the output's changes."""

@@ -30,15 +30,19 @@ def cancelled(codec: RowCodec, parts: Sequence[Changes]) -> Changes:
     """All parts in one, where an event said and taken back is left out."""
     lo, hi = np.concatenate([p.lo for p in parts]), np.concatenate([p.hi for p in parts])
     weight, rows = np.concatenate([p.weight for p in parts]), np.concatenate([p.rows for p in parts])
-    if not (weight < 0).any():
-        return Changes(codec, lo, hi, weight, rows)
-    table = KeyTable(2 + codec.width)
-    ids = table.intern(np.concatenate([lo[:, None], hi[:, None], rows], axis=1))
+    together = Changes(codec, lo, hi, weight, rows)
+    return summed(together) if (weight < 0).any() else together
+
+
+def summed(batch: Changes) -> Changes:
+    """Segments of equal rows and lifetimes as one each; what cancels is gone."""
+    table = KeyTable(2 + batch.codec.width)
+    ids = table.intern(np.concatenate([batch.lo[:, None], batch.hi[:, None], batch.rows], axis=1))
     total = np.zeros(table.capacity, np.int64)
-    np.add.at(total, ids, weight)
+    np.add.at(total, ids, batch.weight)
     left = np.flatnonzero(total)
     named = table.codes[left]
-    return Changes(codec, named[:, 0].copy(), named[:, 1].copy(), total[left], named[:, 2:].copy())
+    return Changes(batch.codec, named[:, 0].copy(), named[:, 1].copy(), total[left], named[:, 2:].copy())
 
 
 def net_corrected(batch: Changes) -> Changes:

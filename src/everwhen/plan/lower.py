@@ -51,6 +51,7 @@ from everwhen.operators.windows.chronons import ChrononsOperator
 from everwhen.operators.windows.coalesce import CoalesceOperator
 from everwhen.operators.windows.rows_window import RowsOperator
 from everwhen.plan.lower_joins import lower_join
+from everwhen.plan.lower_loop import loop_operator
 from everwhen.plan.merge_kernel import merge_kernel
 from everwhen.plan.physical import Form, Handed, PhysicalPlan, PlacedOperator, Port, Sink
 from everwhen.plan.properties import (
@@ -307,6 +308,11 @@ class Lowering:
                 return self.place(name, RowsOperator(rows, slide, partition, codec, policy), port)
             case n.Join():
                 return lower_join(self, node, policy)
+            case n.Fixpoint(kind="union all"):
+                return self._loop(node)
+            case n.Fixpoint():
+                loop = self._loop(node)
+                return self.clipped(loop, codec, policy) if self.emit is Emit.CURRENT else loop
         raise AssertionError(f"no operator for {type(node).__name__}")
 
     def _lmerge(self, node: n.LMerge, ports: list[Port], events: bool) -> Port:
@@ -318,6 +324,15 @@ class Lowering:
             merge = LMergeOperator(codec, node.since, node.policy, events, node.names)
             merge.kernel = kernel.name
         return self.place("lmerge", merge, *ports)
+
+    def _loop(self, node: n.Fixpoint) -> Port:
+        """The loop itself, which says all it knows: once, whoever reads it in whatever form."""
+        key = (id(node), "loop", False)
+        if key not in self._placed:
+            operator, plan = loop_operator(node, self.pool, _lower_body)
+            ports = [self.lower(each, "segments") for each in plan.externals]
+            self._placed[key] = node, self.place("fixpoint", operator, *ports)
+        return self._placed[key][1]
 
     def clipped(self, port: Port, codec: RowCodec, policy: Policy) -> Port:
         return self.place("clip", CountsOperator("clip", codec, policy), port)
@@ -341,6 +356,11 @@ class Lowering:
         before = self.place("a tick ago", ShiftOperator(1, codec), port)
         sides = (port, before) if kind == "istream" else (before, port)
         return self.place(kind, CountsOperator("difference", codec, policy), *sides)
+
+
+def _lower_body(body: n.Node, pool: Interner) -> PhysicalPlan:
+    """What goes round a loop is neither clipped nor held back."""
+    return lower({}, Emit.ALL, pool, handed={"step": body})
 
 
 def _checked(source: n.Source) -> tuple[object, ...]:

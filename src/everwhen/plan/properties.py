@@ -22,6 +22,8 @@ def disjoint(node: n.Node) -> bool:
     match node:
         case n.Aggregate() | n.Distinct() | n.SetOperation():
             return True
+        case n.Fixpoint(kind=kind):
+            return kind != "union all"
         case n.RelationToStream(_, kind):
             return kind != "rstream"
         case n.Filter(input) | n.Punctuate(input):
@@ -46,7 +48,7 @@ def grouped(node: n.Node) -> bool:
             return bool(keys)
         case n.Distinct() | n.SetOperation():
             return True
-        case n.Join(kind="inner"):
+        case n.Join(kind="inner") | n.Fixpoint():
             return True
         case n.Filter(input) | n.Punctuate(input) | n.Map(input):
             return grouped(input)
@@ -119,6 +121,8 @@ def left_open(node: n.Node) -> bool:
     match node:
         case n.Aggregate() | n.Distinct() | n.SetOperation():
             return True
+        case n.Fixpoint(kind=kind):
+            return kind != "union all"
         case n.RelationToStream(_, kind):
             return kind != "rstream"
         case n.Filter(input) | n.Punctuate(input) | n.Map(input):
@@ -184,6 +188,8 @@ def whole(node: n.Node) -> bool:
     """
     match node:
         case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RowsWindow() | n.Coalesce() | n.Join() | n.LMerge():
+            return False
+        case n.Fixpoint():
             return False
         case n.RelationToStream(_, "istream" | "dstream"):
             return False

@@ -1,0 +1,1 @@
+"""Recursion: the loop as one operator, its heads, its body, its progress."""

@@ -1,0 +1,35 @@
+"""Many random recursive runs: python -m operators.loop.fuzz RUNS [FIRST_SEED]."""
+
+from __future__ import annotations
+
+import random
+import sys
+import traceback
+
+from operators.loop.recursive_runs import QUERIES, run
+
+
+def main(runs: int, first: int) -> int:
+    failed = 0
+    for seed in range(first, first + runs):
+        rng = random.Random(seed)
+        name = rng.choice(sorted(QUERIES))
+        flying = rng.random() < 0.3
+        options = {"rounds": rng.choice((1, 2, 3))} if flying else {}
+        if rng.random() < 0.3:
+            options["progress"] = rng.choice(("probing", "hybrid"))
+        emit = rng.choice(("all", "all", "current", "ended", "final"))
+        try:
+            run(QUERIES[name](**options), rng, rng.randrange(2, 12), emit, staged=not flying)
+        except Exception:
+            failed += 1
+            print(f"seed {seed}: {name} {options} {emit}")
+            traceback.print_exc(limit=-3)
+            if failed > 3:
+                break
+    print(f"{seed - first + 1} runs, {failed} failed")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)))
