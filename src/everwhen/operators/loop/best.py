@@ -14,23 +14,18 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.containers.arrays import grown
-from everwhen.containers.calendar import Calendar
-from everwhen.containers.key_table import KeyTable, Regions
-from everwhen.containers.live_runs import group_rows
-from everwhen.core.time import INF, NEVER
+from everwhen.containers.key_table import Regions
 from everwhen.errors import EvaluationError, EverwhenError, QueryError
-from everwhen.operators.contract import StateSize
 from everwhen.operators.loop import best_loops as kernel
 from everwhen.operators.loop.best_loops import CANDIDATE, HI, LO, NOT_THERE, RANK, SAID, WORSE
-from everwhen.operators.loop.head import LoopHead, split_birth
-from everwhen.operators.loop.support_loops import DELETE, HOLD, INSERT, drop_ended
+from everwhen.operators.loop.head import split_birth
+from everwhen.operators.loop.keyed_head import NO_INTS, KeyedHead
+from everwhen.operators.loop.support_loops import INSERT
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import BITS, RowCodec
 from everwhen.rows.interner import is_pooled
 
-_NO_INTS = np.empty(0, np.int64)
 _WORST: Final = np.int64(2**63 - 1)
 """The rank of a null."""
 _SIGN: Final = np.int64(-(2**63))
@@ -68,56 +63,22 @@ class Ranks:
         return codes ^ _SIGN if self._unsigned else codes
 
 
-class BestHead(LoopHead):
-    """Keys by number, their candidates, what is said of them, and which of them are due."""
+class BestHead(KeyedHead):
+    """Keys with their candidates and what is said of them."""
 
     keeps = "per key its candidates and its best value, over time from the promise on"
 
     def __init__(self, codec: RowCodec, sent: RowCodec, keys: RowCodec, value: str, largest: bool) -> None:
-        self.codec = codec
-        self.sent = sent
+        self._candidates = Regions(CANDIDATE)
+        self._said = Regions(SAID)
+        super().__init__(codec, sent, keys, [self._candidates, self._said])
         self._value = codec.schema.index(value)
         self._key_at = [j for j in range(len(codec.schema)) if j != self._value]
         self._key_codec = keys
         self._ranks = Ranks(codec.schema.types[self._value], largest)
-        self._keys = KeyTable(keys.width, keys.pooled)
-        codec.pool.register(self._keys)
-        self._candidates = Regions(CANDIDATE)
-        self._said = Regions(SAID)
-        self._ends = Calendar()
-        self._slot = np.full(64, -1, np.int64)
-        self._round = 0
-        self._promise = NEVER
-        self._due: list[np.ndarray] = []
-        self._touched: list[np.ndarray] = []
-
-    def retract(self, derived: Changes) -> Changes:
-        return self._take(derived, DELETE) if len(derived) else no_changes(self.sent)
-
-    def insert(self, derived: Changes | None) -> Changes:
-        waiting, self._due = self._due, []
-        self._round += 1
-        if derived is not None and len(derived):
-            assert not waiting, "what is due comes before more is derived"
-            return self._take(derived, INSERT)
-        ids = np.unique(np.concatenate(waiting)) if waiting else _NO_INTS
-        if not len(ids):
-            return no_changes(self.sent)
-        nothing = np.zeros(len(ids) + 1, np.int64)
-        return self._visit(ids, nothing, _NO_INTS, np.empty((0, CANDIDATE), np.int64), INSERT)
-
-    def hold(self, derived: Changes) -> None:
-        if len(derived):
-            self._take(derived, HOLD)
-
-    @property
-    def due(self) -> bool:
-        return bool(self._due)
 
     def _take(self, derived: Changes, phase: int) -> Changes:
         rows, premise = split_birth(self.codec, derived.rows)
-        ids = self._keys.intern(self.codec.select(rows, self._key_at, self._key_codec))
-        self._grow()
         codes = np.ascontiguousarray(rows[:, self.codec.words + self._value])
         valid = self.codec.valid(rows, self._value)
         if valid is None:
@@ -125,9 +86,13 @@ class BestHead(LoopHead):
         else:
             ranks = np.full(len(codes), _WORST)
             ranks[valid] = self._ranks.of(codes[valid])
-        keys, given, order = group_rows(ids, self._slot)
+        grouped = self._grouped(self.codec.select(rows, self._key_at, self._key_codec))
         found = np.stack([derived.lo, derived.hi, ranks, premise, derived.weight], axis=1)
-        return self._visit(keys, given, order, found, phase)
+        return self._visit(*grouped, found, phase)
+
+    def _come(self, ids: np.ndarray) -> Changes:
+        nothing = np.zeros(len(ids) + 1, np.int64)
+        return self._visit(ids, nothing, NO_INTS, np.empty((0, CANDIDATE), np.int64), INSERT)
 
     def _visit(
         self, keys: np.ndarray, given: np.ndarray, order: np.ndarray, derived: np.ndarray, phase: int
@@ -146,9 +111,7 @@ class BestHead(LoopHead):
             )
         self._candidates.put(keys, ends, new)
         self._said.put(keys, told_ends, told)
-        self._touched.append(keys)
-        if due.any():
-            self._due.append(keys[due])
+        self._visited(keys, due)
         if not len(sent):
             return no_changes(self.sent)
         lo, hi, weight, rank, birth = (np.ascontiguousarray(sent[:, column]) for column in range(1, 6))
@@ -171,47 +134,6 @@ class BestHead(LoopHead):
     def answer(self, sent: Changes) -> Changes:
         return sent.with_rows(self.codec, split_birth(self.codec, sent.rows)[0])
 
-    def expire(self, promise: int) -> None:
-        touched = np.unique(np.concatenate(self._touched)) if self._touched else _NO_INTS
-        self._touched = []
-        if promise == INF:
-            self._keys.remove(self._keys.ids())
-            self._candidates.clear()
-            self._said.clear()
-            self._due = []
-            self._promise = promise
-            return
-        if promise > self._promise:
-            self._promise = promise
-            over = self._ends.before(promise + 1)
-            touched = np.union1d(touched, over) if len(over) else touched
-            for regions in (self._candidates, self._said) if len(touched) else ():
-                old, offsets = regions.gather(touched)
-                if len(old) and int(old[:, HI].min()) <= promise:
-                    new, ends = drop_ended(old, offsets, promise)
-                    regions.put(touched, ends, new)
-        if len(touched):
-            self._schedule(touched)
-
-    def _schedule(self, ids: np.ndarray) -> None:
-        """Note when the first candidate of each key ends; forget keys without candidates."""
-        candidates, offsets = self._candidates.gather(ids)
-        empty = np.diff(offsets) == 0
-        ends = np.full(len(ids), INF, np.int64)
-        if len(candidates):
-            ends[~empty] = np.minimum.reduceat(candidates[:, HI], offsets[:-1][~empty])
-        self._ends.schedule(ids, ends)
-        if empty.any():
-            self._keys.remove(ids[empty])
-
-    def _grow(self) -> None:
-        capacity = self._keys.capacity
-        if capacity > len(self._slot):
-            self._slot = grown(self._slot, capacity, -1)
-            self._candidates.grow(capacity)
-            self._said.grow(capacity)
-            self._ends.grow(capacity)
-
     def standing(self) -> Changes:
         ids = self._keys.ids()
         said, offsets = self._said.gather(ids)
@@ -220,15 +142,11 @@ class BestHead(LoopHead):
         lo, hi = (np.ascontiguousarray(said[:, column]) for column in (LO, HI))
         return Changes(self.codec, lo, hi, np.ones(len(lo), np.int64), rows)
 
-    def state_size(self) -> StateSize:
-        kept = self._candidates.nbytes + self._said.nbytes + self._keys.nbytes + self._ends.nbytes + self._slot.nbytes
-        return StateSize(self._candidates.rows + self._said.rows, kept)
-
     def snapshot(self) -> dict[str, Any]:
         ids = self._keys.ids()
         candidates, offsets = self._candidates.gather(ids)
         said, said_offsets = self._said.gather(ids)
-        due = np.unique(np.concatenate(self._due)) if self._due else _NO_INTS
+        due = np.concatenate(self._due) if self._due else NO_INTS
         return {
             "keys": self._key_codec.decode(self._keys.codes[ids]), "candidates": candidates, "offsets": offsets,
             "said": said, "said_offsets": said_offsets, "due": np.isin(ids, due), "round": self._round,
@@ -244,7 +162,6 @@ class BestHead(LoopHead):
         self._candidates.put(ids, state["offsets"], state["candidates"])
         self._said.put(ids, state["said_offsets"], state["said"])
         self._round, self._promise = state["round"], state["promise"]
-        if n:
-            self._schedule(ids)
-            waiting = ids[state["due"]]
-            self._due = [waiting] if len(waiting) else []
+        self._schedule(ids)
+        waiting = ids[state["due"]]
+        self._due = [waiting] if len(waiting) else []

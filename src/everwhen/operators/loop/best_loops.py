@@ -34,8 +34,10 @@ _NEVER: Final = np.int64(NEVER)
 
 @njit(cache=True, nogil=True)
 def take(old, offsets, said, said_offsets, given, order, derived, phase, birth, floor):
-    """Add candidates to keys, and let values go or come; `derived` has the candidates that come, and with a negative
-    count those that go; nothing is decided anew before `floor`.  `order[given[i]:given[i + 1]]` the positions of those of key i.
+    """Add candidates to keys, and let values go or come.
+
+    `derived` has the candidates that come, and with a negative count those that go; `order[given[i]:given[i + 1]]` are
+    the positions of those of key i.  Nothing is decided anew before `floor`.
 
     Returns the new candidates and the new said pieces with their offsets, what goes or comes as (key, lo, hi, weight,
     rank, birth), which keys are still due, and whether all of it was legal.

@@ -12,79 +12,36 @@ from typing import Any
 
 import numpy as np
 
-from everwhen.containers.arrays import grown
-from everwhen.containers.calendar import Calendar
-from everwhen.containers.key_table import KeyTable, Regions
-from everwhen.containers.live_runs import group_rows
-from everwhen.core.time import INF, NEVER
+from everwhen.containers.key_table import Regions
 from everwhen.errors import EverwhenError
-from everwhen.operators.contract import StateSize
 from everwhen.operators.loop import support_loops as kernel
-from everwhen.operators.loop.head import LoopHead, join_birth, split_birth
-from everwhen.operators.loop.support_loops import BIRTH, DELETE, HI, HOLD, INSERT, LO, PIECE
+from everwhen.operators.loop.head import join_birth, split_birth
+from everwhen.operators.loop.keyed_head import NO_INTS, KeyedHead
+from everwhen.operators.loop.support_loops import BIRTH, HI, INSERT, LO, PIECE
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 
-_NO_INTS = np.empty(0, np.int64)
 
-
-class SetHead(LoopHead):
-    """Rows by number, their pieces, and which of them are due.  `sent` has the column of births, or is `codec` where
-    nothing is ever taken back."""
+class SetHead(KeyedHead):
+    """Rows with their pieces.  `sent` has the column of births, or is `codec` where nothing is ever taken back."""
 
     keeps = "per row its birth and its derivations, over time from the promise on"
 
     def __init__(self, codec: RowCodec, sent: RowCodec) -> None:
-        self.codec = codec
-        self.sent = sent
-        self._births = sent is not codec
-        self._keys = KeyTable(codec.width, codec.pooled)
-        codec.pool.register(self._keys)
         self._pieces = Regions(PIECE)
-        self._ends = Calendar()
-        self._slot = np.full(64, -1, np.int64)
-        self._round = 0
-        self._promise = NEVER
-        self._due: list[np.ndarray] = []  # rows that may be due
-        self._touched: list[np.ndarray] = []  # rows touched in this epoch
-
-    def retract(self, derived: Changes) -> Changes:
-        if not len(derived):
-            return no_changes(self.sent)
-        return self._take(derived, DELETE)
-
-    def insert(self, derived: Changes | None) -> Changes:
-        waiting, self._due = self._due, []
-        if derived is None or not len(derived):
-            ids = np.unique(np.concatenate(waiting)) if waiting else _NO_INTS
-            return self._take_ids(ids) if len(ids) else no_changes(self.sent)
-        self._round += 1
-        batch = self._take(derived, INSERT)
-        assert not waiting, "what is due comes before more is derived"
-        return batch
-
-    def hold(self, derived: Changes) -> None:
-        if len(derived):
-            self._take(derived, HOLD)
-
-    @property
-    def due(self) -> bool:
-        return bool(self._due)
+        super().__init__(codec, sent, codec, [self._pieces])
+        self._births = sent is not codec
 
     def _take(self, derived: Changes, phase: int) -> Changes:
         rows, premise = derived.rows, np.zeros(len(derived), np.int64)
         if self._births:
             rows, premise = split_birth(self.codec, rows)
-        ids = self._keys.intern(rows)
-        self._grow()
-        keys, given, order = group_rows(ids, self._slot)
-        return self._visit(keys, given, order, (derived.lo, derived.hi, derived.weight, premise), phase)
+        found = (derived.lo, derived.hi, derived.weight, premise)
+        return self._visit(*self._grouped(rows), found, phase)
 
-    def _take_ids(self, ids: np.ndarray) -> Changes:
-        self._round += 1
-        nothing = np.zeros(len(ids) + 1, np.int64)
-        return self._visit(ids, nothing, _NO_INTS, (_NO_INTS, _NO_INTS, _NO_INTS, _NO_INTS), INSERT)
+    def _come(self, ids: np.ndarray) -> Changes:
+        return self._visit(ids, np.zeros(len(ids) + 1, np.int64), NO_INTS, [NO_INTS] * 4, INSERT)
 
     def _visit(
         self, keys: np.ndarray, given: np.ndarray, order: np.ndarray, derived: Sequence[np.ndarray], phase: int
@@ -94,9 +51,7 @@ class SetHead(LoopHead):
         if not legal:
             raise EverwhenError("a change takes back a derivation that is not there: the loop's input is not valid")
         self._pieces.put(keys, ends, new)
-        self._touched.append(keys)
-        if due.any():
-            self._due.append(keys[due])
+        self._visited(keys, due)
         if not len(sent):
             return no_changes(self.sent)
         rows = self._keys.codes[keys[sent[:, 0]]]
@@ -108,44 +63,6 @@ class SetHead(LoopHead):
     def answer(self, sent: Changes) -> Changes:
         return sent.with_rows(self.codec, split_birth(self.codec, sent.rows)[0]) if self._births else sent
 
-    def expire(self, promise: int) -> None:
-        touched = np.unique(np.concatenate(self._touched)) if self._touched else _NO_INTS
-        self._touched = []
-        if promise == INF:
-            self._keys.remove(self._keys.ids())
-            self._pieces.clear()
-            self._due = []
-            self._promise = promise
-            return
-        if promise > self._promise:
-            self._promise = promise
-            over = self._ends.before(promise + 1)
-            touched = np.union1d(touched, over) if len(over) else touched
-            if len(touched):
-                old, offsets = self._pieces.gather(touched)
-                if len(old) and int(old[:, HI].min()) <= promise:
-                    new, ends = kernel.drop_ended(old, offsets, promise)
-                    self._pieces.put(touched, ends, new)
-        if len(touched):
-            self._schedule(touched)
-
-    def _schedule(self, ids: np.ndarray) -> None:
-        """Note when the first piece of each row ends; forget rows without pieces."""
-        empty = self._pieces.length[ids] == 0
-        ends = np.full(len(ids), INF, np.int64)
-        kept = ids[~empty]
-        ends[~empty] = self._pieces.pool[self._pieces.start[kept], HI]
-        self._ends.schedule(ids, ends)
-        if empty.any():
-            self._keys.remove(ids[empty])
-
-    def _grow(self) -> None:
-        capacity = self._keys.capacity
-        if capacity > len(self._slot):
-            self._slot = grown(self._slot, capacity, -1)
-            self._pieces.grow(capacity)
-            self._ends.grow(capacity)
-
     def standing(self) -> Changes:
         ids = self._keys.ids()
         pieces, offsets = self._pieces.gather(ids)
@@ -153,10 +70,6 @@ class SetHead(LoopHead):
         of = np.repeat(ids, np.diff(offsets))[present]
         lo, hi = (np.ascontiguousarray(pieces[present, column]) for column in (LO, HI))
         return Changes(self.codec, lo, hi, np.ones(len(lo), np.int64), self._keys.codes[of])
-
-    def state_size(self) -> StateSize:
-        kept = self._pieces.nbytes + self._keys.nbytes + self._ends.nbytes + self._slot.nbytes
-        return StateSize(self._pieces.rows, kept)
 
     def snapshot(self) -> dict[str, Any]:
         ids = self._keys.ids()
@@ -174,8 +87,6 @@ class SetHead(LoopHead):
         self._grow()
         self._pieces.put(ids, offsets, pieces)
         self._round, self._promise = state["round"], state["promise"]
-        if n:
-            self._schedule(ids)
-            of = np.repeat(ids, np.diff(offsets))
-            waiting = np.unique(of[(pieces[:, BIRTH] == 0)])
-            self._due = [waiting] if len(waiting) else []
+        self._schedule(ids)
+        waiting = self._distinct([np.repeat(ids, np.diff(offsets))[pieces[:, BIRTH] == 0]])
+        self._due = [waiting] if len(waiting) else []

@@ -7,7 +7,9 @@ from typing import Final
 import numpy as np
 
 from everwhen.compiled.njit import njit
+from everwhen.core.time import INF
 
+_INF: Final = np.int64(INF)
 LO: Final = 0
 HI: Final = 1
 BIRTH: Final = 2
@@ -179,6 +181,33 @@ def _edges(first, last, order, lo, hi, weight, premise, time, count, before):
         count[:n] = count[:n][by_time]
         before[:n] = before[:n][by_time]
     return n
+
+
+@njit(cache=True, nogil=True)
+def distinct(ids, seen):
+    """Each id once, in the order of first sight; `seen` is scratch (-1)."""
+    out = np.empty(len(ids), np.int64)
+    n = 0
+    for i in range(len(ids)):
+        if seen[ids[i]] < 0:
+            seen[ids[i]] = n
+            out[n] = ids[i]
+            n += 1
+    for i in range(n):
+        seen[out[i]] = -1
+    return out[:n].copy()
+
+
+@njit(cache=True, nogil=True)
+def first_ends(ids, pool, start, length):
+    """When the first record of each id ends."""
+    out = np.empty(len(ids), np.int64)
+    for i in range(len(ids)):
+        low = _INF
+        for at in range(start[ids[i]], start[ids[i]] + length[ids[i]]):
+            low = min(low, pool[at, HI])
+        out[i] = low
+    return out
 
 
 @njit(cache=True, nogil=True)
