@@ -283,6 +283,8 @@ class JoinOperator(Operator):
 
     def recoded(self) -> None:
         self._keys.recoded()
+        for side in self._kept:
+            side.recoded()
 
     def snapshot(self) -> dict[str, Any]:
         state: dict[str, Any] = {f"side{port}": side.snapshot() for port, side in enumerate(self._kept)}

@@ -17,11 +17,15 @@ from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
 from everwhen.operators.join.loops import expire as ends
 from everwhen.operators.join.loops import join as kernel
+from everwhen.operators.join.loops.exact import NO_SLOTS, empty_slots, enter_all
 from everwhen.operators.join.loops.lifetimes import END, HI, LO, MOST, NO_ENTRY, ROW, WEIGHT
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 
+_FEWEST: Final = 64
+_MANY: Final = 16
+"""If so many segments were taken back, and this many entries looked at for each, their places are noted."""
 _LEAST: Final = 256
 """Entries that are not worth looking for dead ones."""
 
@@ -41,6 +45,8 @@ class JoinState:
         """How many entries were looked at so far: the work that the tree does."""
         self._count = 0
         self._tidy_at = _LEAST
+        self._slots = NO_SLOTS
+        self._searched = np.zeros(2, np.int64)  # segments that were taken back, and entries looked at for them
 
     def grow(self, capacity: int) -> None:
         """Make room for key ids below `capacity`."""
@@ -70,10 +76,12 @@ class JoinState:
         """Drop the dead entries."""
         self._count = ends.tidy(self.heads, self.log, self._count, self.cti, self.touched)
         self._tidy_at = max(_LEAST, 2 * self._count)
+        if len(self._slots):
+            self._note_places()
 
     def add(self, ids: np.ndarray, batch: Changes) -> int:
         """Add signed segments, for which there must be room.  Returns where in the log the added ones begin."""
-        first = self._count
+        first, before = self._count, int(self.touched[0])
         self.log, self._count, missing = kernel.keep(
             ids,
             batch.lo,
@@ -85,12 +93,30 @@ class JoinState:
             self._count,
             self.cti,
             self.touched,
+            self._slots,
         )
+        if len(self._slots):
+            if 2 * self._slots[-1] >= len(self._slots):
+                self._note_places()
+        elif len(batch) and int(batch.weight.min()) < 0:
+            self._searched += (int((batch.weight < 0).sum()), int(self.touched[0]) - before)
+            if self._searched[0] > _FEWEST and self._searched[1] > _MANY * self._searched[0]:
+                self._note_places()
         if missing >= 0:
             raise EverwhenError(
                 "a change takes back a row that is not there: the stream before this operator is not valid"
             )
         return first
+
+    def _note_places(self) -> None:
+        """Note where entries stand: taking them back costs too many looks."""
+        self._slots = empty_slots(self._count)
+        enter_all(self._slots, self.log, self._count, self.codec.width)
+
+    def recoded(self) -> None:
+        """Rows have other codes now."""
+        if len(self._slots):
+            self._note_places()
 
     def expire(self, cti: int) -> None:
         """What ended at or before `cti` is dead."""
@@ -98,6 +124,7 @@ class JoinState:
         if cti == INF:
             self.heads[:] = NO_ENTRY
             self._count = 0
+            self._slots = NO_SLOTS
 
     def expire_keys(self, ids: np.ndarray, until: np.ndarray) -> int:
         """What ended by the time promised for its key is dead; the largest end among that (-∞: it was nothing)."""
@@ -136,7 +163,7 @@ class JoinState:
 
     @property
     def nbytes(self) -> int:
-        return self.log.nbytes + self.heads.nbytes
+        return self.log.nbytes + self.heads.nbytes + self._slots.nbytes
 
     def coded(self) -> tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]:
         """The entries, with the columns whose codes belong to a pool."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from everwhen.compiled.njit import loop, njit
 from everwhen.core.time import NEVER
+from everwhen.operators.join.loops.exact import enter, found
 from everwhen.operators.join.loops.lifetimes import (
     DEPTH,
     END,
@@ -215,15 +216,16 @@ def probe_band(lo, hi, low, high, first, entries, values, log, cap):
 
 
 @njit(cache=True, nogil=True)
-def keep(ids, lo, hi, weight, rows, heads, log, count, cti, touched):
-    """Add what the other side may still meet, then cut out what is taken back.
+def keep(ids, lo, hi, weight, rows, heads, log, count, cti, touched, slots):
+    """Add what the other side may still meet, then cut out what is taken back.  `slots`: where entries stand, if that
+    is noted.
 
     Returns the log (a bigger one if the cuts left more pieces than there was room for), how many entries it has, and
     the position of a negative segment that nothing covers (-1: none).
     """
     path = np.empty(DEPTH, np.int64)
     segments = Segments(ids, lo, hi, weight, rows)
-    count, negative = _add(segments, Side(heads, log, cti, touched), count, path)
+    count, negative = _add(segments, Side(heads, log, cti, touched), count, path, slots)
     if negative:
         stack = np.empty(DEPTH, np.int64)
         i = 0
@@ -231,7 +233,7 @@ def keep(ids, lo, hi, weight, rows, heads, log, count, cti, touched):
         since = np.int64(NEVER)
         while i < len(ids):
             side = Side(heads, log, cti, touched)
-            i, cut, since, count, why = _cut(segments, side, count, i, cut, since, path, stack)
+            i, cut, since, count, why = _cut(segments, side, count, i, cut, since, path, stack, slots)
             if why == _UNCOVERED:
                 return log, count, i
             if why == _DEEP:
@@ -244,7 +246,7 @@ def keep(ids, lo, hi, weight, rows, heads, log, count, cti, touched):
 
 
 @loop
-def _add(segments, side, count, path):
+def _add(segments, side, count, path, slots):
     """Add positive segments.  Returns how many entries there are then, and whether there are negative segments."""
     ids, lo, hi, weight, rows = segments.ids, segments.lo, segments.hi, segments.weight, segments.rows
     heads, log, cti, touched = side.heads, side.log, side.cti, side.touched
@@ -258,6 +260,7 @@ def _add(segments, side, count, path):
             for j in range(rows.shape[1]):
                 log[count, ROW + j] = rows[i, j]
             put(heads, log, ids[i], count, path, touched)
+            enter(slots, log, count, rows.shape[1])
             count += 1
         elif weight[i] < 0:
             negative = True
@@ -265,7 +268,7 @@ def _add(segments, side, count, path):
 
 
 @loop
-def _cut(segments, side, count, first, cut, since, path, stack):
+def _cut(segments, side, count, first, cut, since, path, stack, slots):
     """Cut negative segments, from the one at `first` on, out of entries with the same row; of that one as many times as
     `cut` says are done, and the next time up to `since`.
 
@@ -282,7 +285,9 @@ def _cut(segments, side, count, first, cut, since, path, stack):
                 return i, cut, since, count, _FULL
             begin = max(a, since)
             settle(heads, log, ids[i], touched)
-            best = _fitting(ids[i], begin, b, rows, i, heads, log, stack, touched)
+            best = found(slots, log, rows, i, begin, b)
+            if best < 0:
+                best = _fitting(ids[i], begin, b, rows, i, heads, log, stack, touched)
             if best < 0:
                 return i, cut, since, count, _DEEP if best == _TOO_DEEP else _UNCOVERED
             s = log[best, LO]
@@ -292,10 +297,12 @@ def _cut(segments, side, count, first, cut, since, path, stack):
             rest = log[best, WEIGHT] - times
             if stop < e:
                 count = _piece(heads, log, count, best, stop, e, times, path, touched)
+                enter(slots, log, count - 1, rows.shape[1])
             if rest > 0:
                 log[best, WEIGHT] = rest
                 if s < begin:
                     count = _piece(heads, log, count, best, s, begin, times, path, touched)
+                    enter(slots, log, count - 1, rows.shape[1])
             else:
                 log[best, HI] = begin if s < begin else GONE
                 shorten(heads, log, ids[i], best, path, touched)
