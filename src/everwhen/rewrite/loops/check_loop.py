@@ -221,8 +221,8 @@ class _Check:
         self._fail(
             node,
             f"the value {self.loop.value} of {self.r} is read by {where} in a way that a better value may undo: a "
-            f"{self._extreme} may be read as x, x + e, x - e, LEAST(x, e), GREATEST(x, e), and in conditions as {signs} "
-            "where e does not depend on it; test it behind the recursion",
+            f"{self._extreme} may be read as x, x + e, x - e, LEAST(x, e), GREATEST(x, e), and in conditions as {signs}"
+            " where e does not depend on it; test it behind the recursion",
         )
 
     def _fail(self, node: n.Node, problem: str) -> NoReturn:
