@@ -7,6 +7,7 @@ where, what was expected, what came, and what to do.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 _SHOWN: Final = 110  # characters of a line that a message shows
@@ -146,3 +147,33 @@ class SqlError(QueryError):
             width = max(1, min(width, len(shown) - at))
         lead = "".join("\t" if c == "\t" else " " for c in shown[:at])
         super().__init__(f"line {self.line}, column {self.column}: {problem}\n  {shown}\n  {lead}{'^' * width}")
+
+
+class LoopError(QueryError):
+    """A recursive query whose step has no least fixed point, or none that rounds would find.
+
+    `place` is the line and the column at which its text names the recursion; None for a query without a text.
+
+    >>> import everwhen as ew
+    >>> s = ew.source("S", {"x": "int64"})
+    >>> from everwhen.query import optimized
+    >>> optimized(ew.fixpoint(s, lambda r: s.join(r, on="x", how="anti")))
+    Traceback (most recent call last):
+    ...
+    everwhen.errors.LoopError: NOT IN, NOT EXISTS or an anti-join over r inside its own recursion: ...
+    """
+
+    def __init__(self, problem: str, place: tuple[int, int] | None = None) -> None:
+        self.problem = problem
+        self.place = place
+        super().__init__(problem if place is None else f"line {place[0]}, column {place[1]}: {problem}")
+
+    def within(self, text: str) -> QueryError:
+        """The error as one of this text, if it has a place in it."""
+        lines = text.split("\n")
+        if self.place is None or self.place[0] > len(lines) or self.place[1] > len(lines[self.place[0] - 1]):
+            return self
+        line, column = self.place
+        start = sum(len(each) + 1 for each in lines[: line - 1]) + column - 1
+        word = re.compile(r'"(?:[^"]|"")*"|\w+').match(text, start)
+        return SqlError(self.problem, text, start, start + 1 if word is None else word.end())

@@ -14,10 +14,11 @@ from dataclasses import replace
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.builder import Stream
-from everwhen.errors import QueryError
+from everwhen.errors import LoopError, QueryError
 from everwhen.language.catalog import Catalog, Entry
 from everwhen.language.program import AskedConsistency, Functions, program
 from everwhen.rewrite.driver import rewrite
+from everwhen.rewrite.legal_loops import legal_loops
 
 
 def sql(
@@ -45,12 +46,15 @@ def sql(
             catalog = catalog.with_entry(entry)
     found = program(text, catalog, tick)
     query = _asking(found.query.node, found.consistency)
-    return optimized(query) if optimize else query
+    try:
+        return optimized(query) if optimize else replace(query, node=legal_loops(query.node))
+    except LoopError as error:
+        raise error.within(text) from None
 
 
 def optimized(query: Stream) -> Stream:
     """The same answer by a plan that costs less."""
-    return replace(query, node=rewrite(query.node).node)
+    return replace(query, node=legal_loops(rewrite(query.node).node))
 
 
 def _asking(node: n.Node, asked: AskedConsistency | None) -> Stream:

@@ -13,6 +13,7 @@ from typing import Final
 
 from everwhen.algebra import nodes
 from everwhen.algebra.nodes import Node, walk
+from everwhen.core.loop_options import LoopOptions
 from everwhen.core.time import INF, NEVER, show
 from everwhen.punctuation.schemes import described
 
@@ -140,6 +141,10 @@ def describe(node: Node) -> str:
             return _describe_lifetime(node)
         case nodes.Deletes():
             return "Deletes"
+        case nodes.Fixpoint():
+            return _describe_fixpoint(node)
+        case nodes.Recursion(token):
+            return f"Recursion {token.name}"
         case nodes.Punctuate(_, schemes):
             return f"Punctuate {', '.join(map(str, schemes))}"
         case nodes.Sort(_, by):
@@ -170,6 +175,23 @@ def _describe_join(node: nodes.Join) -> str:
     equal = "is" if node.null_safe else "="  # a null is a null
     keys = ", ".join(a if a == b and not node.null_safe else f"{a} {equal} {b}" for a, b in pairs)
     return name + (f" on {keys}" if keys else "") + (f" where {node.residual}" if node.residual is not None else "")
+
+
+def _describe_fixpoint(node: nodes.Fixpoint) -> str:
+    options, usual = node.options, LoopOptions()
+    best = f" of {node.value} per {', '.join(node.keys) or 'instant'}" if node.value is not None else ""
+    return ", ".join(
+        filter(
+            None,
+            [
+                f"Fixpoint {node.token.name}",
+                node.kind + best,
+                f"{options.rounds} rounds at a time" if options.rounds is not None else "",
+                f"progress {options.progress}" if options.progress != usual.progress else "",
+                f"level {options.max_level} at most" if options.max_level != usual.max_level else "",
+            ],
+        )
+    )
 
 
 def _describe_lifetime(node: nodes.AlterLifetime) -> str:

@@ -31,6 +31,7 @@ from everwhen.algebra.node import Node as Node
 from everwhen.algebra.node import over as over
 from everwhen.algebra.node import walk as walk
 from everwhen.algebra.recursion_nodes import Fixpoint as Fixpoint
+from everwhen.algebra.recursion_nodes import FixpointKind as FixpointKind
 from everwhen.algebra.recursion_nodes import LoopToken as LoopToken
 from everwhen.algebra.recursion_nodes import Recursion as Recursion
 from everwhen.algebra.recursion_nodes import reads_recursion as reads_recursion

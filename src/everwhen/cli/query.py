@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.cli.command import input_option, tick_option, warn
 from everwhen.core.schema import Schema
-from everwhen.errors import QueryError, SqlError
+from everwhen.errors import LoopError, QueryError, SqlError
 from everwhen.formats.input_file import STANDARD_INPUT, InputFile, is_folder, schema_in_file
 from everwhen.storage.atomic_file import is_regular
 
@@ -74,7 +74,7 @@ def compiled(
     with given:
         program = _program(text, given, options.tick)
         logical = program.query.node
-        node, applied = (logical, ()) if options.no_optimize else _rewritten(logical)
+        node, applied = _planned(logical, text, options.no_optimize)
         reads = {one.name for one in walk(node) if isinstance(one, Source)}
         inputs = given.inputs(program, options.tick, need_files)
         yield Compiled(program, logical, node, applied, {name: inputs[name] for name in inputs if name in reads})
@@ -93,11 +93,15 @@ def _program(text: str, given: _Given, tick: str) -> Program:
         raise QueryError(f"{error}\n{hint}") from None
 
 
-def _rewritten(node: Node) -> tuple[Node, Sequence[Applied]]:
-    from everwhen.rewrite.driver import rewrite
+def _planned(node: Node, text: str, as_written: bool) -> tuple[Node, Sequence[Applied]]:
+    from everwhen.rewrite.driver import Rewritten, rewrite
+    from everwhen.rewrite.legal_loops import legal_loops
 
-    found = rewrite(node)
-    return found.node, found.applied
+    found = Rewritten(node, ()) if as_written else rewrite(node)
+    try:
+        return legal_loops(found.node), found.applied
+    except LoopError as error:
+        raise error.within(text) from None
 
 
 def _text(file: str) -> str:

@@ -62,7 +62,7 @@ def evaluate(node: Node, inputs: Inputs) -> LogicalStream:
 def _fixpoint(node: Fixpoint, done: Mapping[Node, LogicalStream]) -> LogicalStream:
     """A recursion is snapshot-reducible in what its base and its step read from outside."""
     below = [each for each in walk(node.base, node.step) if not reads_recursion(each, node.token)]
-    read = {each: done[each] for each in below}
+    read = {each: done[each] for each in below if each in done}  # not what is on a loop further in
     start = min(s.start for s in read.values())
     return LogicalStream(
         start, lambda t: fixpoint(node, lambda each: read[each].at(t), snapshot), instants.same_as(*read.values())

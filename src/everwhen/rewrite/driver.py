@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from everwhen.algebra.nodes import Node, over, walk
+from everwhen.algebra.nodes import Fixpoint, Node, over, reads_recursion, walk
+from everwhen.algebra.unrolled import unrolled
 from everwhen.rewrite.plans.share_common import SHARE_COMMON, same_plans
 from everwhen.rewrite.rule import AnyRule, PlanRule, Roots, Rule
 from everwhen.rewrite.rule_order import RULES
@@ -136,7 +137,7 @@ class _Driver:
         """The node after all rules; inputs come first, and again after a rule has put others there."""
         first = node
         while id(node) not in self._done:
-            node = over(node, *map(self._visit, node.inputs))
+            node = _over(node, *map(self._visit, node.inputs))
             self._inherit(first, node)
             fired = self._fire(node)
             if fired is None:
@@ -184,6 +185,13 @@ class _Driver:
     def _check(rule: AnyRule, before: Node, after: Node) -> None:
         if before.schema != after.schema:
             raise AssertionError(f"{rule.name} changes the columns {before.schema} to {after.schema}")
+
+
+def _over(node: Node, *inputs: Node) -> Node:
+    """The node over other inputs; a loop whose step has turned out not to read it is one round of it."""
+    if isinstance(node, Fixpoint) and not reads_recursion(inputs[1], node.token):
+        return unrolled(inputs[0], inputs[1], node.kind, node.value)
+    return over(node, *inputs)
 
 
 def _steps(node: Node) -> int:

@@ -1,7 +1,7 @@
 """The rules, in the order in which the driver tries them at a node, with a word on why in this order.
 
 `SHARING_RULES` are for many queries in one graph, of which more may come: without the rules that push a filter into a
-grouping or a set operation, where each of a hundred filters would need a grouping of its own.
+grouping, a set operation or a recursion, where each of a hundred filters would need one of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from everwhen.rewrite.filters.filter_to_join import FILTER_TO_JOIN
 from everwhen.rewrite.filters.merge_filters import MERGE_FILTERS
 from everwhen.rewrite.filters.push_filter import PUSH_FILTER
 from everwhen.rewrite.filters.push_filter_aggregate import PUSH_FILTER_AGGREGATE
+from everwhen.rewrite.filters.push_filter_fixpoint import PUSH_FILTER_FIXPOINT
 from everwhen.rewrite.filters.push_filter_join import PUSH_FILTER_JOIN
 from everwhen.rewrite.filters.push_filter_sets import PUSH_FILTER_SETS
 from everwhen.rewrite.filters.push_residual import PUSH_RESIDUAL
@@ -40,6 +41,7 @@ RULES: Final[tuple[AnyRule, ...]] = (
     PUSH_FILTER,  # downwards before joins are built: what reads one side is then out of the way
     PUSH_FILTER_SETS,
     PUSH_FILTER_AGGREGATE,
+    PUSH_FILTER_FIXPOINT,
     PUSH_FILTER_JOIN,
     GROUP_BY_PUSHDOWN,  # while joins still are as written: it goes from join to join, downwards
     FLATTEN_SUBQUERY,  # conditions on marks are what is left above an outer join
@@ -55,5 +57,5 @@ RULES: Final[tuple[AnyRule, ...]] = (
     SHARE_COMMON,  # equal plans are equal only after all the others
 )
 SHARING_RULES: Final[tuple[AnyRule, ...]] = tuple(
-    rule for rule in RULES if rule not in (PUSH_FILTER_AGGREGATE, PUSH_FILTER_SETS)
+    rule for rule in RULES if rule not in (PUSH_FILTER_AGGREGATE, PUSH_FILTER_FIXPOINT, PUSH_FILTER_SETS)
 )

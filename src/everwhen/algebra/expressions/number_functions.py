@@ -168,7 +168,37 @@ def _sign_value(x: Any) -> Any:
     return (x > 0) - (x < 0)
 
 
+def _unless_overflow(kernel: Kernel, overflows: Callable[[Any, Any, Any], Any]) -> Rule:
+    """A sum or difference of integers, null where it does not fit.  Arrow's own goes round."""
+    nothing, zero = pa.scalar(None, pa.int64()), pa.scalar(0, pa.int64())
+
+    def rule(args: Sequence[Compiled], where: str) -> Compiled:
+        require(args, where, "integers", "integer")
+        _, found = numbers(args, where)
+
+        def unless(a: Any, b: Any) -> Any:
+            result = kernel(a, b)
+            return pc.if_else(pc.less(overflows(a, b, result), zero), nothing, result)
+
+        return apply(pa.int64(), unless, found, where)
+
+    return rule
+
+
+def _if_it_fits(value: int) -> int | None:
+    return value if -(2**63) <= value < 2**63 else None
+
+
+_TRY_ADD: Final = _unless_overflow(
+    pc.add, lambda a, b, c: pc.bit_wise_and(pc.bit_wise_xor(a, c), pc.bit_wise_xor(b, c))
+)
+_TRY_SUBTRACT: Final = _unless_overflow(
+    pc.subtract, lambda a, b, c: pc.bit_wise_and(pc.bit_wise_xor(a, b), pc.bit_wise_xor(a, c))
+)
+
 NUMBER_FUNCTIONS: Final = (
+    ScalarFunction("try_add(x, y)", _TRY_ADD, lambda a, b: _if_it_fits(a + b), 2, 2),
+    ScalarFunction("try_subtract(x, y)", _TRY_SUBTRACT, lambda a, b: _if_it_fits(a - b), 2, 2),
     ScalarFunction("abs(x)", _abs, definition.absolute),
     ScalarFunction("sign(x)", _sign, _sign_value),
     ScalarFunction("round(x [, digits])", _round, round_value, 1, 2),

@@ -113,7 +113,9 @@ def _derive(node: n.Node) -> Properties:
             return properties(input)
         case n.Sort(input):
             return replace(properties(input), ordered=False)
-    return Properties()  # Exchange, and what is not known here: nothing
+        case n.Fixpoint():
+            return _fixpoint(node)
+    return Properties()  # Exchange, Recursion, and what is not known here: nothing
 
 
 def _source(node: n.Source) -> Properties:
@@ -178,6 +180,14 @@ def _distinct(p: Properties, columns: Key) -> Properties:
         chronon=p.chronon,
         keys=p.keys | {columns},
         history_keys=p.history_keys,
+    )
+
+
+def _fixpoint(node: n.Fixpoint) -> Properties:
+    """A set of rows, or one row per key.  A correction of any input may take rows back."""
+    return Properties(
+        chronon=properties(node.base).chronon and properties(node.step).chronon,
+        keys=NO_KEYS if node.kind == "union all" else frozenset({frozenset(node.keys)}),
     )
 
 

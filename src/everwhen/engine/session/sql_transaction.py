@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from everwhen.algebra.nodes import Filter, Map, Node, Source, TimeWindow, over, walk
 from everwhen.core.consistency import LEVELS, Consistency, consistency
-from everwhen.errors import QueryError, SqlError
+from everwhen.errors import LoopError, QueryError, SqlError
 from everwhen.language import syntax as s
 from everwhen.language.catalog import Catalog, Entry
 from everwhen.language.parse import parse
@@ -21,6 +21,7 @@ from everwhen.language.program import AskedConsistency, ask, declare
 from everwhen.plan.sanity.bounded import require_bounded
 from everwhen.rewrite.driver import Applied, rewrite_all
 from everwhen.rewrite.filters.push_filter import PUSH_FILTER
+from everwhen.rewrite.legal_loops import legal_loops
 from everwhen.rewrite.plans.prune_columns import PRUNE_COLUMNS
 from everwhen.rewrite.rule_order import SHARING_RULES
 from everwhen.sinks.base import EpochSink
@@ -198,7 +199,7 @@ class SqlTransaction:
     def _planned(self, written: Node) -> Planned:
         """The plan over derived streams as they run, rewritten beside all that runs."""
         if not self.optimize:
-            return Planned(written, written, ())
+            return Planned(written, self._legal(written), ())
         runs_as = {id(plan.written): plan for plan in self.derived.values()}
         used: dict[int, Planned] = {}
         placed: dict[int, Node] = {}
@@ -216,7 +217,13 @@ class SqlTransaction:
         rules = _CHEAP_RULES if all(isinstance(node, _CHEAP) for node in walk(root)) else SHARING_RULES
         found = rewrite_all({"": root}, rules, kept)
         before = [applied for plan in used.values() for applied in plan.applied]
-        return Planned(written, found.nodes[""], (*before, *found.applied))
+        return Planned(written, self._legal(found.nodes[""]), (*before, *found.applied))
+
+    def _legal(self, node: Node) -> Node:
+        try:
+            return legal_loops(node)
+        except LoopError as error:
+            raise error.within(self.text) from None
 
     # -- places -------------------------------------------------------------------------------------------------
 

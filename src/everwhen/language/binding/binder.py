@@ -16,7 +16,8 @@ from everwhen.core.kinds import common
 from everwhen.errors import QueryError, SqlError
 from everwhen.language import syntax as s
 from everwhen.language.binding import expressions, select
-from everwhen.language.binding.context import Aggregated, Bound, Correlation, Rows
+from everwhen.language.binding.context import Aggregated, Bound, Correlation, Names, Rows
+from everwhen.language.binding.recursion import recursive_names
 from everwhen.language.binding.scope import same
 from everwhen.language.binding.sources import named
 from everwhen.language.catalog import Catalog, Entry
@@ -31,7 +32,7 @@ class Binder:
         self.tick = tick
         self.spans: dict[int, tuple[Expr, s.Span]] = {}
         self.read: dict[str, Entry] = {}
-        self._common: list[tuple[str, n.Node]] = []  # queries named by WITH, the nearest last
+        self.names: Names = ()
         self._numbers = count(1)
 
     def error(self, problem: str, span: s.Span) -> SqlError:
@@ -41,9 +42,9 @@ class Binder:
         return f"_{what}{next(self._numbers)}"
 
     def stream(self, name: s.Ident) -> n.Node | None:
-        for known, node in reversed(self._common):
+        for known, named_query in reversed(self.names):
             if same(name, known):
-                return node
+                return named_query if isinstance(named_query, n.Node) else named_query(name)
         try:
             entry = self.catalog.stream(name.text, name.quoted)
             if entry is None and self.catalog.found is not None:
@@ -102,19 +103,30 @@ class Binder:
         raise AssertionError("not a single row")
 
     @contextmanager
-    def _named(self, query: s.With) -> Iterator[None]:
-        before = len(self._common)
-        for each in query.queries:
-            if any(same(each.name, known) for known, _ in self._common[before:]):
-                raise self.error(
-                    f"WITH names two queries {each.name.text}; give each a name of its own", each.name.span
-                )
-            bound = self.query(each.query)
-            self._common.append((each.name.text, named(bound, each.columns, self)))
+    def naming(self, names: Names) -> Iterator[None]:
+        before, self.names = self.names, names
         try:
             yield
         finally:
-            del self._common[before:]
+            self.names = before
+
+    @contextmanager
+    def _named(self, query: s.With) -> Iterator[None]:
+        known: list[str] = []
+        for each in query.queries:
+            # names that may be read before they are given must differ in more than case: a quoted one is found by both
+            if any(same(each.name, other) or (query.recursive and _alike(each.name, other)) for other in known):
+                raise self.error(
+                    f"WITH names two queries {each.name.text}; give each a name of its own", each.name.span
+                )
+            known.append(each.name.text)
+        with self.naming(self.names):
+            if query.recursive:
+                self.names = recursive_names(query, self)
+            else:
+                for each in query.queries:
+                    self.names = (*self.names, (each.name.text, named(self.query(each.query), each.columns, self)))
+            yield
 
     def _set(self, query: s.SetQuery, correlation: Correlation | None) -> Bound:
         if correlation is not None:
@@ -146,6 +158,10 @@ class Binder:
             except QueryError as error:
                 raise self.error(str(error), query.right.span) from None
         return tuple(_typed(side, names, types) for side in (left, right))  # type: ignore[return-value]
+
+
+def _alike(name: s.Ident, other: str) -> bool:
+    return name.text.lower() == other.lower()
 
 
 def _typed(node: n.Node, names: tuple[str, ...], types: list) -> n.Node:

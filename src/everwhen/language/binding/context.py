@@ -12,6 +12,8 @@ side itself is the value (`Correlation.links`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -57,6 +59,13 @@ class Bound:
         return self.node.schema.names[len(self.keys) :]
 
 
+Named = n.Node | Callable[[s.Ident], n.Node]
+"""What a name of WITH stands for: a plan, or one made for each place where it is read."""
+
+Names = tuple[tuple[str, Named], ...]
+"""The names of WITH that can be read somewhere, the nearest last."""
+
+
 class Binding(Protocol):
     """What expressions need of the binder."""
 
@@ -83,6 +92,13 @@ class Binding(Protocol):
 
     def name(self, what: str) -> str:
         """A column name that nothing else has."""
+
+    @property
+    def names(self) -> Names:
+        """The names of WITH that can be read here."""
+
+    def naming(self, names: Names) -> AbstractContextManager[None]:
+        """Within it, these are the names of WITH."""
 
 
 class Wanted(Exception):

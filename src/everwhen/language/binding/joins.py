@@ -1,7 +1,8 @@
 """Joins of two plans on a condition: which parts of it are keys.
 
 An equality between something of the left and something of the right is a key: of columns where both are plain and of
-one type, else of computed columns, which the result does not show.  Everything else is the join's residual condition.
+one type, else of computed columns, which the result does not show; a sum of integers that does not fit has no partner.
+Everything else is the join's residual condition.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Literal
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Call, Column, Expr, col, conjunction, conjuncts
+from everwhen.algebra.expressions.lenient import without_overflow
 from everwhen.core.kinds import common
 from everwhen.errors import QueryError
 
@@ -77,6 +79,7 @@ def _key(
     a, b = (
         e.substitute({pair: col(own) for pair, own in names.items()}) for e, names in zip((a, b), sides, strict=True)
     )
+    a, b = without_overflow(a, left.schema), without_overflow(b, right.schema)
     one, two = a.bind(left.schema), b.bind(right.schema)
     try:
         type_ = common(one, two, str(condition))

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import Final, Literal, cast
 
 from everwhen.language.grammar.cursor import MAX_DEPTH
+from everwhen.language.grammar.loop import Loops
 from everwhen.language.grammar.source import Sources
 from everwhen.language.syntax import (
     Common,
@@ -44,7 +45,7 @@ _REFUSED: Final = {
 _WITH_BY: Final = ("SORT", "DISTRIBUTE", "CLUSTER", "CONNECT")
 
 
-class Queries(Sources):
+class Queries(Sources, Loops):
     """The part of the grammar that reads queries."""
 
     def starts_query(self, ahead: int = 0) -> bool:
@@ -127,23 +128,32 @@ class Queries(Sources):
     def _with(self, sorts: bool) -> With:
         first = self.at
         self.advance()
-        if self.at_word("RECURSIVE") and not self.at_word("AS", ahead=1) and not self.at_symbol("(", ahead=1):
-            raise self.error("WITH RECURSIVE is not available yet")
-        queries = self.listed(self._common)
+        recursive = self.at_word("RECURSIVE") and not self.at_word("AS", ahead=1) and not self.at_symbol("(", ahead=1)
+        if recursive:
+            self.advance()
+        queries = self.listed(lambda: self._common(recursive))
         if self.at_word("WITH"):
             raise self.error("one WITH names all: WITH a AS (…), b AS (…) SELECT …")
-        return With(tuple(queries), self.query(sorts), self.span(first))
+        return With(tuple(queries), self.query(sorts), self.span(first), recursive)
 
-    def _common(self) -> Common:
+    def _common(self, recursive: bool) -> Common:
         first = self.at
         name = self.name("a name for the query")
         columns = self.names_in_parentheses("a column") if self.at_symbol("(") else ()
+        loop = self.loop_clause() if self.at_loop_clause() else None
+        if loop is not None and not recursive:
+            raise self.error("this is about a query that reads itself; write WITH RECURSIVE", loop.span)
         self.expect_word("AS")
         if self.at_word("MATERIALIZED", "NOT"):
             raise self.error("MATERIALIZED is not part of the language; a query read twice is shared by itself")
         if not self.starts_query() or not self.at_symbol("("):
             self.fail_expected("'(' and a query")
-        return Common(name, columns, self.query_in_parentheses(), self.span(first))
+        query = self.query_in_parentheses()
+        if self.at_words("SEARCH", "DEPTH") or self.at_words("SEARCH", "BREADTH") or self.at_word("CYCLE"):
+            raise self.error(
+                f"{self.peek().text.upper()} is not part of the language: rows have no order, and UNION ends at cycles"
+            )
+        return Common(name, columns, query, self.span(first), loop)
 
     # -- SELECT --------------------------------------------------------------------------------------------------------
 

@@ -316,6 +316,16 @@ class Cql:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopClause:
+    """MAX RECURSION LEVEL n ROUNDS n PROGRESS HYBRID: how a recursive query runs; None where nothing is said."""
+
+    max_level: int | None
+    rounds: int | None
+    progress: Literal["hybrid", "probing", "high water mark"] | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Common:
     """A named query of WITH."""
 
@@ -323,15 +333,17 @@ class Common:
     columns: tuple[Ident, ...]
     query: Query
     span: Span
+    loop: LoopClause | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class With:
-    """WITH a AS (…), b AS (…) body; later ones may read earlier ones."""
+    """WITH a AS (…), b AS (…) body; later ones may read earlier ones.  `recursive`: any may read any, and itself."""
 
     queries: tuple[Common, ...]
     body: Query
     span: Span
+    recursive: bool = False
 
 
 Query = Select | SetQuery | Cql | With

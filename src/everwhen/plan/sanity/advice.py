@@ -233,6 +233,8 @@ def _reason(reader: n.Node, gone: Sequence[str]) -> str:
             return f"{columns} {are} not what it is partitioned by"
         case n.Join():
             return f"{columns} {are} no part of what it passes on"
+        case n.Fixpoint():
+            return "a row of a recursion may follow from rows with any values"
     return f"{columns} {are} not passed on"
 
 

@@ -88,11 +88,10 @@ def unbounded(root: n.Node, punctuated: bool = True) -> tuple[Unbounded, ...]:
     Without `punctuated`, where it would if none of the declared punctuation came.
     """
     found: list[tuple[n.Node, _Kept]] = []
-    grown: dict[int, _Growth] = {}
+    grown = _grown(root)
     needed = needs(root)
     for node in n.walk(root):
         inputs = [grown[id(child)] for child in node.inputs]
-        grown[id(node)] = _grow(node, inputs)
         kept = _findings(node, inputs)
         found += [(node, each) for each in _not_freed(kept, needed.get(id(node), ()), punctuated)]
     answer = grown[id(root)]
@@ -127,6 +126,24 @@ def require_bounded(query: Stream | n.Node, allow: bool = False) -> tuple[Unboun
 
 
 # -- how long rows live ------------------------------------------------------------------------------------------------
+
+
+def _grown(root: n.Node) -> dict[int, _Growth]:
+    """The growth of every node's rows.  What a loop reads of itself grows as the loop does: tried until it is so."""
+    loops: dict[n.LoopToken, _Growth] = {}
+    while True:
+        grown: dict[int, _Growth] = {}
+        found: dict[n.LoopToken, _Growth] = {}
+        for node in n.walk(root):
+            if isinstance(node, n.Recursion):
+                grown[id(node)] = loops.get(node.token, _Growth(ends=True))
+                continue
+            grown[id(node)] = _grow(node, [grown[id(child)] for child in node.inputs])
+            if isinstance(node, n.Fixpoint):
+                found[node.token] = grown[id(node)]
+        if found == loops:
+            return grown
+        loops = found
 
 
 def _grow(node: n.Node, inputs: list[_Growth]) -> _Growth:
@@ -187,6 +204,12 @@ def _findings(node: n.Node, inputs: list[_Growth]) -> list[_Kept]:
     match node:
         case n.Join():
             return _join(node, *inputs)
+        case n.Fixpoint():
+            sides = [growth for growth in inputs if growth.piles_up and node.kind != "union all"]
+            return [
+                ("", _fatal(g, f"it keeps every row that follows from {_named(g)}, which never goes"))
+                for g in sides[:1]
+            ]
         case n.SetOperation():
             sides = [growth for growth in inputs if growth.piles_up]
             return [("", _fatal(g, f"it counts every row of {_named(g)}, which never goes")) for g in sides[:1]]

@@ -86,7 +86,7 @@ class Need:
 
 def needs(root: n.Node) -> dict[int, tuple[Need, ...]]:
     """What the nodes of a plan need, by id; those that keep nothing are left out, and relations need nothing."""
-    asked = _Asked()
+    asked = _Asked(root)
     found = {id(node): asked.needs(node) for node in n.walk(root)}
     return {key: some for key, some in found.items() if some}
 
@@ -94,7 +94,7 @@ def needs(root: n.Node) -> dict[int, tuple[Need, ...]]:
 def answer_need(root: n.Node) -> Need:
     """What frees the answer itself: it is held back until it is final, or kept to be corrected."""
     what = "what it has said (to correct it) or holds back (until it is final)"
-    return Need(what, _Asked().ways(root, root.schema.names))
+    return Need(what, _Asked(root).ways(root, root.schema.names))
 
 
 def spoken(say: Say) -> tuple[Scheme, ...]:
@@ -153,6 +153,8 @@ def carried(node: n.Node) -> tuple[Mapping[str, str], ...]:
             )
         case n.Join():
             return _of_join(node)
+        case n.Fixpoint():  # a row may follow from rows with any values
+            return {}, {}
     return tuple({name: name for name in child.schema.names} for child in node.inputs)
 
 
@@ -173,7 +175,9 @@ def _of_join(node: n.Join) -> tuple[Mapping[str, str], Mapping[str, str]]:
 class _Asked:
     """Questions that were asked already have their answers here."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: n.Node) -> None:
+        loops = [node for node in n.walk(root) if isinstance(node, n.Fixpoint)]
+        self._ending = {loop.token for loop in loops if _ends(loop)}
         self._known: dict[tuple[int, frozenset[str], First], tuple[Way, ...]] = {}
 
     def needs(self, node: n.Node) -> tuple[Need, ...]:
@@ -187,6 +191,8 @@ class _Asked:
                 return (Need("every row that may still go", self.ways(input, input.schema.names)),)
             case n.RowsWindow(input, _, _, partition) if partition:
                 return (Need(f"the last rows of every {', '.join(partition)}", self.ways(input, partition)),)
+            case n.Fixpoint(kind="union" | "min" | "max"):
+                return (Need("every row that follows, and from what", self.ways(node, node.schema.names)),)
             case n.SetOperation():
                 ways = self.ways(node, node.schema.names)
                 return (Need("how often every different row is there", ways),)
@@ -223,6 +229,8 @@ class _Asked:
                 return [frozenset({Say(name, columns, first, origin=node)})] if columns else []
             case n.Exchange():
                 return []
+            case n.Fixpoint(token=token) | n.Recursion(token=token):  # promises about columns end in a loop
+                return [frozenset()] if token in self._ending else []
         below = self._below(node, columns, first)
         match node:
             case n.Join(left, right, left_keys, right_keys, kind=kind):
@@ -254,6 +262,12 @@ class _Asked:
             else:
                 below.append(self.ways(child, ()))
         return below
+
+
+def _ends(loop: n.Fixpoint) -> bool:
+    """Whether all that a loop reads is known whole before anything else comes."""
+    read = [node for node in n.walk(loop) if not node.inputs and not isinstance(node, n.Recursion)]
+    return all(isinstance(node, n.Source) and node.is_finite for node in read)
 
 
 def _crossed(below: Sequence[Sequence[Way]]) -> bool:

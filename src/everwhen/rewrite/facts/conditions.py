@@ -17,6 +17,7 @@ from everwhen.core.schema import Schema
 _SAFE: Final = {
     *("=", "<>", "<", "<=", ">", ">=", "and", "or", "not", "is_null", "not_null", "in", "case"),
     *("least", "greatest", "coalesce", "nullif", "/", "sign", "sqrt", "exp", "ln", "log10", "power"),
+    *("try_add", "try_subtract"),
     *("lower", "upper", "reverse", "length", "concat", "trim", "ltrim", "rtrim"),
     *("starts_with", "ends_with", "contains", "like"),
     *("year", "quarter", "month", "week", "day", "day_of_week", "day_of_year", "hour", "minute", "second"),

@@ -5,8 +5,9 @@ expression of the other, or types differ, both sides get a column that holds it,
 away again.  Types that differ are widened as the comparison does it (integers; floats); other mixtures stay conditions.
 
 The rest of the condition is evaluated by the join, for the same pairs.  An expression that may fail is no key, since
-keys are computed for all rows; a condition that may fail stays above a join that has a condition already.
-Joins with null-safe keys get no further keys: a condition `a = b` is not null-safe.
+keys are computed for all rows; but a sum of integers that does not fit has no partner, so it is one.  A condition that
+may fail stays above a join that has a condition already.  Joins with null-safe keys get no further keys: a condition
+`a = b` is not null-safe.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from everwhen.algebra.expressions.build import Call, Cast, Column, Expr, col, conjunction, conjuncts
+from everwhen.algebra.expressions.lenient import without_overflow
 from everwhen.algebra.nodes import Filter, Join, Map, Node
 from everwhen.core.schema import Schema
 from everwhen.rewrite.facts.conditions import may_fail, renamed
@@ -95,8 +97,11 @@ def _key(join: Join, condition: Expr) -> tuple[Expr, Expr] | None:
                 a, b = b, a
             if not (own.reads_left_only(a) and own.reads_right_only(b)):
                 return None
-            pair = renamed(a, own.left), renamed(b, own.right)
             schemas = join.left.schema, join.right.schema
+            pair = (
+                without_overflow(renamed(a, own.left), schemas[0]),
+                without_overflow(renamed(b, own.right), schemas[1]),
+            )
             if any(may_fail(each, schema) for each, schema in zip(pair, schemas, strict=True)):
                 return None
             return _of_one_type(pair, schemas)

@@ -3,16 +3,17 @@
 Every node gets a key made of its kind, its parameters, its expressions and its inputs; nodes with equal keys are the
 same plan.  Expressions are compared as written (`Expr.equals`, and the type of constants), Python functions by
 identity.  `a AND b` and `b AND a` are two plans.  Groupings that differ only in the names of their results are one.
+Loops are equal if they are so once one is given the other's token; where the text names a recursion does not matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from everwhen.algebra.expressions.build import Expr, Literal, col
-from everwhen.algebra.nodes import Aggregate, Map, Node, over, walk
+from everwhen.algebra.nodes import Aggregate, Fixpoint, LoopToken, Map, Node, Recursion, over, walk
 from everwhen.rewrite.rule import PlanRule, Roots
 
 
@@ -27,6 +28,7 @@ class Sharing:
         self._by_key: dict[Hashable, Node] = {}
         self._same: dict[int, Node] = {}
         self._alive: list[Node] = []
+        self._loops: dict[Hashable, list[Fixpoint]] = {}
         for node in walk(*kept):
             self._settle(node, node)
 
@@ -38,7 +40,8 @@ class Sharing:
         return self._same[id(root)]
 
     def _settle(self, node: Node, rebuilt: Node) -> None:
-        found = self._by_key.setdefault(self._key(rebuilt), rebuilt)
+        found = self._like(rebuilt) if isinstance(rebuilt, Fixpoint) else None
+        found = found or self._by_key.setdefault(self._key(rebuilt), rebuilt)
         if found.schema != rebuilt.schema:
             names = zip(rebuilt.schema.names, found.schema.names, strict=True)
             renaming = Map(found, tuple((name, col(other)) for name, other in names))
@@ -46,7 +49,21 @@ class Sharing:
         self._same[id(node)] = self._same[id(rebuilt)] = self._same[id(found)] = found
         self._alive += [node, rebuilt, found]  # ids are keys: they must not be given to other nodes
 
+    def _like(self, loop: Fixpoint) -> Node | None:
+        """A loop that is the same but for its token."""
+        alike = self._loops.setdefault((self._part(loop.base), loop.kind, loop.value, loop.options, loop.schema), [])
+        for other in alike:
+            if other.token is loop.token:
+                continue
+            step = _reading(loop.step, loop.token, other.token)
+            if self.node(step) is self.node(other.step):
+                return other
+        alike.append(loop)
+        return None
+
     def _key(self, node: Node) -> Hashable:
+        if isinstance(node, Recursion):
+            return (Recursion, node.token, node.columns)
         if self._by_any_name and isinstance(node, Aggregate):
             functions = tuple((each.function, each.columns, each.parameters) for each in node.aggregations)
             return (Aggregate, self._part(node.input), node.keys, functions)
@@ -56,6 +73,17 @@ class Sharing:
         if isinstance(value, Node):
             return id(self._same.get(id(value), value))
         return frozen(value)
+
+
+def _reading(step: Node, old: LoopToken, new: LoopToken) -> Node:
+    """The step of one loop, as if it read another."""
+    built: dict[int, Node] = {}
+    for node in walk(step):
+        if isinstance(node, Recursion) and node.token is old:
+            built[id(node)] = replace(node, token=new)
+        else:
+            built[id(node)] = over(node, *(built[id(child)] for child in node.inputs))
+    return built[id(step)]
 
 
 def frozen(value: Any) -> Hashable:

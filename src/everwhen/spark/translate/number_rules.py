@@ -259,6 +259,8 @@ NUMBER_RULES: Final[dict[str, Rule]] = {
     "%": _modulo,
     "negate": _of_number(_negate),
     "not": by_spark(lambda a: ~a),
+    "try_add": on(pa.int64(), lambda args: strict(pa.int64(), F.try_add(*columns_of(args)), args)),
+    "try_subtract": on(pa.int64(), lambda args: strict(pa.int64(), F.try_subtract(*columns_of(args)), args)),
     "abs": _of_number(_abs),
     "sign": _of_number(_sign),
     "floor": _whole(_floor, F.floor),

@@ -1,0 +1,1 @@
+"""Rules about recursion, and what may stand on a loop."""
