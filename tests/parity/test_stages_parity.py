@@ -45,7 +45,7 @@ def test_stages_answer_as_the_oracle_does(name: str, emit: str) -> None:
             s: reorder(h, rng, close=True, disorder=rng.choice([0, 3, 8, None]), infinite=not finite)
             for s, h in histories.items()
         }
-        run = Partitions(query.node, (1, 2, 5)[seed % 3], emit, seed)
+        run = Partitions(query.node, (1, 2, 8)[seed % 3], emit, seed)
         read = {source.name for source in run.plan.sources}
         waiting = {s: batches(elements[s], S.schema, rng) for s in sorted(read)}
         out = []

@@ -67,6 +67,8 @@ class Stage:
     """Streams handed on that meet nothing but filters, projections and sinks."""
     merged: frozenset[str] = frozenset()
     """The sources of the whole plan below a merge: their frontiers are never forced, and are no measure for others."""
+    loops: tuple[str, ...] = ()
+    """Of every loop that runs here, where its rows lie and why."""
 
 
 @dataclass(frozen=True)
