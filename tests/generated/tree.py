@@ -294,7 +294,9 @@ class With(Query):
 
     def sql(self, dialect: Dialect, inside: bool = False) -> str:
         columns = ", ".join(f"c{at}" for at in range(len(self.query.types)))
-        return f"WITH {self.name}({columns}) AS ({self.query.sql(dialect)}) {self.body.sql(dialect, inside)}"
+        body = self.body.sql(dialect, inside)
+        body = f"({body})" if isinstance(self.body, Recursive) else body
+        return f"WITH {self.name}({columns}) AS ({self.query.sql(dialect)}) {body}"
 
     def constructs(self) -> Iterator[str]:
         yield "with"
