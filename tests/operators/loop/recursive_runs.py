@@ -141,11 +141,12 @@ QUERIES: dict[str, Query] = {
 
 
 class Network:
-    """A random network that changes: what came so far, and a legal next epoch."""
+    """A random network that changes: what came so far, and a legal next epoch.  `promises`: how often inputs promise."""
 
-    def __init__(self, rng: random.Random, inserts_only: bool = False) -> None:
+    def __init__(self, rng: random.Random, inserts_only: bool = False, promises: float = 0.3) -> None:
         self._rng = rng
         self._inserts_only = inserts_only
+        self._promises = promises
         self.given: dict[str, list[Element]] = {"Source": [], "Link": []}
         self.ctis = {"Source": FIRST, "Link": FIRST}
         self._alive: dict[str, list[tuple[int, int, dict[str, int]]]] = {"Source": [], "Link": []}
@@ -157,7 +158,7 @@ class Network:
             name = "Source" if rng.random() < 0.3 else "Link"
             found[name].append(self._change(name))
         for name in found:
-            if rng.random() < 0.3:
+            if rng.random() < self._promises:
                 self.ctis[name] = min(self.ctis[name] + rng.choice((0, 1, 1, 3)), LAST)
                 found[name].append(Cti(self.ctis[name]))
         for name, elements in found.items():

@@ -25,6 +25,7 @@ class BagHead(LoopHead):
     """What is under way, if an epoch ends before the loop does."""
 
     keeps = "nothing but what is under way"
+    counts = "no births: every derivation is a row"
 
     def __init__(self, codec: RowCodec) -> None:
         self.codec = self.sent = codec

@@ -23,7 +23,7 @@ from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER, show
 from everwhen.errors import EvaluationError
 from everwhen.operators.contract import Operator, Output, StateSize, lowest
-from everwhen.operators.loop.body import LoopBody
+from everwhen.operators.loop.body import BodyOperator, LoopBody
 from everwhen.operators.loop.head import LoopHead
 from everwhen.operators.loop.progress import ProgressToken
 from everwhen.operators.net import netted
@@ -40,7 +40,8 @@ class FixpointOperator(Operator):
         self.name = name
         self.ports = ports
         self.codec = head.codec
-        self.keeps = f"{head.keeps}; and what its joins keep"
+        self.keeps = head.keeps
+        self.counts = head.counts
         self.progress = ProgressToken(options.progress)
         self.rounds = 0
         """Rounds of all epochs."""
@@ -51,6 +52,18 @@ class FixpointOperator(Operator):
         self._options = options
         self._purged = NEVER
         self._circulated = (0, 0)  # rounds and rows of this epoch
+
+    @property
+    def body(self) -> list[BodyOperator]:
+        """What is stepped in each round."""
+        return self._body.operators
+
+    @property
+    def runs(self) -> str:
+        """How it runs, for people."""
+        rounds = self._options.rounds
+        many = "until nothing circulates" if rounds is None else f"{rounds} round{'s' * (rounds > 1)} an epoch"
+        return f"{'flying' if rounds else 'staged'}, {many}; progress: {self._options.progress}"
 
     @property
     def unfinished(self) -> bool:

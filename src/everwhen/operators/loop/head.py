@@ -34,6 +34,8 @@ class LoopHead(ABC):
     sent: RowCodec
     """Rows as they go round."""
     keeps: str
+    counts: str
+    """Whether rows have births, and why, for people."""
 
     @abstractmethod
     def retract(self, derived: Changes) -> Changes:
