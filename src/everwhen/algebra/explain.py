@@ -143,6 +143,8 @@ def describe(node: Node) -> str:
             return "Deletes"
         case nodes.Fixpoint():
             return _describe_fixpoint(node)
+        case nodes.LoopTurn(kind=kind, value=value):
+            return f"Turn of the loop, {kind}{f' of {value}' if value is not None else ''}"
         case nodes.Recursion(token):
             return f"Recursion {token.name}"
         case nodes.Punctuate(_, schemes):

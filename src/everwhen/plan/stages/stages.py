@@ -30,25 +30,22 @@ from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 from everwhen.plan.stages.copies import Copies, copies_in
 from everwhen.plan.stages.loop_inputs import LoopInputs
-from everwhen.plan.stages.model import Feed, Stage, StagePlan, StreamIn, Trait
+from everwhen.plan.stages.loops_across import LoopsAcross, on_loop
+from everwhen.plan.stages.model import Feed, LoopWay, Stage, StagePlan, StreamIn, Trait
 from everwhen.plan.stages.partial import Partial, decompose
-from everwhen.plan.stages.wants import ALONE, COPIED, Copied, Hashed, Together, Want, agreed, renamed
+from everwhen.plan.stages.wants import ALONE, COPIED, Copied, Hashed, Part, Together, Want, agreed, renamed
 
 Native = Callable[[Expr, Schema], bool]
 """Whether the engine that reads the sources computes an expression exactly as we do."""
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A node whose stage is not fixed yet: it can be built at any level from `lowest` up."""
-
-    lowest: int
-    build: Callable[[int], n.Node]
-
-
-def cut(queries: Mapping[str, n.Node], traits: Mapping[str, Trait], native: Native) -> StagePlan:
-    """The stages of named queries; nodes that they share are computed once per stage."""
+def cut(
+    queries: Mapping[str, n.Node], traits: Mapping[str, Trait], native: Native, loops: LoopWay = "stage"
+) -> StagePlan:
+    """The stages of named queries; nodes that they share are computed once per stage.  `loops`: whether a loop runs
+    inside one stage, or its rounds cross exchanges."""
     cutter = _Cutter(traits, native)
+    cutter.across = LoopsAcross(cutter) if loops == "exchange" else None
     parts = {name: cutter.part(node, Together(node.schema.names)) for name, node in queries.items()}
     last = max(part.lowest for part in parts.values())
     answers = {}
@@ -66,45 +63,54 @@ class _Cutter:
     streams: list[tuple[int, StreamIn]] = field(default_factory=list)
     handed: dict[int, dict[str, n.Node]] = field(default_factory=dict)
     loops: dict[int, list[str]] = field(default_factory=dict)
-    _parts: dict[tuple[int, Want], _Part] = field(default_factory=dict)
-    _built: dict[tuple[object, ...], n.Node] = field(default_factory=dict)
+    across: LoopsAcross | None = None
+    parts: dict[tuple[int, Want], Part] = field(default_factory=dict)
+    built: dict[tuple[object, ...], n.Node] = field(default_factory=dict)
     _alive: list[object] = field(default_factory=list)
 
     def plan(self, last: int, answers: Mapping[str, n.Node], copies: Copies) -> StagePlan:
         stages = []
         facing = _facing(list(answers.values()))
+        circulating: set[str] = set()
+        ranges = [] if self.across is None else self.across.ranges
         for level in range(1, last + 1):
             inputs = tuple(stream for at, stream in self.streams if at == level)
             ready = answers if level == last else {}
             near = facing if level == last - 1 else frozenset()
             loops = tuple(self.loops.get(level, ()))
-            stages.append(Stage(level, inputs, self.handed.get(level, {}), ready, near, copies.merged, loops))
-        return StagePlan(tuple(stages), copies)
+            at = next((at for at, each in enumerate(ranges) if each.first <= level <= each.last), None)
+            returns = ranges[at].streams if at is not None and level == ranges[at].last else frozenset()
+            handed = self.handed.get(level, {})
+            circulating |= {stream.name for stream in inputs if stream.returning}
+            circulating |= {name for name, node in handed.items() if on_loop(node, circulating)}
+            mine = frozenset(stream.name for stream in inputs) & circulating
+            stages.append(Stage(level, inputs, handed, ready, near, copies.merged, loops, at, mine, returns))
+        return StagePlan(tuple(stages), copies, tuple(ranges))
 
     # -- parts --------------------------------------------------------------------------------------------------
 
-    def part(self, node: n.Node, want: Want) -> _Part:
+    def part(self, node: n.Node, want: Want) -> Part:
         """The node with its rows as wanted."""
         key = (id(node), want)
-        if key not in self._parts:
+        if key not in self.parts:
             self._alive.append(node)
-            self._parts[key] = self._shared(key, self._part(node, want))
-        return self._parts[key]
+            self.parts[key] = self._shared(key, self._part(node, want))
+        return self.parts[key]
 
-    def _shared(self, key: tuple[object, ...], part: _Part) -> _Part:
+    def _shared(self, key: tuple[object, ...], part: Part) -> Part:
         """The same part, built once per level."""
 
         def build(level: int) -> n.Node:
-            if (*key, level) not in self._built:
-                self._built[*key, level] = part.build(level)
-            return self._built[*key, level]
+            if (*key, level) not in self.built:
+                self.built[*key, level] = part.build(level)
+            return self.built[*key, level]
 
-        return _Part(part.lowest, build)
+        return Part(part.lowest, build)
 
-    def _part(self, node: n.Node, want: Want) -> _Part:
+    def _part(self, node: n.Node, want: Want) -> Part:
         feed = self._feed(node)
         if feed is not None:
-            return self._leaf(feed, self._hash(node, want))
+            return self._leaf(feed, self.hash(node, want))
         match node:
             case n.Filter(input) | n.TimeWindow(input) | n.Granularity(input):
                 return self._over(node, self.part(input, want))
@@ -128,7 +134,10 @@ class _Cutter:
             case n.LMerge():
                 return self._merge(node, want)
             case n.Fixpoint():
-                return self._loop(node, want)
+                return self._loop(node, want) if self.across is None else self.part(self.across.answer(node), want)
+            case n.Exchange():
+                assert self.across is not None, "only loops leave any"
+                return self.across.part(node, want)
             case n.Sort() | n.Punctuate():
                 what = "ORDER BY (sort)" if isinstance(node, n.Sort) else "punctuate() inside a plan"
                 raise QueryError(f"{what} needs all rows in one place; it runs in process only (--engine local)")
@@ -136,11 +145,11 @@ class _Cutter:
         (only,) = node.inputs
         return self._keyed(node, want, node.schema.names, only)
 
-    def _over(self, node: n.Node, *parts: _Part) -> _Part:
+    def _over(self, node: n.Node, *parts: Part) -> Part:
         """A node in the stage of its inputs."""
-        return _Part(max(part.lowest for part in parts), lambda level: n.over(node, *(p.build(level) for p in parts)))
+        return Part(max(part.lowest for part in parts), lambda level: n.over(node, *(p.build(level) for p in parts)))
 
-    def _keyed(self, node: n.Node, want: Want, keys: tuple[str, ...], *inputs: n.Node) -> _Part:
+    def _keyed(self, node: n.Node, want: Want, keys: tuple[str, ...], *inputs: n.Node) -> Part:
         """A node that needs the rows equal in `keys` together, and gives its rows hashed as its inputs are."""
         by = self._chosen(want, keys, node)
         if by is None:
@@ -152,7 +161,7 @@ class _Cutter:
             parts = [self.part(first, Together(keys))]
         return self._over(node, *parts)
 
-    def _merge(self, node: n.LMerge, want: Want) -> _Part:
+    def _merge(self, node: n.LMerge, want: Want) -> Part:
         """Copies hashed alike.  The frontier of each must be the same in all partitions, else these would follow
         different copies: where it depends on rows an exchange makes it one."""
         by = self._chosen(want, node.schema.names, node)
@@ -166,7 +175,7 @@ class _Cutter:
                 parts.append(self.part(copy, Hashed(by)))
         return self._over(node, *parts)
 
-    def _loop(self, node: n.Fixpoint, want: Want) -> _Part:
+    def _loop(self, node: n.Fixpoint, want: Want) -> Part:
         """A loop inside one stage, hashed by columns that it keeps, or in one partition."""
         inputs = LoopInputs(node)
         everything = Together(node.schema.names)
@@ -190,7 +199,7 @@ class _Cutter:
             loops.append(inputs.words(by))
             return inputs.over(*({at: part.build(level) for at, part in each.items()} for each in (begin, joined)))
 
-        return _Part(max(part.lowest for part in (*begin.values(), *joined.values())), build)
+        return Part(max(part.lowest for part in (*begin.values(), *joined.values())), build)
 
     def _chosen(self, want: Want, keys: tuple[str, ...], node: n.Node) -> tuple[str, ...] | None:
         """The columns to hash a keyed node's inputs by, so that its output is as wanted; None: there are none."""
@@ -204,7 +213,7 @@ class _Cutter:
                 return common if common or not keys else None
         return None
 
-    def _hash(self, node: n.Node, want: Want) -> tuple[str, ...] | None:
+    def hash(self, node: n.Node, want: Want) -> tuple[str, ...] | None:
         match want:
             case Together(columns) | Hashed(columns):
                 return columns
@@ -212,9 +221,9 @@ class _Cutter:
 
     # -- crossing -----------------------------------------------------------------------------------------------
 
-    def exchange(self, node: n.Node, part: _Part, want: Want) -> _Part:
+    def exchange(self, node: n.Node, part: Part, want: Want) -> Part:
         """The node's rows, brought to the next stage as wanted."""
-        by = self._hash(node, want)
+        by = self.hash(node, want)
         key = ("exchange", id(node), by)
         self._alive.append(node)
 
@@ -229,9 +238,9 @@ class _Cutter:
             self.handed.setdefault(level - 1, {})[stream.name] = below
             return n.Exchange(stream.name, node.schema, node.keeps_events)
 
-        return self._shared(key, _Part(part.lowest + 1, build))
+        return self._shared(key, Part(part.lowest + 1, build))
 
-    def _leaf(self, feed: Feed, by: tuple[str, ...] | None) -> _Part:
+    def _leaf(self, feed: Feed, by: tuple[str, ...] | None) -> Part:
         key = ("feed", id(feed.node), feed.window, feed.partial, by)
         self._alive.append(feed)
 
@@ -247,7 +256,7 @@ class _Cutter:
             schemes = feed.source.schemes if trait.promising else ()
             return n.Source(stream.name, feed.schema, trait.insert_only, trait.chronons, schemes=schemes)
 
-        return self._shared(key, _Part(1, build))
+        return self._shared(key, Part(1, build))
 
     def _trait(self, source: n.Source) -> Trait:
         trait = self.traits.get(source.name, Trait())
@@ -283,7 +292,7 @@ class _Cutter:
 
     # -- operators ----------------------------------------------------------------------------------------------
 
-    def _map(self, node: n.Map, want: Want) -> _Part:
+    def _map(self, node: n.Map, want: Want) -> Part:
         plain = {name: e.name for name, e in node.columns if isinstance(e, Column)}
         match want:
             case Copied():
@@ -296,7 +305,7 @@ class _Cutter:
                     return self._over(node, self.part(node.input, Together(known)))
         return self.exchange(node, self._over(node, self.part(node.input, Together(node.input.schema.names))), want)
 
-    def _aggregate(self, node: n.Aggregate, want: Want) -> _Part:
+    def _aggregate(self, node: n.Aggregate, want: Want) -> Part:
         partial = decompose(node)
         by = self._chosen(want, node.keys, node)
         feed = self._feed(node.input)
@@ -304,12 +313,12 @@ class _Cutter:
             return self.exchange(node, self.part(node, Together(node.schema.names)), want)
         if partial is not None and feed is not None and self._mergeable(feed, partial):
             leaf = self._leaf(replace(feed, partial=partial), by)
-            return _Part(leaf.lowest, lambda level: partial.finish(leaf.build(level)))
+            return Part(leaf.lowest, lambda level: partial.finish(leaf.build(level)))
         if partial is not None and not node.keys:
             parts = n.Aggregate(node.input, (), partial.lanes)
             rows = self._over(parts, self.part(node.input, Together(node.input.schema.names)))
             merged = self.exchange(parts, rows, ALONE)
-            return _Part(merged.lowest, lambda level: partial.finish(merged.build(level)))
+            return Part(merged.lowest, lambda level: partial.finish(merged.build(level)))
         return self._keyed(node, want, node.keys, node.input)
 
     def _mergeable(self, feed: Feed, partial: Partial) -> bool:
@@ -324,7 +333,7 @@ class _Cutter:
             and all(_exact(lane.function, schema, lane.columns) for lane in partial.lanes)
         )
 
-    def _join(self, node: n.Join, want: Want) -> _Part:
+    def _join(self, node: n.Join, want: Want) -> Part:
         left, right = node.left, node.right
         if not node.left_keys:
             if node.kind == "full":
@@ -345,7 +354,7 @@ class _Cutter:
             return rows if known else self.exchange(node, rows, want)
         return self._joined(node, by)
 
-    def _joined(self, node: n.Join, by: tuple[str, ...]) -> _Part:
+    def _joined(self, node: n.Join, by: tuple[str, ...]) -> Part:
         partner = dict(zip(node.left_keys, node.right_keys, strict=True))
         theirs = Hashed(tuple(partner[key] for key in by))
         return self._over(node, self.part(node.left, Hashed(by)), self.part(node.right, theirs))

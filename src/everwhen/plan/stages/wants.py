@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +28,14 @@ class Hashed:
 @dataclass(frozen=True, slots=True)
 class Copied:
     """Every row in every partition."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A node whose stage is not fixed yet: it can be built at any level from `lowest` up."""
+
+    lowest: int
+    build: Callable[[int], n.Node]
 
 
 Want = Together | Hashed | Copied
