@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import everwhen as ew
+from everwhen.algebra.nodes import Fixpoint, Node, over
 
 COLUMNS = {"k": "string", "x": "int64"}
 S, T = ew.source("S", COLUMNS), ew.source("T", COLUMNS)
@@ -181,10 +182,21 @@ RECURSIVE: tuple[Plan, ...] = (
     plan("window of a recursion", lambda: ew.fixpoint(S, _met).range(3)),
 )
 
+
 def _linked(r: ew.Stream) -> ew.Stream:
     """A step that keeps k and takes x along links that are the same for all k."""
     links = T.select(a=col("x"), b=(col("x") + 1) % 4)
     return r.join(links, on={"x": "a"}).select("k", x=col("b"))
+
+
+def across(query: ew.Stream) -> ew.Stream:
+    """The query with all its loops across partitions."""
+
+    def again(node: Node) -> Node:
+        found = over(node, *map(again, node.inputs))
+        return replace(found, options=replace(found.options, across=True)) if isinstance(found, Fixpoint) else found
+
+    return ew.Stream(again(query.node))
 
 
 SPREAD_LOOPS: tuple[Plan, ...] = (

@@ -16,7 +16,7 @@ from everwhen.algebra.nodes import Node
 from everwhen.core.emit import Emit
 from everwhen.core.time import NEVER
 from everwhen.operators.loop.turn import TurnPhase
-from everwhen.plan.stages.model import LoopRange, LoopWay, StagePlan, StreamIn
+from everwhen.plan.stages.model import LoopRange, StagePlan, StreamIn
 from everwhen.plan.stages.prune_columns import narrow
 from everwhen.plan.stages.stages import cut
 from everwhen.spark.exchange.codec import Rows
@@ -46,8 +46,8 @@ class _Epoch:
 class Partitions:
     """A query in `n` partitions per stage; `push` is an epoch, with the order of its rows shuffled."""
 
-    def __init__(self, query: Node, n: int, emit: str, seed: int = 0, loops: LoopWay = "stage") -> None:
-        self.plan: StagePlan = cut({"out": narrow(query)}, {}, lambda expr, schema: False, loops)
+    def __init__(self, query: Node, n: int, emit: str, seed: int = 0) -> None:
+        self.plan: StagePlan = cut({"out": narrow(query)}, {}, lambda expr, schema: False)
         self.n = n
         self.emit = Emit(emit)
         self.kernels = [[StagePartition(stage, self.emit) for _ in range(n)] for stage in self.plan.stages]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 
 import everwhen as ew
 from everwhen.core.schema import Schema
-from everwhen.plan.stages.model import LoopWay
 from everwhen.reference.evaluation import evaluate
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid, batches, reorder
 from parity.stage_runner import Partitions
-from plans import RECURSIVE, SPREAD_LOOPS, STAGED, S
+from plans import RECURSIVE, SPREAD_LOOPS, STAGED, S, across
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
 
@@ -37,27 +37,27 @@ def _rounded(snapshot: dict) -> list:
 @pytest.mark.parametrize("emit", ["final", "ended", "current", "all"])
 @pytest.mark.parametrize("name", STAGED)
 def test_stages_answer_as_the_oracle_does(name: str, emit: str) -> None:
-    check_parity(name, emit, "stage")
+    check_parity(name, emit, STAGED[name].build)
 
 
 @pytest.mark.property
 @pytest.mark.parametrize("emit", ["final", "ended", "current", "all"])
 @pytest.mark.parametrize("name", [each.name for each in (*RECURSIVE, *SPREAD_LOOPS) if "flying" not in each.name])
 def test_loops_across_exchanges_answer_as_the_oracle_does(name: str, emit: str) -> None:
-    check_parity(name, emit, "exchange")
+    check_parity(name, emit, lambda: across(STAGED[name].build()))
 
 
-def check_parity(name: str, emit: str, loops: LoopWay) -> None:
+def check_parity(name: str, emit: str, build: Callable[[], ew.Stream]) -> None:
     for seed in range(6):  # two for each number of buckets
         rng = random.Random(f"{name} {emit} {seed}")
         finite = not STAGED[name].infinite
-        query = STAGED[name].build()
+        query = build()
         histories = {s: random_history(rng, not finite) for s in "ST"}
         elements = {
             s: reorder(h, rng, close=True, disorder=rng.choice([0, 3, 8, None]), infinite=not finite)
             for s, h in histories.items()
         }
-        run = Partitions(query.node, (1, 2, 8)[seed % 3], emit, seed, loops)
+        run = Partitions(query.node, (1, 2, 8)[seed % 3], emit, seed)
         run.restarts = 0.1
         read = {source.name for source in run.plan.sources}
         waiting = {s: batches(elements[s], S.schema, rng) for s in sorted(read)}

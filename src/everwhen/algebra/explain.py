@@ -190,6 +190,7 @@ def _describe_fixpoint(node: nodes.Fixpoint) -> str:
                 node.kind + best,
                 f"{options.rounds} rounds at a time" if options.rounds is not None else "",
                 f"progress {options.progress}" if options.progress != usual.progress else "",
+                "across partitions" if options.across else "",
                 f"level {options.max_level} at most" if options.max_level != usual.max_level else "",
             ],
         )

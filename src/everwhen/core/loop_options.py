@@ -17,7 +17,8 @@ MAX_LEVEL: Final = 10_000
 @dataclass(frozen=True, slots=True)
 class LoopOptions:
     """`rounds`: None runs an epoch until nothing circulates (staged); a number runs so many rounds of insertions per
-    epoch, and the rest rides with later input (flying).
+    epoch, and the rest rides with later input (flying).  `across`: on Spark its rounds go through all partitions, a job
+    per round, where it would else run inside one stage; the answer is the same.
 
     >>> LoopOptions(rounds=2).flying
     True
@@ -26,12 +27,18 @@ class LoopOptions:
     rounds: int | None = None
     progress: ProgressStrategy = "hybrid"
     max_level: int = MAX_LEVEL
+    across: bool = False
 
     def __post_init__(self) -> None:
         if self.rounds is not None and self.rounds < 1:
             raise QueryError(f"rounds={self.rounds} would bring a loop nowhere; give at least 1, or leave it out")
         if self.max_level < 1:
             raise QueryError(f"a recursion level of {self.max_level} at most leaves nothing; give at least 1")
+        if self.across and self.rounds is not None:
+            raise QueryError(
+                f"a recursion with ROUNDS {self.rounds} cannot run ACROSS PARTITIONS: there every epoch runs until "
+                "nothing circulates; leave out one of the two"
+            )
         if self.progress not in get_args(ProgressStrategy):
             known = ", ".join(map(repr, get_args(ProgressStrategy)))
             raise QueryError(f"progress={self.progress!r} is no strategy; there are {known}")

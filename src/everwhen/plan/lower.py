@@ -314,8 +314,8 @@ class Lowering:
             case n.Join():
                 return lower_join(self, node, policy)
             case n.LoopTurn():
-                ports = [self.lower(each, "segments") for each in node.inputs]
-                return self.place("turn", turn_operator(node, self.pool), *ports)
+                turned = [self.lower(each, "segments") for each in node.inputs]
+                return self.place("turn", turn_operator(node, self.pool), *turned)
             case n.Fixpoint(kind="union all"):
                 return self._loop(node)
             case n.Fixpoint():

@@ -27,7 +27,9 @@ def loop_operator(node: n.Fixpoint, pool: Interner, lower_body: LowerBody) -> tu
     codec = RowCodec(node.schema, pool)
     sent = RowCodec(sent_schema(node, plan.births), pool) if plan.births else codec
     body = _body(lower_body(plan.body, pool), plan, sent)
-    operator = FixpointOperator(node.token.name, len(plan.externals), _head(node.kind, node.value, codec, sent), body, node.options)
+    operator = FixpointOperator(
+        node.token.name, len(plan.externals), _head(node.kind, node.value, codec, sent), body, node.options
+    )
     return operator, plan
 
 

@@ -7,8 +7,8 @@ partitions do the same, which the driver of the rounds decides:
     insert    take derivations; what is derived and absent comes          until nothing comes in any partition
     settle    everything before the promise is final
 
-So nothing comes anywhere while anything goes somewhere, and the partitions count the same rounds: births are comparable.
-A round is a step.  Ports: the derivations, then the inputs of the loop without their rows, for their promises.
+So nothing comes anywhere while anything goes somewhere; and all partitions count the same rounds, so births can be
+compared.  A round is a step.  Ports: the derivations, then the loop's inputs without their rows, for their promises.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ _Partners = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True)
 class LoopInputs:
-    """What a loop reads from outside.  `begin`: base, and branches of the step that do not read the loop.  `joined`: what
-    the other branches join."""
+    """What a loop reads from outside.  `begin`: base, and branches of the step that do not read the loop.  `joined`:
+    what the other branches join."""
 
     loop: n.Fixpoint
 
@@ -123,7 +123,9 @@ class LoopInputs:
                     equal = self._equal((left, right)[1 - at], outside, pairs)
                 case n.SetOperation(left, right):
                     other = (left, right)[1 - at]
-                    equal = self._equal(other, outside, list(zip(other.schema.names, outside.schema.names, strict=True)))
+                    equal = self._equal(
+                        other, outside, list(zip(other.schema.names, outside.schema.names, strict=True))
+                    )
             if id(outside) in found:
                 before = found[id(outside)][1]
                 equal = {name: each for name in equal if (each := equal[name] & before.get(name, frozenset()))}

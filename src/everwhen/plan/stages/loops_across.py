@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import col, lit
-from everwhen.errors import QueryError
 from everwhen.plan.loop import RECURSION, LoopPlan, loop_plan
 from everwhen.plan.stages.model import LoopRange, StreamIn
 from everwhen.plan.stages.wants import Part, Together, Want
@@ -65,14 +64,9 @@ class LoopsAcross:
         return self._answers[id(loop)]
 
     def _placed(self, loop: n.Fixpoint) -> n.Node:
-        if loop.options.flying:
-            raise QueryError(
-                f"the recursion {loop.token.name!r} has ROUNDS {loop.options.rounds}: across exchanges every epoch runs "
-                "until nothing circulates; leave ROUNDS out, or let it run inside one stage (loops='stage')"
-            )
         plan = loop_plan(loop)
         for inner in n.walk(*plan.externals):
-            if isinstance(inner, n.Fixpoint):
+            if isinstance(inner, n.Fixpoint) and inner.options.across:
                 self.answer(inner)
         number, cutter = len(self.ranges), self.cutter
         sources = frozenset(each.name for each in n.walk(loop) if isinstance(each, n.Source))
@@ -120,19 +114,21 @@ class LoopsAcross:
 
     def _mark(self, outside: n.Node, last: int) -> n.Node:
         """An input of the loop without its rows, at the level of the turn: as it is computed anyway, if it is."""
-        found = [(key[-1], node) for key, node in self.cutter.built.items() if key[0] == id(outside) and len(key) == 3]
-        if not found:
+        mine = [
+            key for key in self.cutter.built if key[0] == id(outside) and isinstance(key[-1], int) and len(key) == 3
+        ]
+        if not mine:
             mark = n.Filter(outside, lit(False))
             self._alive.append(mark)
             return self.cutter.part(mark, Together(mark.schema.names)).build(last)
-        level, node = max(found, key=lambda each: each[0])
-        assert isinstance(level, int)
-        node = n.Filter(node, lit(False))
+        level = max(int(str(key[-1])) for key in mine)
+        node: n.Node = n.Filter(next(self.cutter.built[key] for key in mine if key[-1] == level), lit(False))
         origin = {stream.name: stream.sources for _, stream in self.cutter.streams}
         read = [origin[each.name] for each in n.walk(node) if isinstance(each, n.Source | n.Exchange)]
         for at in range(level, last):
             whole = node.keeps_events
-            tag, form = len(self.cutter.streams), "events" if whole else "segments"
+            tag = len(self.cutter.streams)
+            form: Literal["events", "segments"] = "events" if whole else "segments"
             stream = StreamIn(tag, node.schema, form, (), None, frozenset().union(*read))
             self.cutter.streams.append((at + 1, stream))
             self.cutter.handed.setdefault(at, {})[stream.name] = node

@@ -59,10 +59,6 @@ class StreamIn:
         return f"@{self.tag}"
 
 
-LoopWay = Literal["stage", "exchange"]
-"""How loops run: inside one stage, or round by round across exchanges."""
-
-
 @dataclass(frozen=True)
 class LoopRange:
     """A loop whose rounds cross exchanges: the levels that a round passes, the streams that go back from the last of

@@ -31,7 +31,7 @@ from everwhen.errors import QueryError
 from everwhen.plan.stages.copies import Copies, copies_in
 from everwhen.plan.stages.loop_inputs import LoopInputs
 from everwhen.plan.stages.loops_across import LoopsAcross, on_loop
-from everwhen.plan.stages.model import Feed, LoopWay, Stage, StagePlan, StreamIn, Trait
+from everwhen.plan.stages.model import Feed, Stage, StagePlan, StreamIn, Trait
 from everwhen.plan.stages.partial import Partial, decompose
 from everwhen.plan.stages.wants import ALONE, COPIED, Copied, Hashed, Part, Together, Want, agreed, renamed
 
@@ -39,13 +39,11 @@ Native = Callable[[Expr, Schema], bool]
 """Whether the engine that reads the sources computes an expression exactly as we do."""
 
 
-def cut(
-    queries: Mapping[str, n.Node], traits: Mapping[str, Trait], native: Native, loops: LoopWay = "stage"
-) -> StagePlan:
-    """The stages of named queries; nodes that they share are computed once per stage.  `loops`: whether a loop runs
-    inside one stage, or its rounds cross exchanges."""
+def cut(queries: Mapping[str, n.Node], traits: Mapping[str, Trait], native: Native, across: bool = True) -> StagePlan:
+    """The stages of named queries; nodes that they share are computed once per stage.  `across`: whether loops that ask
+    for it may have their rounds across exchanges; else every loop runs inside one stage."""
     cutter = _Cutter(traits, native)
-    cutter.across = LoopsAcross(cutter) if loops == "exchange" else None
+    cutter.across = LoopsAcross(cutter) if across else None
     parts = {name: cutter.part(node, Together(node.schema.names)) for name, node in queries.items()}
     last = max(part.lowest for part in parts.values())
     answers = {}
@@ -134,7 +132,9 @@ class _Cutter:
             case n.LMerge():
                 return self._merge(node, want)
             case n.Fixpoint():
-                return self._loop(node, want) if self.across is None else self.part(self.across.answer(node), want)
+                if self.across is not None and node.options.across:
+                    return self.part(self.across.answer(node), want)
+                return self._loop(node, want)
             case n.Exchange():
                 assert self.across is not None, "only loops leave any"
                 return self.across.part(node, want)

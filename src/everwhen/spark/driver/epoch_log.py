@@ -25,6 +25,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from everwhen.errors import QueryError, SinkError, SinkLostError, StateError
@@ -44,6 +45,7 @@ class EpochState:
 
     `said` is what single partitions have promised about the data of an answer, by query: partition, pattern, time.
     `rows` and `late` count the rows of each source since the query was first started, and those that came too late.
+    `steps`: of each loop whose rounds cross exchanges the first step of the epoch, and the first one of the next.
     """
 
     sources: Mapping[str, int] = field(default_factory=dict)
@@ -52,6 +54,7 @@ class EpochState:
     said: Mapping[str, Sequence[tuple[int, Mapping[str, Any], int]]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
+    steps: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -131,9 +134,11 @@ class EpochLog:
             "query with a new checkpoint."
         )
 
-    def begun(self, epoch: int, decided: EpochDecision) -> EpochDecision:
+    def begun(
+        self, epoch: int, decided: EpochDecision, steps: Mapping[int, int] = MappingProxyType({})
+    ) -> EpochDecision:
         """What holds for an epoch: as decided now, or when it was first run.  An epoch that is done and for which Spark
-        has planned other offsets since is refused."""
+        has planned other offsets since is refused.  `steps`: of stages on loops, the first step of the epoch."""
         name = f"epochs/{epoch:012d}.begun"
         offsets = self._planned(epoch)
         text = decided.to_plain() | {"offsets": offsets}
@@ -143,7 +148,7 @@ class EpochLog:
         found = self._read(name, "idle", "now", "level", offsets=None, **_COPIES)
         if not self.has(epoch):
             with self._explained(name, "write what was decided for the epoch"):
-                self._withdraw(epoch)
+                self._withdraw(epoch, steps)
                 if found["offsets"] != offsets:  # it left no trace, so what Spark plans now is the epoch
                     self._folder.replace(name, [json.dumps(found | {"offsets": offsets}).encode()])
         return _decision(found)
@@ -192,14 +197,22 @@ class EpochLog:
             return None
         return [str(each["start"]) if isinstance(each, dict) and "start" in each else "" for each in found]
 
-    def _withdraw(self, epoch: int) -> None:
+    def _withdraw(self, epoch: int, steps: Mapping[int, int]) -> None:
         """Take back what the tasks of an epoch have published that was not done: all of it, or its partitions
         would take the epoch's input at different times."""
         state = self._folder.within("state")
+        first = {f"stage={level}": step for level, step in steps.items()}
         for stage in state.folders():
             for partition in state.within(stage).folders():
-                for kind in ("snapshot", "log"):
-                    state.within(stage).within(partition).remove(f"{kind}-{epoch:012d}")
+                folder = state.within(stage).within(partition)
+                if stage not in first:
+                    folder.remove(f"snapshot-{epoch:012d}")
+                    folder.remove(f"log-{epoch:012d}")
+                    continue
+                for name in [entry.name for entry in folder.entries()]:
+                    kind, _, step = name.partition("-")
+                    if kind in ("snapshot", "log") and step.isdecimal() and int(step) >= first[stage]:
+                        folder.remove(name)
 
     def done(self, epoch: int, known: EpochState) -> None:
         """Remember what is known after an epoch."""
@@ -214,7 +227,9 @@ class EpochLog:
         """What was known after an epoch."""
         if epoch < 0:
             return EpochState()
-        found = self._read(f"epochs/{epoch:012d}.done", "sources", "queries", "seen", "said", rows={}, late={})
+        found = self._read(
+            f"epochs/{epoch:012d}.done", "sources", "queries", "seen", "said", rows={}, late={}, steps={}
+        )
         return EpochState(**found)
 
     def has_begun(self, epoch: int) -> bool:

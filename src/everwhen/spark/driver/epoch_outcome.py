@@ -24,7 +24,7 @@ from everwhen.plan.stages.model import StagePlan
 from everwhen.punctuation.api import PortIntersection, compacted, write_match
 from everwhen.spark.driver.epoch_log import EpochState
 from everwhen.spark.exchange.codec import element_rows, taken
-from everwhen.spark.exchange.messages import Failure, TaskNote, kinds_in, messages_in
+from everwhen.spark.exchange.messages import Failure, Message, TaskNote, kinds_in, messages_in
 from everwhen.spark.exchange.punctuation_rows import Heard, by_partition, heard
 from everwhen.stream.element import Cti, Punct
 from everwhen.stream.element_batch import ADJUST, ElementBatch, batch_of
@@ -42,10 +42,11 @@ class EpochOutcome:
     notes: Sequence[TaskNote]
 
     @staticmethod
-    def of(table: pa.Table, schemas: Mapping[str, Schema], emit: Emit) -> EpochOutcome:
-        """What the last stage gave out; the error of a partition that gave up is raised."""
+    def of(table: pa.Table, schemas: Mapping[str, Schema], emit: Emit, earlier: Sequence[Message] = ()) -> EpochOutcome:
+        """What the last stage gave out; the error of a partition that gave up is raised.  `earlier`: messages of jobs
+        before the last one."""
         table = table.combine_chunks()
-        messages = messages_in(table)
+        messages = [*earlier, *messages_in(table)]
         for message in messages:
             if isinstance(message, Failure):
                 raise message.raised()

@@ -32,6 +32,7 @@ from everwhen.spark.driver.epoch_log import EpochDecision, EpochLog, EpochState,
 from everwhen.spark.driver.epoch_outcome import EpochOutcome, last_words
 from everwhen.spark.driver.ingress_stage import IngressStage
 from everwhen.spark.driver.late_rows import LateRows, LateWarnings, counted
+from everwhen.spark.driver.loop_rounds import RoundsAnswer, first_steps
 from everwhen.spark.exchange.messages import RowsBehind, WrongRows
 from everwhen.spark.exchange.punctuation_rows import Address
 from everwhen.spark.exchange.schema import ExchangeSchema
@@ -163,7 +164,7 @@ class EpochRunner:
         asked = EpochDecision(self._idle(known, now), now, self.level.to_plain(), ended=self._ended(epoch))
         wanted = self.changes.wanted(asked, epoch)
         self._check_starts(epoch, wanted)
-        decided = self.changes.decide(wanted, epoch)
+        decided = self.changes.decide(wanted, epoch, first_steps(self.plan, known.steps))
         known = replace(known, sources={k: v for k, v in known.sources.items() if k not in decided.anew})
         level = Consistency.from_plain(decided.level)
         before = {source.name: known.sources.get(source.name, NEVER) for source in self.plan.sources}
@@ -179,14 +180,17 @@ class EpochRunner:
             return frame if self.narrow is None else self.narrow.tagged(frame)
 
         try:
-            table = self._job.run(frame, feeds, context)
+            if self.plan.loops:
+                answer = self._job.run_rounds(feeds, context, known.steps)
+            else:
+                answer = RoundsAnswer(self._job.run(frame, feeds, context))
             if admitted is not None and self.intake is not None:
                 self.intake.keep(admitted.held, epoch)
         finally:
             if admitted is not None:
                 admitted.held.unpersist()
         try:
-            found = EpochOutcome.of(table, self.schemas, level.emit)
+            found = EpochOutcome.of(answer.table, self.schemas, level.emit, answer.earlier)
         except WrongRows as error:
             raise InputError(explanation(feeds(), self.plan) or str(error)) from None
         except RowsBehind as error:
@@ -200,7 +204,7 @@ class EpochRunner:
         for name, rows in found.left_out(self.plan).items():
             late[name] = late.get(name, 0) + rows
         lost = {} if admitted is None else admitted.note.dropped
-        after = counted(known, after, found.fed, late, lost)
+        after = replace(counted(known, after, found.fed, late, lost), steps=answer.steps)
         if self.lease is not None:
             self.lease.check()
         self.journal.done(epoch, after)
@@ -221,7 +225,8 @@ class EpochRunner:
         return self.intake.work(self._state(INGRESS))
 
     def _state(self, stage: int) -> StateSpec:
-        return StateSpec(self.query, self.run, self.journal.state_root, stage, self.snapshot_every)
+        loop = None if stage == INGRESS else self.plan.stages[stage - 1].loop
+        return StateSpec(self.query, self.run, self.journal.state_root, stage, self.snapshot_every, loop)
 
     @cached_property
     def behind(self) -> Mapping[str, ResolvedSource]:
@@ -318,7 +323,7 @@ class EpochRunner:
         late: Mapping[str, int],
         dropped: Mapping[str, Mapping[str, int]],
     ) -> None:
-        notes = found.notes
+        notes = list({(note.stage, note.partition): note for note in found.notes}.values())  # the last of each
         report = EpochReport(
             epoch,
             seconds,

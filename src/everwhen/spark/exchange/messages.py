@@ -79,7 +79,8 @@ class PunctuationRows:
 class TaskNote:
     """What a partition did.  `sources` are their frontiers, `fed` and `late` their numbers of rows, `left_out` how many
     adjusts of a stream had no event, `progress` the frontiers of queries, `parts` what was written for their sinks,
-    `caught_up` how many epochs had to be run again first (-1: none, the state was live)."""
+    `caught_up` how many epochs had to be run again first (-1: none, the state was live).  Where rows turn back to go
+    round a loop: `sent`, how many; `external`, what the loop's inputs have promised; `sample`, one of the rows."""
 
     stage: int
     partition: int
@@ -98,6 +99,9 @@ class TaskNote:
     worker: int
     damaged: Sequence[str]
     seconds: Mapping[str, float]
+    sent: int = 0
+    external: int | None = None
+    sample: str = ""
 
     def to_plain(self) -> dict[str, Any]:
         """As reports show it."""

@@ -8,15 +8,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from pyspark import SparkContext, TaskContext
 
 from everwhen.core.consistency import MIDDLE, Consistency
+from everwhen.core.time import NEVER
+from everwhen.operators.loop.turn import TurnPhase
 from everwhen.spark.exchange.messages import Message, decode, encode, kind_of
 
 _PROPERTY: Final = "everwhen.epoch"
+
+
+@dataclass(frozen=True)
+class LoopRound:
+    """A round of a loop that crosses exchanges: its number in the epoch, that of all its rounds so far (its *step*,
+    which counts as the version of state on the loop), what to do, and to settle what is final.  `kept`: the first step
+    that may have to be run again."""
+
+    number: int
+    step: int
+    phase: TurnPhase
+    promise: int = NEVER
+    kept: int = 0
 
 
 @dataclass(frozen=True)
@@ -25,7 +40,7 @@ class EpochContext:
     `promised` what the sources had promised before.  Of copies that are merged, those in `ended` have left; rows of
     those in `detached` are ignored; those in `anew` are other streams from now on, right from a time on; those in
     `until` leave at an instant.  `progress` are messages that every partition of the first stage gets, where they were
-    known before the stage began; they are part of its input."""
+    known before the stage began; they are part of its input.  `rounds`: of loops that are under way, by number."""
 
     epoch: int
     idle: frozenset[str] = frozenset()
@@ -37,6 +52,11 @@ class EpochContext:
     anew: Mapping[str, int] = field(default_factory=dict)
     until: Mapping[str, int] = field(default_factory=dict)
     progress: tuple[Message, ...] = ()
+    rounds: Mapping[int, LoopRound] = field(default_factory=dict)
+
+    def version(self, loop: int | None) -> int:
+        """The version of state after this: epochs count, on a loop its steps do."""
+        return self.epoch if loop is None else self.rounds[loop].step
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON says it, without what is part of the input."""
@@ -44,6 +64,7 @@ class EpochContext:
         plain |= {"level": self.level.to_plain(), "promised": dict(self.promised)}
         copies: dict[str, Any] = {"ended": sorted(self.ended), "detached": sorted(self.detached)}
         copies |= {"anew": dict(self.anew), "until": dict(self.until)}
+        copies["rounds"] = {str(loop): asdict(found) for loop, found in self.rounds.items()}
         return plain | {name: found for name, found in copies.items() if found}
 
     @classmethod
@@ -51,7 +72,8 @@ class EpochContext:
         level = Consistency.from_plain(given["level"])
         ended, detached = (frozenset(given.get(name, ())) for name in ("ended", "detached"))
         rest = (level, given["promised"], ended, detached, given.get("anew", {}), given.get("until", {}))
-        return cls(given["epoch"], frozenset(given["idle"]), given["now"], *rest)
+        rounds = {int(loop): LoopRound(**found) for loop, found in given.get("rounds", {}).items()}
+        return cls(given["epoch"], frozenset(given["idle"]), given["now"], *rest, rounds=rounds)
 
     def tell(self, context: SparkContext) -> None:
         """Tell the tasks of the jobs that this thread starts next."""
