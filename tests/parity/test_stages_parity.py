@@ -47,6 +47,28 @@ def test_loops_across_exchanges_answer_as_the_oracle_does(name: str, emit: str) 
     check_parity(name, emit, lambda: across(STAGED[name].build()))
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_flying_loop_goes_on_where_nothing_comes(restarts: bool) -> None:
+    start, link = ew.source("Start", {"s": "int64", "n": "int64"}), ew.source("Link", {"a": "int64", "b": "int64"})
+    col = ew.col
+    reach = ew.fixpoint(start, lambda r: r.join(link, on={"n": "a"}).select("s", n=col("b")), rounds=1)
+    run = Partitions(reach.node, 2, "all")
+    links = [ew.Insert(0, 9, {"a": n, "b": n + 1}) for n in range(6)]
+    said = run.push(
+        {
+            "Start": ew.ElementBatch.of([ew.Insert(0, 9, {"s": 0, "n": 0})], start.schema),
+            "Link": ew.ElementBatch.of(links, link.schema),
+        }
+    )
+    counts = [len(said)]
+    while counts[-1]:
+        if restarts:
+            run.restart()
+        said = run.push({})
+        counts.append(len(said))
+    assert counts == [1] * 7 + [0]
+
+
 def check_parity(name: str, emit: str, build: Callable[[], ew.Stream]) -> None:
     for seed in range(6):  # two for each number of buckets
         rng = random.Random(f"{name} {emit} {seed}")
