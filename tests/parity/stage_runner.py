@@ -49,7 +49,7 @@ class Partitions:
     def __init__(self, query: Node, n: int, emit: str, seed: int = 0) -> None:
         self.plan: StagePlan = cut({"out": narrow(query)}, {}, lambda expr, schema: False)
         self.n = n
-        self.emit = Emit(emit)
+        self.first = self.emit = Emit(emit)
         self.kernels = [[StagePartition(stage, self.emit) for _ in range(n)] for stage in self.plan.stages]
         self.said = NEVER
         self.rng = random.Random(seed)
@@ -118,6 +118,7 @@ class Partitions:
                     {} if again else epoch.progress,
                     handed={k: v for k, v in epoch.handed.items() if k in mine},
                     tau=epoch.tau,
+                    emit=self.emit,
                     starts={k: v for k, v in epoch.starts.items() if k in mine},
                     ended=self.ended,
                     anew={} if again else self.anew,
@@ -156,7 +157,7 @@ class Partitions:
         """Every partition goes on from its snapshot."""
         for at, stage in enumerate(self.plan.stages):
             for partition, kernel in enumerate(self.kernels[at]):
-                again = StagePartition(stage, self.emit)
+                again = StagePartition(stage, self.first)
                 again.restore(through_file(kernel.snapshot()))
                 self.kernels[at][partition] = again
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import everwhen as ew
+from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.reference.evaluation import evaluate
 from everwhen.stream.history import History
@@ -47,6 +48,16 @@ def test_loops_across_exchanges_answer_as_the_oracle_does(name: str, emit: str) 
     check_parity(name, emit, lambda: across(STAGED[name].build()))
 
 
+@pytest.mark.property
+@pytest.mark.parametrize(("emit", "then"), [("final", "all"), ("final", "current"), ("all", "final"), ("ended", "current")])
+@pytest.mark.parametrize("name", ["recursion over sums", "recursion with an anti-join", "recursion joined with itself"])
+@pytest.mark.parametrize("spread", [lambda query: query, across], ids=["in a stage", "across"])
+def test_another_policy_while_a_loop_runs(
+    name: str, emit: str, then: str, spread: Callable[[ew.Stream], ew.Stream]
+) -> None:
+    check_parity(name, emit, lambda: spread(STAGED[name].build()), Emit(then))
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_flying_loop_goes_on_where_nothing_comes(restarts: bool) -> None:
     start, link = ew.source("Start", {"s": "int64", "n": "int64"}), ew.source("Link", {"a": "int64", "b": "int64"})
@@ -69,7 +80,8 @@ def test_a_flying_loop_goes_on_where_nothing_comes(restarts: bool) -> None:
     assert counts == [1] * 7 + [0]
 
 
-def check_parity(name: str, emit: str, build: Callable[[], ew.Stream]) -> None:
+def check_parity(name: str, emit: str, build: Callable[[], ew.Stream], then: Emit | None = None) -> None:
+    """`then`: the policy from some epoch on."""
     for seed in range(6):  # two for each number of buckets
         rng = random.Random(f"{name} {emit} {seed}")
         finite = not STAGED[name].infinite
@@ -88,9 +100,11 @@ def check_parity(name: str, emit: str, build: Callable[[], ew.Stream]) -> None:
             out += run.push({s: rest.pop(0) for s, rest in waiting.items() if rest and rng.random() < 0.8})
             if rng.random() < 0.2:
                 run.restart()
+            if then is not None and rng.random() < 0.3:
+                run.emit = then
         assert out and out[-1] == ew.Cti(ew.INF)
         assert_valid(out)
-        if emit == "final":
+        if emit == "final" and then is None:
             assert not any(isinstance(element, ew.Adjust) for element in out)
         oracle = evaluate(query.node, {s: histories[s] for s in read})
         found = History.of(out, query.schema)

@@ -75,6 +75,8 @@ NODE, LINK = ew.source("Node", {"s": "string"}), ew.source("Link", {"a": "string
             [[("s",), None], [("n",)]],
             "loop reach hashed by s, which it keeps from round to round; Link copied to every partition",
         ),
+        # all rows in one place: the loop itself is still spread
+        ("SELECT MEDIAN(s) AS m FROM reach", [[("s",), None], [()]], "loop reach hashed by s"),
         ("SELECT s, COUNT(*) AS c FROM reach GROUP BY s", [[("s",), None]], "loop reach hashed by s"),
     ],
 )

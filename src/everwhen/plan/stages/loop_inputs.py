@@ -90,10 +90,8 @@ class LoopInputs:
     def words(self, by: Columns) -> str:
         """Where the loop runs, and why."""
         name = self.loop.token.name
-        if not by and not self.kept:
-            return f"loop {name} in one partition: it keeps no column from round to round"
         if not by:
-            return f"loop {name} in one partition: what reads it needs all rows together"
+            return f"loop {name} in one partition: it keeps no column from round to round"
         copied = [_named(node) for node, partners in self.joined if self.partners(node, partners, by) is None]
         alike = [_named(node) for node, partners in self.joined if self.partners(node, partners, by) is not None]
         columns = ", ".join(by)

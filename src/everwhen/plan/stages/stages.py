@@ -180,7 +180,7 @@ class _Cutter:
         inputs = LoopInputs(node)
         everything = Together(node.schema.names)
         match want:
-            case Hashed(columns) if set(columns) <= inputs.kept:
+            case Hashed(columns) if set(columns) <= inputs.kept and (columns or not inputs.kept):
                 by = columns
             case Together(columns):
                 by = inputs.hashed_by(frozenset(columns))
