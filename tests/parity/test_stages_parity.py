@@ -49,7 +49,9 @@ def test_loops_across_exchanges_answer_as_the_oracle_does(name: str, emit: str) 
 
 
 @pytest.mark.property
-@pytest.mark.parametrize(("emit", "then"), [("final", "all"), ("final", "current"), ("all", "final"), ("ended", "current")])
+@pytest.mark.parametrize(
+    ("emit", "then"), [("final", "all"), ("final", "current"), ("all", "final"), ("ended", "current")]
+)
 @pytest.mark.parametrize("name", ["recursion over sums", "recursion with an anti-join", "recursion joined with itself"])
 @pytest.mark.parametrize("spread", [lambda query: query, across], ids=["in a stage", "across"])
 def test_another_policy_while_a_loop_runs(
