@@ -104,6 +104,25 @@ def _join(draw: st.DrawFn, g: Grown) -> Grown:
     return g.then(g.stream.join(right, on={mine: theirs}, how=how), infinite)
 
 
+def _recursion(draw: st.DrawFn, g: Grown) -> Grown:
+    """A fixed point of the stream, which changes one number within a few values, on its own or as partners say."""
+    if not g.numbers:
+        return g.then(ew.fixpoint(g.stream, lambda r: r))
+    number = draw(st.sampled_from(g.numbers))
+    partners = draw(st.sampled_from([None, T, S.distinct(), T.range(2), T.where(col("x") > 0)]))
+    most = draw(st.integers(2, 4))
+    type_ = g.stream.schema.field(number).type
+
+    def step(r: ew.Stream) -> ew.Stream:
+        rest = {name: col(name) for name in r.schema.names}
+        if partners is None:
+            return r.select(**{**rest, number: ((col(number) + 1) % most).cast(type_)})
+        met = r.join(partners.select(tk=col("k"), tx=col("x")), where=(col(number) == col("tx")))
+        return met.select(**{**rest, number: ((col("tx") + 1) % most).cast(type_)})
+
+    return g.then(ew.fixpoint(g.stream, step, rounds=draw(st.sampled_from([None, None, 1, 2]))))
+
+
 def _distinct(draw: st.DrawFn, g: Grown) -> Grown:
     return g.then(g.stream.distinct())
 
@@ -161,7 +180,8 @@ def _unbounded(draw: st.DrawFn, g: Grown) -> Grown:
 
 
 ANYWHERE: tuple[Step, ...] = (
-    _where, _select, _set, _merge, _join, _distinct, _aggregate, _range, _granularity, _changes, _coalesce, _lifetime,
+    _where, _select, _set, _merge, _join, _recursion, _distinct, _aggregate, _range, _granularity, _changes, _coalesce,
+    _lifetime,
 )  # fmt: skip
 FINITE: tuple[Step, ...] = (_rows, _cut, _unbounded)
 
