@@ -26,7 +26,7 @@ from rewrite.rule_cases import a, b, joined
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_rewritten_plans_run(data: st.DataObject) -> None:
-    grown = data.draw(plans_to_rewrite(most=4, recursive=False))
+    grown = data.draw(plans_to_rewrite(most=4))
     node = grown.stream.node
     given_histories = data.draw(histories_for(node, infinite=grown.sources, max_events=4))
     found = rewrite(node, strict=True).node

@@ -241,6 +241,8 @@ def moves(node: n.Node) -> tuple[Way, ...]:
 
 
 def _ways(node: n.Node) -> set[Way]:
+    if isinstance(node, n.Recursion):
+        return set()  # it begins where the loop does
     below: set[Way] = {way for each in node.inputs for way in _ways(each)} if node.inputs else {()}
     if isinstance(node, n.AlterLifetime) and (node.hop, node.shift) != (1, 0):
         return {(*way, (node.hop, node.shift)) for way in below}
