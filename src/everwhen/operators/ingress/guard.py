@@ -240,8 +240,13 @@ class Guard:
         self._promises.undo()
         self._log.undo()
 
+    def part(self) -> None:
+        """What goes on is not what is taken any more: keep events apart from who hears of them at once."""
+        self._log.part()
+
     def hand_over(self) -> Changes | None:
         """Let Finalize match adjusts from now on: the events that can still be named, if they are kept."""
+        self.part()
         self.finalized = True
         events = None if self.insert_only else self._log.events()
         self._forgotten = self.forgotten

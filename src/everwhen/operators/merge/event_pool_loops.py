@@ -260,9 +260,37 @@ def held(pool, top, one, other, limit, found):
 
 
 @loop
-def drop(pool, heads, free, top, limit):
-    """Let entries be used again that end before `limit`."""
+def follow(pool, heads, free, top, one, other, limit, lo, hi, weight, rows):
+    """Let a party (`other`) have the events that another one has, of those that begin from `limit` on: which they are,
+    with their start as the last word of their rows, and 1 if it has come to have them, -1 if it had them.  Returns how
+    many they are, and how many others differ that end behind `limit`."""
+    last = rows.shape[1] - 1
+    n = 0
+    older = 0
     for at in range(top):
+        entry = pool[at]
+        have = entry[HAVE]
+        if have > 0 and ((have & one) != 0) != ((have & other) != 0) and entry[VE] > limit:
+            if entry[VS] < limit:
+                older += 1
+                continue
+            lo[n] = entry[VS]
+            hi[n] = entry[VE]
+            weight[n] = 1 if (have & one) != 0 else -1
+            for j in range(last):
+                rows[n, j] = entry[ROW + j]
+            rows[n, last] = entry[VS]
+            n += 1
+            entry[HAVE] = have ^ other
+            if have == other:
+                _unlink(pool, heads, free, at)
+    return n, older
+
+
+@loop
+def drop(pool, heads, free, top, limit):
+    """Let entries be used again that end before `limit`, the first one first."""
+    for at in range(top - 1, -1, -1):
         if pool[at, HAVE] >= 0 and pool[at, VE] < limit:
             _unlink(pool, heads, free, at)
 
