@@ -246,7 +246,6 @@ class Guard:
 
     def hand_over(self) -> Changes | None:
         """Let Finalize match adjusts from now on: the events that can still be named, if they are kept."""
-        self.part()
         self.finalized = True
         events = None if self.insert_only else self._log.events()
         self._forgotten = self.forgotten
