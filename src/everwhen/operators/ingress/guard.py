@@ -199,6 +199,8 @@ class Guard:
 
     def _encoded(self, data: Arrived, places: np.ndarray) -> np.ndarray:
         """The rows at these places.  To copy most of the columns would cost more than to read all of them."""
+        if not len(places):
+            return self.codec.empty()
         if 4 * len(places) < 3 * len(data):
             at = pa.array(places)
             return self.codec.encode([column.take(at) for column in data.columns], len(places))

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.ingress.guard import CheckedBatch
-from everwhen.operators.ingress.sort_by_time import by_time, pick
+from everwhen.containers.sort_by_time import by_time, pick
 from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
 

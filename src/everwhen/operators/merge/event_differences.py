@@ -139,10 +139,8 @@ class EventDifferences(SharedLog):
 
     def _sweep(self) -> None:
         if self.until == INF:
-            self.pool[: self.top, kernel.HAVE] = 0
-            self.keep()
-        else:
-            kernel.drop(self.pool, self.heads, self.free, self.top, self.until)
+            self.pool[: self.top, kernel.HAVE] = kernel.FREE
+        kernel.sweep(self.pool, self.heads, self.free, self.top, self.until)
         self.swept()
 
     def rows(self) -> np.ndarray:
@@ -170,6 +168,5 @@ class EventDifferences(SharedLog):
         entries[:, kernel.VS], entries[:, kernel.VE] = state["start"], state["end"]
         entries[:, kernel.HAVE] = state["have"]
         entries[:, kernel.ROW :] = restored.rows(self.codec, state["rows"], n)
-        self.free[:] = -1, 0
         self._place(entries, n + n // 4)
         self._left = n

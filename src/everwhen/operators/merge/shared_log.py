@@ -63,7 +63,8 @@ class SharedLog(EventPool):
 
     def _sweep(self) -> None:
         """Let go what nobody may name any more."""
-        kernel.sweep(self.pool, self.heads, self.free, self.top, self.ctis, self.ctis.max())
+        kernel.expire(self.pool, self.top, self.ctis, self.ctis.max())
+        kernel.sweep(self.pool, self.heads, self.free, self.top, NEVER)
         self.swept()
 
     def tidy(self) -> None:
