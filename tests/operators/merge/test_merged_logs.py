@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -39,12 +39,12 @@ class Pair:
             patch.setattr(PhysicalPlan, "shared_logs", lambda plan: {})
             return LocalRuntime(self.query)
 
-    def do(self, what: Callable[[LocalRuntime], dict[str, ew.ElementBatch]]) -> bool:
+    def do(self, what: str, *given: Any, **options: Any) -> bool:
         """Whether it was done; both say the same, or refuse it for the same reason."""
         found, wrong = [], []
         for each in self.both:
             try:
-                found.append(sorted(map(str, what(each)["out"].elements())))
+                found.append(sorted(map(str, getattr(each, what)(*given, **options)["out"].elements())))
             except InputError as error:
                 wrong.append(str(error))
         assert (len(found), len(wrong)) in ((2, 0), (0, 2)), wrong
@@ -52,7 +52,7 @@ class Pair:
         return not wrong
 
     def push(self, epoch: dict[str, list[Element]]) -> bool:
-        return self.do(lambda run: run.push({n: ew.ElementBatch.of(each, SCHEMA) for n, each in epoch.items()}))
+        return self.do("push", {name: ew.ElementBatch.of(each, SCHEMA) for name, each in epoch.items()})
 
     def restore(self, crossed: bool) -> None:
         """Go on in other runtimes; each from its own state, or from the other one's."""
@@ -105,38 +105,38 @@ def test_as_with_logs_of_their_own(seed: int) -> None:
                 each.plan.pool.collect(force=True)
         elif chance < 0.2 and other:
             level = rng.choice(LEVELS)
-            pair.do(lambda run: run.change(**level))
+            pair.do("change", **level)
         elif chance < 0.3 and len(gone) < len(names) - 1:
             name = rng.choice(sorted(set(names) - gone))
-            gone |= {name} if pair.do(lambda run: run.detach(name)) else set()
+            gone |= {name} if pair.do("detach", name) else set()
         elif chance < 0.4 and gone:
             name = rng.choice(sorted(gone))
             start = rng.choice([None, rng.randrange(20)])
-            pair.do(lambda run: run.attach(name, start))
+            pair.do("attach", name, start)
             gone.discard(name)
             begin(name)
         elif chance < 0.45:
             t = rng.randrange(25)
-            pair.do(lambda run: run.fast_forward(t))
+            pair.do("fast_forward", t)
         elif chance < 0.5 and rng.random() < 0.3:
             name = rng.choice(sorted(set(names) - gone))
             if len(gone) < len(names) - 1:
-                gone |= {name} if pair.do(lambda run: run.close_input(name)) else set()
-    pair.do(lambda run: run.close())
+                gone |= {name} if pair.do("close_input", name) else set()
+    pair.do("close")
 
 
 def test_what_was_refused_is_heard_when_it_comes_again() -> None:
     pair = Pair(ew.lmerge(*(ew.source(name, SCHEMA) for name in "xy")))
     assert not pair.push({"x": [a("A", 0, 9)], "y": [m("A", 0, 9, 7)]})
-    pair.do(lambda run: run.change(block=1))
+    pair.do("change", block=1)
     assert pair.push({"x": [a("A", 0, 9), Cti(5)], "y": [Cti(5)]})
-    pair.do(lambda run: run.close())
+    pair.do("close")
 
 
 def test_an_event_is_kept_once_for_guards_and_merge() -> None:
     pair = Pair(ew.lmerge(*(ew.source(name, SCHEMA) for name in "xyz")))
     events: list[Element] = [a("A", t, t + 500) for t in range(3000)]
-    pair.push(dict.fromkeys("xyz", [*events, Cti(2000)]))
+    pair.push({name: [*events, Cti(2000)] for name in "xyz"})
     together, apart = (each.state_size() for each in pair.both)
     assert together.rows == apart.rows
     assert together.bytes < apart.bytes / 3

@@ -187,7 +187,7 @@ class EventChangelogEncoder:
         order = by_time(sync) if n > 1 and (sync[1:] < sync[:-1]).any() else np.arange(n)
         ops, times, said = np.full(size, INSERT, np.uint8), np.zeros((3, size), np.int64), np.empty_like(rows)
         pick(order, lo, hi, rows, times[0], times[1], said)
-        if op is not None:
+        if op is not None and vnew is not None:
             ops[:n], times[2, :n] = op[order], vnew[order]
         return coded_elements(self.codec, ops, times, said, promises, cti)
 
