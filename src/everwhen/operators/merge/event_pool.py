@@ -54,7 +54,7 @@ class EventPool:
         pool = np.zeros((max(size, _FEWEST), self.pool.shape[1]), np.int64)
         pool[: len(entries)] = entries
         self.pool, self.top = pool, len(entries)
-        self.heads = np.empty(max(_FEWEST, 1 << (len(pool) - 1).bit_length() - 1), np.int64)
+        self.heads = np.empty(max(_FEWEST, 1 << (len(pool) - 1).bit_length()), np.int64)
         kernel.link(pool, self.heads, self.free, self.top)
 
     def keep(self) -> None:
