@@ -185,6 +185,8 @@ def whole(node: n.Node) -> bool:
     match node:
         case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RowsWindow() | n.Coalesce() | n.Join() | n.LMerge():
             return False
+        case n.MatchRecognize():
+            return False
         case n.RelationToStream(_, "istream" | "dstream"):
             return False
         case n.RelationToStream(input) | n.Split(input, 1) if not properties(input).chronon:
