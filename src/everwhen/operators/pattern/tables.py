@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from everwhen.algebra.expressions.build import Column
+from everwhen.algebra.expressions.build import Column, Expr
 from everwhen.algebra.nodes import MatchRecognize
 from everwhen.algebra.patterns import instructions
 from everwhen.algebra.patterns.program import Program
@@ -67,6 +68,8 @@ class RowTables:
             *((ROW + codec.width + n, program.slot_types[at]) for n, at in enumerate(self._computed)
               if is_pooled(program.slot_types[at])),
         )  # fmt: skip
+        self._free = sum(1 << variable for variable, condition in enumerate(program.bits) if condition is None)
+        self._conditions = _together(program.bits)
         self.machine = self._machine()
         self.ranking = Ranking(node, self)
 
@@ -88,6 +91,7 @@ class RowTables:
             code, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), constants, constants.view(np.float64),
             np.array([null for _, null in program.constants] or [False], np.int64), self.slots,
             np.array(registers, np.int64).reshape(-1, 5), initial, program.carried, int(program.looks_back),
+            sum(1 << variable for variable in {program.automaton.labels[place] for place in program.automaton.first}),
         )  # fmt: skip
 
     def records(self, lo: np.ndarray, hi: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -96,14 +100,11 @@ class RowTables:
         found = np.zeros((n, self.width), np.int64)
         found[:, 0], found[:, 1] = lo, hi
         found[:, ROW : ROW + self.codec.width] = rows
-        bits = np.zeros(n, np.int64)
-        for variable, condition in enumerate(self.program.bits):
-            if condition is None:
-                bits |= np.int64(1) << variable
-            elif n:
-                verdict = evaluate(condition, self.codec, rows)
-                verdict = verdict.fill_null(False) if verdict.null_count else verdict
-                bits |= verdict.to_numpy(zero_copy_only=False).astype(np.int64) << variable
+        bits = np.full(n, self._free, np.int64)
+        for condition, variables in self._conditions:
+            verdict = evaluate(condition, self.codec, rows)
+            verdict = verdict.fill_null(False) if verdict.null_count else verdict
+            bits |= np.where(verdict.to_numpy(zero_copy_only=False), variables, 0)
         found[:, BITS] = bits
         for number, at in enumerate(self._computed):
             values = evaluate(self.program.slots[at], self.codec, rows)
@@ -114,6 +115,21 @@ class RowTables:
                 found[:, NULLS] |= missing.astype(np.int64) << number
             found[:, ROW + self.codec.width + number] = codes
         return found
+
+
+def _together(conditions: Sequence[Expr | None]) -> list[tuple[Expr, int]]:
+    """Different conditions, with the variables that have them, in bits."""
+    found: list[tuple[Expr, int]] = []
+    for variable, condition in enumerate(conditions):
+        if condition is None:
+            continue
+        for at, (known, variables) in enumerate(found):
+            if known.equals(condition):
+                found[at] = known, variables | 1 << variable
+                break
+        else:
+            found.append((condition, 1 << variable))
+    return found
 
 
 class Ranking:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from everwhen.algebra.patterns import instructions
-from everwhen.compiled.njit import loop, njit
+from everwhen.compiled.njit import njit
 from everwhen.operators.pattern.loops.order import compared
 
 _CONST: Final = instructions.CONST
@@ -72,7 +72,7 @@ def _less_float(a, b):
     return np.int64(a > b) - np.int64(a < b)
 
 
-@loop
+@njit(cache=True, inline="always")
 def _integers(op, a, b):
     """Value and null of arithmetic on integers."""
     zero = np.int64(0)
@@ -98,7 +98,7 @@ def _integers(op, a, b):
     return (zero if b == -1 else a % b), 0
 
 
-@loop
+@njit(cache=True, inline="always")
 def _decimals(op, a, b):
     """Value and null of arithmetic on floats."""
     if op == _F_ADD:
@@ -116,7 +116,7 @@ def _decimals(op, a, b):
     return np.mod(a, b), 0
 
 
-@loop
+@njit(cache=True, inline="always")
 def _both(op, a, a_null, b, b_null):
     """AND and OR, from left to right."""
     decides = np.int64(0) if op == _AND else np.int64(1)
@@ -131,7 +131,7 @@ def _both(op, a, a_null, b, b_null):
     return np.int64(1) - decides, (NULL if a_null == NULL or b_null == NULL else 0)
 
 
-@loop
+@njit(cache=True, inline="always")
 def holds(machine, variable, pool, pool_floats, row, previous, side, c, first_word, scratch, order):
     """Whether the condition of a variable holds for a row, with the registers of a configuration.
 
@@ -242,7 +242,7 @@ def holds(machine, variable, pool, pool_floats, row, previous, side, c, first_wo
     return TRUE if null[0] == 0 and value[0] == 1 else FALSE
 
 
-@loop
+@njit(cache=True, inline="always")
 def carry(machine, variable, pool, pool_floats, row, side, c, first_word, scratch, order):
     """Let the registers of a configuration take in a row that is mapped to a variable.  Returns whether that was
     possible."""

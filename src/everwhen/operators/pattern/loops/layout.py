@@ -71,6 +71,8 @@ class Machine(NamedTuple):
     initial: np.ndarray
     carried: int
     looks_back: int
+    firsts: int
+    """The variables with which a match may begin, in bits."""
 
 
 class Scratch(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from everwhen.compiled.njit import loop, loop_of, njit
+from everwhen.compiled.njit import loop_of, njit
 from everwhen.containers.run_pool import LENGTH, START, RunArrays
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.pattern.loops.conditions import FAILED, FALSE, carry, holds
@@ -61,7 +61,7 @@ _NOT_ENOUGH: Final = -1
 _FAILED: Final = -2
 
 
-@loop
+@njit(cache=True, inline="always")
 def _advance(states, machine, pool, pool_floats, row, previous, side, n, scratch, order):
     """Let the first `n` configurations of one side take a row; those that can are on the other side then.  Returns how
     many; -1: there is no room for them, -2: a condition could not be computed."""
@@ -107,7 +107,7 @@ def _advance(states, machine, pool, pool_floats, row, previous, side, n, scratch
     return found
 
 
-@loop
+@njit(cache=True, inline="always")
 def _is_new(now, side, at, words, carried):
     """Take away the places that earlier configurations with the same registers have; whether any is left."""
     for c in range(at):
@@ -202,7 +202,7 @@ def _say(out, count, lo, hi, task, scratch, registers):
     return count + 1
 
 
-@loop
+@njit(cache=True, inline="always")
 def _search(task, states, machine, pool, pool_floats, order, scratch, out, count):
     """Search from a row.  Returns how many matches there are, a status, how far was looked, until when that may go on,
     and the same before the row."""
@@ -220,22 +220,20 @@ def _search(task, states, machine, pool, pool_floats, order, scratch, out, count
     none = np.int64(-1)
     a = max(pool[first, LO], task.floor)
     b = pool[first, HI]
-    if a >= b:
+    if a >= b or pool[first, BITS] & machine.firsts == 0:
         return count, DONE, distance, open_, back, back_open
-    _begin(scratch, states, machine)
+    top = 0
+    at = none
+    j = np.int64(p)
+    previous = none
+    nc = np.int64(1)
+    found = np.int64(0)
     if machine.looks_back == 1:
-        top = _push(scratch, 0, a, b, p - 1, none, 0, none, 0, registers)
+        j -= 1
+        nc = none
     else:
-        top = _push(scratch, 0, a, b, p, none, 0, np.int64(1), 0, registers)
-    while top > 0:
-        at = top - stack[top - 1]
-        top = at
-        a = stack[at]
-        b = stack[at + 1]
-        j = stack[at + 2]
-        previous = stack[at + 3]
-        nc = stack[at + 4]
-        found = stack[at + 5]
+        _begin(scratch, states, machine)
+    while True:
         if nc < 0:
             while j >= 0:
                 if scratch.ends[j] <= a:
@@ -263,7 +261,7 @@ def _search(task, states, machine, pool, pool_floats, order, scratch, out, count
             nc = np.int64(1)
             j = np.int64(p)
             found = np.int64(0)
-            at = np.int64(-1)
+            at = none
         side = 0
         if at >= 0:
             at += _SIZE
@@ -322,6 +320,16 @@ def _search(task, states, machine, pool, pool_floats, order, scratch, out, count
             j += 1
         if found == 1:
             count = _say(out, count, a, b, task, scratch, registers)
+        if top == 0:
+            break
+        at = top - stack[top - 1]
+        top = at
+        a = stack[at]
+        b = stack[at + 1]
+        j = stack[at + 2]
+        previous = stack[at + 3]
+        nc = stack[at + 4]
+        found = stack[at + 5]
     return count, DONE, distance, open_, back, back_open
 
 
