@@ -19,7 +19,7 @@ import everwhen as ew
 from everwhen.stream.element_batch import ElementBatch
 
 W = """
-CREATE STREAM Toss (t BIGINT, side VARCHAR) INSERT ONLY CHRONONS;
+CREATE STREAM Toss (t BIGINT, side VARCHAR) INSERT ONLY;
 SELECT * FROM Toss WINDOW(RANGE 30) MATCH_RECOGNIZE (
     ORDER BY t
     MEASURES FIRST(t) AS b, LAST(t) AS e

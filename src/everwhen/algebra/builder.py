@@ -373,8 +373,7 @@ class GroupBy:
 
 
 def _is_itself(key: tuple[str, Expr]) -> bool:
-    name, expr = key
-    return isinstance(expr, Column) and expr.name == name
+    return isinstance(key[1], Column) and key[1].name == key[0]
 
 
 def _node(stream: Stream, where: str) -> nodes.Node:

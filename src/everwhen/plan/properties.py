@@ -46,7 +46,7 @@ def grouped(node: n.Node) -> bool:
             return bool(keys)
         case n.Distinct() | n.SetOperation():
             return True
-        case n.Join(kind="inner"):
+        case n.Join(kind="inner") | n.MatchRecognize():
             return True
         case n.Filter(input) | n.Punctuate(input) | n.Map(input):
             return grouped(input)
