@@ -70,11 +70,11 @@ class MatchOperator(Operator):
         return Output(out, frontier)
 
     def _apply(self, batch: Changes) -> Changes:
-        batch = netted(batch)
+        # rows may be equal in what is read
+        batch = netted(batch.with_rows(self._rows, self._source.select(batch.rows, self._read_at, self._rows)))
         if not len(batch):
             return no_changes(self.codec)
         lo, hi, weight, rows = batch.lo, batch.hi, batch.weight, batch.rows
-        rows = self._source.select(rows, self._read_at, self._rows)
         if weight.max() > 1:
             copies = np.maximum(weight, 1)
             lo, hi, rows = np.repeat(lo, copies), np.repeat(hi, copies), np.repeat(rows, copies, axis=0)

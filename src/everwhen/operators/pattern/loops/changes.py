@@ -56,10 +56,8 @@ def mark(keys, offsets, positions, batch, before, behind, runs, looks_back, span
             row = s + p
             while x < stop and before[x] <= p:
                 x += 1
-            if pool[row, HI] <= low or pool[row, LO] >= high:
-                continue
             concerned = False
-            if x < stop:  # something comes or goes behind the row
+            if x < stop:  # something comes or goes behind the row: at another time it moves what was looked at
                 concerned = before[x] - p <= pool[row, DISTANCE] or room[x, 0] < pool[row, OPEN]
             if x > first and not concerned:  # at its place, or before it
                 if behind[x - 1] > p:  # an equal row
