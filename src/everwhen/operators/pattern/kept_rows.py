@@ -7,7 +7,7 @@ something else and searches from them; `apply` lets rows come and go; `search` s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -112,13 +112,27 @@ class KeptRows:
         """Let the rows of a batch come and go."""
         if (batch.weight < 0).any():
             batch = self._cut(batch)
+        batch = self._extended(batch)
         runs = self.runs
         runs.reserve(needed(runs.place, batch.keys, batch.offsets)[0])
         runs.end = loops.merge(
             batch.keys, batch.offsets, batch.positions, batch.records, batch.behind, runs.place, runs.pool, runs.free,
             runs.end, self._ends.due, self._ends.block,
         )  # fmt: skip
-        self.rows += len(batch.records)
+        self.rows += len(batch.positions)
+
+    def _extended(self, batch: Sorted) -> Sorted:
+        """Without records that go on where equal rows end: those live longer."""
+        comes = np.empty(len(batch.positions), np.int64)
+        arrays = self.runs.arrays
+        if not loops.extend(
+            batch.keys, batch.offsets, batch.positions, batch.records, batch.before, batch.behind, arrays, comes
+        ):
+            return batch
+        offsets = np.concatenate([[0], np.cumsum(comes)])[batch.offsets]
+        left = comes == 1
+        before, behind = batch.before[left], batch.behind[left]
+        return replace(batch, offsets=offsets, positions=batch.positions[left], before=before, behind=behind)
 
     def _cut(self, batch: Sorted) -> Sorted:
         """Let rows go; what is left to come."""

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from everwhen.compiled.njit import loop, loop_of
+from everwhen.compiled.njit import loop, loop_of, njit
 from everwhen.containers.calendar import BLOCK, DueTimes
 from everwhen.containers.run_pool import LENGTH, START, RunArrays, copy_row, make_room
 from everwhen.core.time import INF, NEVER
@@ -25,6 +25,8 @@ from everwhen.operators.pattern.loops.layout import (
 
 _INF: Final = np.int64(INF)
 _NEVER: Final = np.int64(NEVER)
+_FEW: Final = 8
+"""With so many equal rows of a batch lifetimes are compared."""
 
 
 @loop_of(runs=RunArrays)
@@ -93,7 +95,7 @@ def cut(keys, offsets, positions, batch, weight, before, behind, runs, rest, sta
                     kept = _covering(pool, s + before[x], s + behind[x], lo, batch[i, HI])
                     other = np.int64(-1)
                     if kept < 0:
-                        other = _covering_rest(rest, mine, left, batch, i, lo, width)
+                        other = _covering_rest(rest, mine, left, batch, i, lo)
                         if other < 0:
                             status[0] = i
                             return NOT_THERE, gone, left
@@ -148,18 +150,56 @@ def _covering(pool, first, stop, lo, hi):
 
 
 @loop
-def _covering_rest(rest, first, stop, batch, i, lo, width):
+def _covering_rest(rest, first, stop, batch, i, lo):
     """The same among what was left behind earlier cuts."""
     for row in range(first, stop):
         if rest[row, LO] <= lo and lo < rest[row, HI]:
-            same = True
-            for c in range(ROW, width):
-                if rest[row, c] != batch[i, c]:
-                    same = False
-                    break
-            if same:
+            if _equal(rest, row, batch, i):
                 return np.int64(row)
     return np.int64(-1)
+
+
+@loop_of(runs=RunArrays)
+def extend(keys, offsets, positions, batch, before, behind, runs, comes):
+    """Let records of a sorted batch whose lifetimes go on where those of equal rows end, or end where these begin, make
+    those longer; `comes` is 0 for them.  Returns how many there are."""
+    place, pool = runs.place, runs.pool
+    found = 0
+    for g in range(len(keys)):
+        s = place[keys[g], START]
+        for x in range(offsets[g], offsets[g + 1]):
+            comes[x] = 1
+            i = positions[x]
+            for row in range(s + before[x], s + behind[x]):
+                if comes[x] == 1 and _joins(pool, row, batch, i):
+                    comes[x] = 0
+            y = x - 1
+            while comes[x] == 1 and y >= max(offsets[g], x - _FEW) and _equal(batch, positions[y], batch, i):
+                if comes[y] == 1 and _joins(batch, positions[y], batch, i):
+                    comes[x] = 0
+                y -= 1
+            found += 1 - comes[x]
+    return found
+
+
+@njit(cache=True, inline="always")
+def _joins(one, i, two, j):
+    """Whether lifetimes touch; the first is then both."""
+    if one[i, HI] == two[j, LO]:
+        one[i, HI] = two[j, HI]
+        return True
+    if one[i, LO] == two[j, HI]:
+        one[i, LO] = two[j, LO]
+        return True
+    return False
+
+
+@njit(cache=True, inline="always")
+def _equal(one, i, two, j):
+    for c in range(ROW, one.shape[1]):
+        if one[i, c] != two[j, c]:
+            return False
+    return True
 
 
 @loop
