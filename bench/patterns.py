@@ -2,9 +2,9 @@
 
     python bench/patterns.py [TOSSES] [BATCH]
 
-W is `U D^i U^j D^k U^l` with `i + k = j + l`, all at least 1, in a window of 30 tosses.  On fair tosses 5 in 54 begin one
-(0.0926; the window takes off 1.3e-7).  The clock runs while `push` and `close` run and at no other time.  A short stream
-has compiled or loaded the loops before.  Each batch ends with a CTI.
+W is `U D^i U^j D^k U^l` with `i + k = j + l`, all at least 1, in a window of 30 tosses.  On fair tosses 5 in 54 begin
+one (0.0926; the window takes off 1.3e-7).  The clock runs while `push` and `close` run and at no other time.  A short
+stream has compiled or loaded the loops before.  Each batch ends with a CTI.
 """
 
 from __future__ import annotations

@@ -90,7 +90,9 @@ p = ew.patterns
 PATTERNS: tuple[Plan, ...] = (
     plan(
         "pattern of rows",
-        lambda: S.match_recognize("A B+", "x", define={"B": col("x") > 0}, measures={"a": p.first("x"), "n": p.count()}),
+        lambda: S.match_recognize(
+            "A B+", "x", define={"B": col("x") > 0}, measures={"a": p.first("x"), "n": p.count()}
+        ),
     ),
     plan(
         "pattern with the row before",

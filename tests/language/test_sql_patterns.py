@@ -21,12 +21,17 @@ def matched(inside: str, behind: str = "M", source: str = "S") -> ew.Stream:
             "PARTITION BY k ORDER BY t MEASURES FIRST(A.t) AS b, t AS e, COUNT(B.*) AS n PATTERN (A B+) "
             "DEFINE B AS price < PREV(price)",
             S.match_recognize(
-                "A B+", "t", "k", {"B": col("price") < p.prev("price")}, {"b": p.first("A.t"), "e": col("t"), "n": p.count("B")}
+                "A B+",
+                "t",
+                "k",
+                {"B": col("price") < p.prev("price")},
+                {"b": p.first("A.t"), "e": col("t"), "n": p.count("B")},
             ),
         ),
         (
-            "ORDER BY k, t DESC NULLS LAST MEASURES SUM(A.price * 2) AS s ONE ROW PER MATCH AFTER MATCH SKIP TO NEXT ROW "
-            "PATTERN (A{2,3} | (B C)?) WITHIN 10 DEFINE A AS A.price > 1, C AS C.price > b.price AND COUNT(*) < 4",
+            "ORDER BY k, t DESC NULLS LAST MEASURES SUM(A.price * 2) AS s ONE ROW PER MATCH "
+            "AFTER MATCH SKIP TO NEXT ROW PATTERN (A{2,3} | (B C)?) WITHIN 10 "
+            "DEFINE A AS A.price > 1, C AS C.price > b.price AND COUNT(*) < 4",
             S.match_recognize(
                 "A{2,3} | (B C)?",
                 ["k", "t"],
@@ -36,7 +41,10 @@ def matched(inside: str, behind: str = "M", source: str = "S") -> ew.Stream:
                 descending="t",
             ),
         ),
-        ("ORDER BY t PATTERN (A) DEFINE A AS NULL", S.match_recognize("A", "t", define={"A": ew.lit(None).cast("bool")})),
+        (
+            "ORDER BY t PATTERN (A) DEFINE A AS NULL",
+            S.match_recognize("A", "t", define={"A": ew.lit(None).cast("bool")}),
+        ),
     ],
 )
 def test_sql_means_the_same_plan(inside: str, built: ew.Stream) -> None:
@@ -47,7 +55,8 @@ def test_sql_means_the_same_plan(inside: str, built: ew.Stream) -> None:
 
 def test_names_are_found_whatever_their_case_and_through_subqueries() -> None:
     query = ew.sql(
-        'SELECT m.n + 1 AS n FROM (SELECT k, t AS at FROM S WINDOW(RANGE 5)) R MATCH_RECOGNIZE (PARTITION BY R.k ORDER BY "at" '
+        "SELECT m.n + 1 AS n FROM (SELECT k, t AS at FROM S WINDOW(RANGE 5)) R MATCH_RECOGNIZE (PARTITION BY R.k "
+        'ORDER BY "at" '
         "MEASURES COUNT(a.*) AS n PATTERN (A b?) DEFINE B AS b.at > FIRST(At)) m WHERE m.k = 'x'",
         S,
     )
@@ -112,7 +121,10 @@ def test_what_is_wrong_is_said_at_its_place(inside: str, at: str, problem: str) 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("SELECT * FROM S WINDOW(RANGE 3) MATCH_RECOGNIZE (ORDER BY t PATTERN (A) WITHIN 5) M", "a window, and the stream"),
+        (
+            "SELECT * FROM S WINDOW(RANGE 3) MATCH_RECOGNIZE (ORDER BY t PATTERN (A) WITHIN 5) M",
+            "a window, and the stream",
+        ),
         ("SELECT * FROM (S JOIN S T ON S.t = T.t) MATCH_RECOGNIZE (ORDER BY t PATTERN (A)) M", "put the join into"),
         ("SELECT COUNT(S.*) AS n FROM S", "unknown column"),
     ],

@@ -35,14 +35,16 @@ def test_abba() -> None:
     """Section 4: AB*A on the symbols A, B, B, A at 1 … 4 accepts ABBA, from 1 to 4, and nothing else."""
     symbol = ew.source("Symbol", {"n": "int64", "s": "string"})
     query = ew.sql(
-        "SELECT b, e FROM Symbol WINDOW(RANGE 100) MATCH_RECOGNIZE (ORDER BY n MEASURES FIRST(n) AS b, n AS e PATTERN (A B* Z) "
+        "SELECT b, e FROM Symbol WINDOW(RANGE 100) MATCH_RECOGNIZE (ORDER BY n MEASURES FIRST(n) AS b, n AS e "
+        "PATTERN (A B* Z) "
         "DEFINE A AS s = 'A', B AS s = 'B', Z AS s = 'A') M",
         symbol,
     )
     stream = [ew.Insert(n, n + 1, {"n": n, "s": s}) for n, s in enumerate("ABBA", 1)]
     assert [str(e) for e in ew.run(query, {"Symbol": stream})] == ["insert [4, 101) b=1 e=4", "cti ∞"]
     begun = ew.sql(
-        "SELECT b, e, n FROM Symbol WINDOW(RANGE 100) MATCH_RECOGNIZE (ORDER BY n MEASURES FIRST(n) AS b, n AS e, COUNT(*) AS n "
+        "SELECT b, e, n FROM Symbol WINDOW(RANGE 100) MATCH_RECOGNIZE (ORDER BY n MEASURES FIRST(n) AS b, n AS e, "
+        "COUNT(*) AS n "
         "PATTERN (A B* Z?) DEFINE A AS s = 'A', B AS s = 'B', Z AS s = 'A') M",
         symbol,
     )
@@ -101,7 +103,9 @@ def test_w_on_a_million_fair_tosses() -> None:
         op[-1] = ElementBatch.CTI
         rows = pa.array(t[:-1]), sides.slice(first, batch)
         columns = tuple(pa.concat_arrays([column, pa.nulls(1, column.type)]) for column in rows)
-        out = runtime.push({"Toss": ElementBatch(TOSS.schema, op, t, t + 1, np.zeros(len(t), np.int64), columns)})["out"]
+        out = runtime.push({"Toss": ElementBatch(TOSS.schema, op, t, t + 1, np.zeros(len(t), np.int64), columns)})[
+            "out"
+        ]
         assert (out.op != ElementBatch.ADJUST).all()
         found += int((out.op == ElementBatch.INSERT).sum())
     assert abs(found / n - 5 / 54) < 0.001

@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE on one snapshot: all runs of neighbours that spell the pattern are tried, the longest per start stays.
+"""MATCH_RECOGNIZE on one snapshot: all runs of neighbours that spell the pattern are tried; per start the longest.
 
 What is meant is said in `algebra/patterns/match_recognize.py`; this is the same as a search.
 """

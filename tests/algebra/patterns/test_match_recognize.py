@@ -17,7 +17,10 @@ S = ew.source("S", {"k": "string", "t": "timestamp[ms]", "x": "int32", "d": "dec
 
 def test_columns_are_the_partition_s_and_the_measures() -> None:
     found = S.match_recognize(
-        "A B+", "t", "k", measures={"n": p.count("B"), "s": p.sum("x"), "m": p.avg("A.x"), "e": col("d"), "l": p.min("d")}
+        "A B+",
+        "t",
+        "k",
+        measures={"n": p.count("B"), "s": p.sum("x"), "m": p.avg("A.x"), "e": col("d"), "l": p.min("d")},
     )
     assert dict(zip(found.schema.names, found.schema.types, strict=True)) == {
         "k": pa.string(), "n": pa.int64(), "s": pa.int64(), "m": pa.float64(), "e": pa.decimal128(9, 2),

@@ -10,7 +10,15 @@ import pytest
 
 import everwhen as ew
 from everwhen.algebra.patterns.automaton import automaton
-from everwhen.algebra.patterns.pattern import Alternation, Concatenation, Pattern, Repeat, Symbol, read_pattern, variables
+from everwhen.algebra.patterns.pattern import (
+    Alternation,
+    Concatenation,
+    Pattern,
+    Repeat,
+    Symbol,
+    read_pattern,
+    variables,
+)
 from everwhen.reference.patterns import _ways
 from operators.pattern.random_patterns import random_pattern
 

@@ -3,7 +3,8 @@
 At an instant, per partition: the rows alive, in the order of ORDER BY, ties in the order of the values of the columns
 that are read.  A match is a run of neighbours, at least one, that spells the pattern with all conditions true.  Of each
 row that begins matches the longest is the answer, one row: the partition's columns, then the measures.  If several
-mappings to variables are as long, the one counts whose first different row has the variable that the pattern names first.
+mappings to variables are as long, the one counts whose first different row has the variable that the pattern names
+first.
 
 A condition is about a row as mapped to its variable: counts, sums and the like include it.  A variable without a
 condition takes every row.  PREV reads the neighbour before, whether it belongs to the match or not.
@@ -61,7 +62,9 @@ class MatchRecognize(Node):
         for name, measure in self.measures:
             self._check(measure, f"the measure {name}")
             if any(each.function == "prev" for each in terms(measure)):
-                raise QueryError(f"the measure {name} reads PREV, which stands in DEFINE only; map the row to a variable")
+                raise QueryError(
+                    f"the measure {name} reads PREV, which stands in DEFINE only; map the row to a variable"
+                )
         _ = self.schema
         _ = self.program
 
@@ -118,8 +121,8 @@ class MatchRecognize(Node):
         order = ", ".join(name + " descending" * down for name, down in self.order)
         define = ", ".join(f"{name}: {e}" for name, e in self.define)
         found = ", ".join(f"{name} = {e}" for name, e in self.measures)
-        return f"Match ({self.pattern}){by} in the order of {order}" + (f" where {define}" if define else "") + (
-            f": {found}" if found else ""
+        return (
+            f"Match ({self.pattern}){by} in the order of {order}"
+            + (f" where {define}" if define else "")
+            + (f": {found}" if found else "")
         )
-
-

@@ -1,9 +1,9 @@
 """Row patterns: variables in sequence, alternatives, repetition; and how they are read from text.
 
-    >>> print(read_pattern("A (B | C)+ D{2,3} E?"))
-    A (B | C)+ D{2,3} E?
-    >>> variables(read_pattern("B (A | B)*"))
-    ('B', 'A')
+>>> print(read_pattern("A (B | C)+ D{2,3} E?"))
+A (B | C)+ D{2,3} E?
+>>> variables(read_pattern("B (A | B)*"))
+('B', 'A')
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class _Reader:
         sign = self._peek()
         if sign in ("*", "+", "?"):
             self.at += 1
-            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[sign]  # type: ignore[return-value]
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[sign]
         if sign != "{" or self._peek(1) == "-":
             return None
         self.at += 1

@@ -311,9 +311,9 @@ class _Compiler:
 
     def _refused(self, expr: Expr) -> QueryError:
         return QueryError(
-            f"{expr} combines values of several rows, which a pattern does with + - * / // %, comparisons, AND, OR, NOT, "
-            "IN, IS NULL, CASE and COALESCE on integers, floats, and times of one unit; cast decimals to float64, and "
-            "apply other functions to one row at a time"
+            f"{expr} combines values of several rows, which a pattern does with + - * / // %, comparisons, AND, OR, "
+            "NOT, IN, IS NULL, CASE and COALESCE on integers, floats, and times of one unit; cast decimals to float64, "
+            "and apply other functions to one row at a time"
         )
 
 
@@ -337,5 +337,3 @@ def _reads(function: str, register: Register) -> int:
     if function == "avg":
         return i.AVG_F if register.kind == i.SUM_F else i.AVG_I
     return i.SUMMED
-
-

@@ -135,16 +135,16 @@ def last(column: str | Expr) -> Expr:
     return term("last", *_split(column, "last"))
 
 
-def count(variable: str | None = None) -> Expr:
+def count(variable: str | Expr | None = None) -> Expr:
     """How many rows the match has so far, or how many of them are mapped to a variable: `count("A")`.
 
-    `count("A.x")` counts those in which the column is not null.
+    `count("A.x")` and `count(ew.col("x"))` count those in which the column is not null.
 
     >>> import everwhen as ew
     >>> print(ew.patterns.count("A") > ew.patterns.count())
     COUNT(A.*) > COUNT(*)
     """
-    if variable is None or "." not in variable:
+    if variable is None or (isinstance(variable, str) and "." not in variable):
         return term("count", variable, None)
     return term("count", *_split(variable, "count"))
 

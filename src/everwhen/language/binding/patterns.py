@@ -38,7 +38,9 @@ def matches(item: s.Matched, binding: Binding, from_item: FromItem, ticks: Ticks
     node = below.node
     if item.within is not None:
         if any(isinstance(each, s.RangeWindow | s.RowsWindow) for each in item.item.modifiers):
-            problem = "WITHIN is a window, and the stream has one already: a row would be there several times; leave one out"
+            problem = (
+                "WITHIN is a window, and the stream has one already: a row would be there several times; leave one out"
+            )
             raise binding.error(problem, item.within.span)
         try:
             node = n.TimeWindow(node, ticks(item.within, binding))
@@ -135,8 +137,8 @@ def _rows(binding: Binding, node: n.Node, table: Table, pattern: Pattern, variab
 class PatternRows(Rows):
     """Rows as the conditions of a variable see them, or as measures do (`variable` is None).
 
-    Terms become columns of `node`, so that expressions over them are checked as all others.  `inside`: the variables that
-    were named inside a term.
+    Terms become columns of `node`, so that expressions over them are checked as all others.  `inside`: the variables
+    that were named inside a term.
     """
 
     pattern: Pattern = field(kw_only=True)
@@ -169,13 +171,21 @@ class PatternRows(Rows):
             remedy = "; name the rows between by variables" if function in ("prev", "first", "last") else ""
             raise error(f"{function.upper()} takes one value of a row here, not {len(e.args)}{remedy}", e.span)
         inner = PatternRows(
-            self.binding, self.node, self.scope, place=self.place, pattern=self.pattern, variable=self.variable, inside=[]
+            self.binding,
+            self.node,
+            self.scope,
+            place=self.place,
+            pattern=self.pattern,
+            variable=self.variable,
+            inside=[],
         )
         argument = inner.check(expressions.bind(e.args[0], inner), e.args[0].span)
         assert inner.inside is not None
         named = set(inner.inside)
         if len(named) > 1:
-            raise error(f"{function.upper()} reads the rows of one variable, not of {' and '.join(sorted(named))}", e.span)
+            raise error(
+                f"{function.upper()} reads the rows of one variable, not of {' and '.join(sorted(named))}", e.span
+            )
         variable = next(iter(named), None)
         if function == "prev":
             if variable not in (None, self.variable):

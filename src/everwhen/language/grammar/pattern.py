@@ -1,7 +1,7 @@
 """MATCH_RECOGNIZE behind a stream in FROM: runs of neighbouring rows that spell a pattern.
 
-    FROM s [WINDOW(…)] MATCH_RECOGNIZE ([PARTITION BY k] ORDER BY t [DESC] [MEASURES FIRST(t) AS b, …] [ONE ROW PER MATCH]
-         [AFTER MATCH SKIP TO NEXT ROW] PATTERN (A B* C) [WITHIN d] [DEFINE A AS …]) [alias]
+FROM s [WINDOW(…)] MATCH_RECOGNIZE ([PARTITION BY k] ORDER BY t [DESC] [MEASURES FIRST(t) AS b, …] [ONE ROW PER MATCH]
+     [AFTER MATCH SKIP TO NEXT ROW] PATTERN (A B* C) [WITHIN d] [DEFINE A AS …]) [alias]
 """
 
 from __future__ import annotations

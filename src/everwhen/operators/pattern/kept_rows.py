@@ -1,7 +1,7 @@
 """Rows of partitions, each partition's in order, and the searches for matches among them.
 
-Kept are rows until `ve ≤ c`.  A change is applied in three parts: `affected` marks the rows from which a search may find
-something else and searches from them; `apply` lets rows come and go; `search` searches from marked rows again.
+Kept are rows until `ve ≤ c`.  A change is applied in three parts: `affected` marks the rows from which a search may
+find something else and searches from them; `apply` lets rows come and go; `search` searches from marked rows again.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class KeptRows:
         before, behind = np.empty(len(records), np.int64), np.empty(len(records), np.int64)
         while (
             sort_groups(offsets, positions, records, ranking.order, room) == NO_RANKS
-            or find_places(keys, offsets, positions, records, ranking.order, self.runs.arrays, before, behind) == NO_RANKS
+            or find_places(keys, offsets, positions, records, ranking.order, self.runs.arrays, before, behind)
+            == NO_RANKS
         ):
             ranking.need()
             ranking.note(self.runs.records, records)
@@ -103,8 +104,8 @@ class KeptRows:
         room = np.empty((len(batch.records), 2), np.int64)
         back = self.tables.machine.looks_back
         dirty = loops.mark(
-            batch.keys, batch.offsets, batch.positions, batch.records, batch.before, batch.behind, self.runs.arrays, back,
-            spans, room,
+            batch.keys, batch.offsets, batch.positions, batch.records, batch.before, batch.behind, self.runs.arrays,
+            back, spans, room,
         )  # fmt: skip
         return (self.search(batch.keys, spans, False) if dirty else self._out[:0].copy()), spans
 

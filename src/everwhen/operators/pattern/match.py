@@ -1,9 +1,9 @@
 """MATCH_RECOGNIZE as an operator: per snapshot, kept up to date by what changes.
 
 Kept are rows until `ve ≤ c`, by partition, in order.  With each row stands how far the searches that begin at it have
-looked, in rows and in time (`loops/layout.py`).  A row that comes, late or not, or goes, concerns only searches that have
-looked at its place, or may go on with it.  These are done again: what they found is taken back, what they find is said,
-and the difference leaves.  Nothing that was found is kept: it follows from the rows.
+looked, in rows and in time (`loops/layout.py`).  A row that comes, late or not, or goes, concerns only searches that
+have looked at its place, or may go on with it.  These are done again: what they found is taken back, what they find is
+said, and the difference leaves.  Nothing that was found is kept: it follows from the rows.
 
 Everything is said as soon as it is known; the output clips it, as behind a join.
 """

@@ -204,5 +204,3 @@ class Ranking:
             labels.clear()
         self._sizes = [0] * len(self._sizes)
         self._arrays = np.zeros(1, np.int64), np.full(max(1, len(self._types)), -1, np.int64)
-
-

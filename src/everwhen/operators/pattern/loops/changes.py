@@ -74,9 +74,9 @@ def mark(keys, offsets, positions, batch, before, behind, runs, looks_back, span
 
 @loop_of(runs=RunArrays)
 def cut(keys, offsets, positions, batch, weight, before, behind, runs, rest, status):
-    """Cut the negative records of a sorted batch out of equal ones; what goes whole is dropped, what is left behind a cut
-    is written to `rest`, with its key in the word for dirty rows.  Returns how many records went, and how many are in
-    `rest`; `status` gets the position of a record that nothing covers."""
+    """Cut the negative records of a sorted batch out of equal ones; what goes whole is dropped, what is left behind a
+    cut is written to `rest`, with its key in the word for dirty rows.  Returns how many records went, and how many are
+    in `rest`; `status` gets the position of a record that nothing covers."""
     place, pool = runs.place, runs.pool
     width = pool.shape[1]
     gone = 0
@@ -153,9 +153,8 @@ def _covering(pool, first, stop, lo, hi):
 def _covering_rest(rest, first, stop, batch, i, lo):
     """The same among what was left behind earlier cuts."""
     for row in range(first, stop):
-        if rest[row, LO] <= lo and lo < rest[row, HI]:
-            if _equal(rest, row, batch, i):
-                return np.int64(row)
+        if rest[row, LO] <= lo and lo < rest[row, HI] and _equal(rest, row, batch, i):
+            return np.int64(row)
     return np.int64(-1)
 
 
@@ -231,8 +230,8 @@ def merge(keys, offsets, positions, batch, behind, place, pool, free, end, due, 
 
 @loop_of(runs=RunArrays, calendar=DueTimes)
 def drop(keys, until, runs, calendar, empty):
-    """Drop rows that have ended by a time of their key, and note when the next one ends.  Returns how many went, how many
-    keys are empty (they stand in `empty`), and the largest end of what went."""
+    """Drop rows that have ended by a time of their key, and note when the next one ends.  Returns how many went, how
+    many keys are empty (they stand in `empty`), and the largest end of what went."""
     place, pool = runs.place, runs.pool
     width = pool.shape[1]
     gone = 0

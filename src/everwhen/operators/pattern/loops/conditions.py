@@ -189,7 +189,7 @@ def holds(machine, variable, pool, pool_floats, row, previous, side, c, first_wo
             number[top - 1] = -number[top - 1]
         elif op == _NOT:
             value[top - 1] = 1 - value[top - 1]
-        elif op == _IS_NULL or op == _NOT_NULL:
+        elif op in (_IS_NULL, _NOT_NULL):
             if null[top - 1] != WRONG:
                 value[top - 1] = np.int64((null[top - 1] == NULL) == (op == _IS_NULL))
                 null[top - 1] = 0
@@ -210,7 +210,7 @@ def holds(machine, variable, pool, pool_floats, row, previous, side, c, first_wo
                     value[a] = value[b]
                     number[a] = number[b]
                     null[a] = null[b]
-            elif op == _AND or op == _OR:
+            elif op in (_AND, _OR):
                 value[a], null[a] = _both(op, value[a], null[a], value[b], null[b])
             elif null[a] != 0 or null[b] != 0:
                 null[a] = max(null[a], null[b])

@@ -129,8 +129,8 @@ def find_places(keys, offsets, positions, batch, order, runs, before, behind):
 
 @loop
 def _first(pool, s, a, b, batch, i, order, limit):
-    """The first of the places a … b-1 whose record is not less than one of the batch (limit 0), or greater (1); -2: ranks
-    are needed."""
+    """The first of the places a … b-1 whose record is not less than one of the batch (limit 0), or greater (1); -2:
+    ranks are needed."""
     while a < b:
         middle = (a + b) >> 1
         found = compare_rows(pool, s + middle, batch, i, order)

@@ -1,14 +1,15 @@
 """The search for matches: the automaton over the rows of a partition, for every instant at once.
 
-A search begins at a row, with the piece of time in which that lives, and looks at the rows behind it one by one.  What is
-not alive during the piece is passed over.  Where a row is alive during a part of it, the piece is cut: the search goes on
-with one part, and the rest waits on a stack with the configurations reached.  So each instant is searched as if it were
-the only one, and instants with the same rows are searched once.  Rows that come in the order of time need no stack: the
-piece before the next row's start is over, since nothing behind that row starts earlier (`starts`).
+A search begins at a row, with the piece of time in which that lives, and looks at the rows behind it one by one.  What
+is not alive during the piece is passed over.  Where a row is alive during a part of it, the piece is cut: the search
+goes on with one part, and the rest waits on a stack with the configurations reached.  So each instant is searched as if
+it were the only one, and instants with the same rows are searched once.  Rows that come in the order of time need no
+stack: the piece before the next row's start is over, since nothing behind that row starts earlier (`starts`).
 
-A configuration is a mapping of the rows so far to variables: the places of the automaton it may be at, and the registers,
-which are functions of it.  They stand in the order of their mappings, so the first of several that can end is the answer.
-Of those with the same registers, as far as conditions read them, a later one need not be at a place of an earlier one.
+A configuration is a mapping of the rows so far to variables: the places of the automaton it may be at, and the
+registers, which are functions of it.  They stand in the order of their mappings, so the first of several that can end
+is the answer.  Of those with the same registers, as far as conditions read them, a later one need not be at a place of
+an earlier one.
 """
 
 from __future__ import annotations
@@ -336,7 +337,8 @@ def _search(task, states, machine, pool, pool_floats, order, scratch, out, count
 @loop_of(runs=RunArrays, states=States, machine=Machine, order=Order, scratch=Scratch)
 def search(progress, keys, spans, runs, pool_floats, states, machine, order, scratch, out, settle):
     """Search from all dirty rows of keys; `spans` has, per key, the instant from which on rows are searched, and the
-    instants between which matches are asked for.  With `settle`, what was looked at is noted, and rows are dirty no more.
+    instants between which matches are asked for.  With `settle`, what was looked at is noted, and rows are dirty no
+    more.
 
     `progress` is the key and the place to go on with, and how many matches were found.  Returns a status.
     """
@@ -354,7 +356,7 @@ def search(progress, keys, spans, runs, pool_floats, states, machine, order, scr
         for p in range(since, n):
             if pool[s + p, DIRTY] == 0:
                 continue
-            task = Task(s, n, np.int64(p), keys[g], spans[g, 0], spans[g, 1], spans[g, 2])
+            task = Task(s, n, p, keys[g], spans[g, 0], spans[g, 1], spans[g, 2])
             count, status, distance, open_, back, back_open = _search(
                 task, states, machine, pool, pool_floats, order, scratch, out, progress[2]
             )
