@@ -69,6 +69,9 @@ _LONG_TYPES: Final[tuple[tuple[str, ...], ...]] = (
 class Calls(Expressions):
     """The part of the grammar that reads calls and types."""
 
+    in_match = False
+    """Whether this is inside MATCH_RECOGNIZE, where COUNT(A.*) has a meaning."""
+
     def call(self) -> Expression:
         first = self.at
         lexeme = self.peek()
@@ -142,7 +145,7 @@ class Calls(Expressions):
     def _argument(self) -> Expression:
         if self.at_name() and self.at_symbol("=>", ahead=1):
             raise self.error("arguments have no names here; write the values in their order")
-        if self.at_name() and self.at_symbol(".", ahead=1) and self.at_symbol("*", ahead=2):
+        if self.in_match and self.at_name() and self.at_symbol(".", ahead=1) and self.at_symbol("*", ahead=2):
             first = self.at
             name = self.ident()
             self.at += 2

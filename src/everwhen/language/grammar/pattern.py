@@ -29,21 +29,28 @@ class Patterns(Merges):
 
     def matched(self, item: FromStream, first: int) -> Matched:
         self.at += 2
-        with self.nested():
-            partition = tuple(self.listed(self.column)) if self.take_words("PARTITION", "BY") else ()
-            if not self.take_words("ORDER", "BY"):
-                self.fail_expected("ORDER BY with the order in which rows are neighbours")
-            order = tuple(self.listed(self._ordered_by))
-            measures = tuple(self.listed(self._measure)) if self.take_word("MEASURES") else ()
-            self._rows_per_match()
-            self._after_match()
-            self._refuse_clauses()
-            self.expect_word("PATTERN")
-            pattern, place = self._pattern()
-            within = self.length() if self.take_word("WITHIN") else None
-            self._refuse_clauses()
-            define = tuple(self.listed(self._definition)) if self.take_word("DEFINE") else ()
-            self.expect_symbol(")", why=" of MATCH_RECOGNIZE" if define else ", WITHIN or DEFINE")
+        self.in_match, outside = True, self.in_match
+        try:
+            with self.nested():
+                return self._matched(item, first)
+        finally:
+            self.in_match = outside
+
+    def _matched(self, item: FromStream, first: int) -> Matched:
+        partition = tuple(self.listed(self.column)) if self.take_words("PARTITION", "BY") else ()
+        if not self.take_words("ORDER", "BY"):
+            self.fail_expected("ORDER BY with the order in which rows are neighbours")
+        order = tuple(self.listed(self._ordered_by))
+        measures = tuple(self.listed(self._measure)) if self.take_word("MEASURES") else ()
+        self._rows_per_match()
+        self._after_match()
+        self._refuse_clauses()
+        self.expect_word("PATTERN")
+        pattern, place = self._pattern()
+        within = self.length() if self.take_word("WITHIN") else None
+        self._refuse_clauses()
+        define = tuple(self.listed(self._definition)) if self.take_word("DEFINE") else ()
+        self.expect_symbol(")", why=" of MATCH_RECOGNIZE" if define else ", WITHIN or DEFINE")
         span = self.span(first)
         alias, columns, modifiers = self.behind_stream()
         if columns:
