@@ -134,7 +134,7 @@ class _Cutter:
                 return self._over(node, self.part(left, want), self.part(right, _renamed(want, left, right)))
             case n.Aggregate():
                 return self._aggregate(node, want)
-            case n.RowsWindow(input, partition=partition):
+            case n.RowsWindow(input, partition=partition) | n.MatchRecognize(input, partition=partition):
                 return self._keyed(node, want, partition, input)
             case n.Join():
                 return self._join(node, want)
