@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Spark's JVMs live for minutes here: what the optimizing compiler costs does not come back, and two cores have no use
-# for a collector with threads of its own.  Every JVM that a test starts, itself or through a program, reads this.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# for a collector with threads of its own.  With one compiler a JVM has 48 MB for compiled code; the tests fill it, and
+# code is thrown away and compiled again.  Every JVM that a test starts, itself or through a program, reads this.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m")
 
 # Tests are about compiled loops.  Workers of pytest share what they compile: while one compiles a loop, the other
 # interprets it.  `tests/compiled/test_njit.py` compares both.
