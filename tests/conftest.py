@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,9 @@ FOLDERS = {"spark": "spark", "docs": "docs", "examples": "docs"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks by folder, by fixture and by what a test is; those that need a JVM elsewhere carry `spark` themselves."""
     for item in items:
-        for folder, mark in FOLDERS.items():
-            if HERE / folder in item.path.parents:
-                item.add_marker(mark)
+        mark = FOLDERS.get(_folder(item))
+        if mark is not None:
+            item.add_marker(mark)
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
@@ -55,26 +56,49 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
 
 
+@cache
+def _folder_of(path: Path) -> str:
+    return path.relative_to(HERE).parts[0] if path.is_relative_to(HERE) else ""
+
+
+def _folder(item: pytest.Item) -> str:
+    """The name of the folder in `tests` that a test is in."""
+    return _folder_of(item.path)
+
+
 def _turn(item: pytest.Item) -> int:
     """The longest early, so that no worker is left alone with them in the end; but behind tests that compile loops,
     which Spark's workers would otherwise all do at once."""
     if item.path.name in COMPILING:
         return 0
-    if HERE / "spark" not in item.path.parents:
+    if _folder(item) != "spark":
         return 3
     return 1 if item.path.name in LONGEST else 2
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Every test goes to the worker that is free; those of a file on Spark stay together, with what they have started.
+    """What is given to the worker that is free: a file on Spark, with what its fixtures have started; of tests that
+    compile loops, one; of all others, the cases of a function.
+
+    Most cases take milliseconds.  One at a time, the workers would wait for pytest-xdist, which asks for each test
+    how much of all that it has ever given to a worker is done; so what is done is forgotten.
 
     `--dist loadgroup` and marks would say the same, but pytest-xdist 3.8 writes the marks where pytest 9 does not look.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFileOnSpark(LoadScopeScheduling):
+    class ByKind(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid.partition("::")[0] if nodeid.startswith("tests/spark/") else nodeid
+            file, _, name = nodeid.partition("::")
+            if file.startswith("tests/spark/"):
+                return file
+            return nodeid if file.rpartition("/")[2] in COMPILING else f"{file}::{name.partition('[')[0]}"
 
-    return ByFileOnSpark(config, log)
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            super().mark_test_complete(node, item_index, duration)
+            scope = self._split_scope(self.registered_collections[node][item_index])
+            if all(self.assigned_work[node][scope].values()):
+                del self.assigned_work[node][scope]
+
+    return ByKind(config, log)
