@@ -40,6 +40,8 @@ COMPILING = ("test_operators_oracle.py", "test_punctuated_plans.py", "test_group
 LONGEST = ("test_exactly_once.py", "test_bad_input.py", "test_expressions.py", "test_nexmark_parity.py")
 FOLDERS = {"spark": "spark", "docs": "docs", "examples": "docs"}
 """Every test in the folder gets the mark."""
+SPLIT = ("operators", "engine", "papers", "parity")
+"""Here tests of a file share nothing that costs much, and some files are long."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
@@ -72,14 +74,14 @@ def _turn(item: pytest.Item) -> int:
     if item.path.name in COMPILING:
         return 0
     if _folder(item) != "spark":
-        return 3
+        return 4 if _folder(item) in SPLIT else 3
     return 1 if item.path.name in LONGEST else 2
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """What is given to the worker that is free: a file on Spark, with what its fixtures have started; of tests that
-    compile loops, one; of all others, the cases of a function.
+    """What is given to the worker that is free: a file, with what its tests share; in some folders the cases of a
+    function; of tests that compile loops, one.
 
     Most cases take milliseconds.  One at a time, the workers would wait for pytest-xdist, which asks for each test
     how much of all that it has ever given to a worker is done; so what is done is forgotten.
@@ -91,9 +93,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByKind(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file, _, name = nodeid.partition("::")
-            if file.startswith("tests/spark/"):
-                return file
-            return nodeid if file.rpartition("/")[2] in COMPILING else f"{file}::{name.partition('[')[0]}"
+            if file.rpartition("/")[2] in COMPILING:
+                return nodeid
+            is_split = file.startswith(tuple(f"tests/{folder}/" for folder in SPLIT))
+            return f"{file}::{name.partition('[')[0]}" if is_split else file
 
         def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
             super().mark_test_complete(node, item_index, duration)
