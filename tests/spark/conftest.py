@@ -25,13 +25,6 @@ PYSPARK_WARNINGS = (
     "ignore:.*[pP]andas.*:FutureWarning:pyspark.*",
 )
 
-SETTINGS = {
-    "spark.driver.memory": "1g",
-    # Else PySpark asks the JVM five times, and looks for IPython in all folders, for every call that makes a column: to
-    # name the line in messages of Spark's own, of which we show none.
-    "spark.python.sql.dataFrameDebugging.enabled": False,
-}
-
 
 def pytest_configure(config: pytest.Config) -> None:
     for line in PYSPARK_WARNINGS:
@@ -41,6 +34,6 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session of two threads and two shuffle partitions."""
-    running = session("local[2]", "everwhen-tests", spark_sql_shuffle_partitions=2, **SETTINGS)
+    running = session("local[2]", "everwhen-tests", spark_sql_shuffle_partitions=2, **{"spark.driver.memory": "1g"})
     yield running
     running.stop()
