@@ -14,8 +14,8 @@ latest V on the inputs of P' are what they would be had it always run, and from 
 P' gets its past, and the promises given, as an epoch of its own before its first one: published as every input is, so
 an epoch that is run again finds the same.
 
-*Progress* is that of P up to T, then that of P'.  When P has promised T it has said all it had to; it runs no more, and
-its state is deleted.  State is at most that of both.
+*Progress* is that of P up to T, then that of P'.  When P has promised T it has said all it had to; P' speaks freely from
+that very epoch on, P runs no more after it, and its state is deleted.  State is at most that of both.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def take_over_at(
         raise QueryError("the query has come to its end: everything is promised, so nothing of it can change")
     exact = exact_from(new.plan, emit, {name: past.since for name, past in pasts(old, new, known, away).items()})
     last = StagePartition(old.plan.stages[-1], emit)
-    forgotten = [known.ends.get(name, NEVER) for name in last.stage.queries if not last.recalls(name)]
+    latest = max((known.sources.get(source.name, NEVER) for source in old.plan.sources), default=NEVER)
+    forgotten = [last.recalls(name, latest, known.ends.get(name, NEVER)) for name in last.stage.queries]
     if INF in forgotten:
         raise QueryError(
             "what the running query has said has no end, and it does not keep it, so it cannot be taken back: "
@@ -172,6 +173,17 @@ def past_frame(
     task = PastRows(programs, recalled, epoch, partitions, raw.layout, words)
     tasks = len(programs) * partitions
     return session.range(0, tasks, 1, tasks).mapInArrow(task, raw.layout.spark)
+
+
+def finished(outcome: EpochOutcome, at: int) -> bool:
+    """Whether all partitions of a plan have promised everything before an instant."""
+    return all(promise >= at for note in outcome.notes for promise in note.progress.values())
+
+
+def from_instant(outcome: EpochOutcome, at: int) -> EpochOutcome:
+    """What a plan says that goes on from an instant before which everything is promised."""
+    notes = [replace(note, progress={k: max(at, t) for k, t in note.progress.items()}) for note in outcome.notes]
+    return replace(outcome, notes=notes)
 
 
 def together(outcomes: Sequence[EpochOutcome], emit: Emit) -> EpochOutcome:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
-from everwhen.core.time import NEVER
+from everwhen.core.time import INF, NEVER
 from everwhen.plan.stages.model import StagePlan
 from everwhen.punctuation.api import PortIntersection, compacted, write_match
 from everwhen.spark.driver.epoch_log import EpochState
@@ -100,7 +100,8 @@ class EpochOutcome:
             for name in schemas
         }
         tau = max([NEVER if known.tau is None else known.tau, *(note.tau for note in self.notes)])
-        ends = _largest([known.ends, *(note.ends for note in self.notes)])
+        before = dict.fromkeys(known.queries, INF) if known.tau is None else known.ends  # an older version tells nothing
+        ends = _largest([before, *(note.ends for note in self.notes)])
         return EpochState(promised, queries, seen, tau=tau, ends=ends)
 
     def promised(

@@ -27,7 +27,7 @@ from everwhen.errors import SinkError, SinkLostError, StateError
 from everwhen.plan.stages.model import StagePlan
 from everwhen.sinks.base import EpochSink, PartedSink
 from everwhen.spark.driver.copy_changes import CopyChanges
-from everwhen.spark.driver.cutover import together
+from everwhen.spark.driver.cutover import finished, from_instant, together
 from everwhen.spark.driver.epoch_log import EpochDecision, EpochLog, EpochState, check_first_epoch
 from everwhen.spark.driver.epoch_outcome import EpochOutcome, last_words
 from everwhen.spark.driver.ingress_stage import IngressStage
@@ -237,11 +237,14 @@ class EpochRunner:
         if not others or self.record is None or context.epoch < self.record.first:
             return self._jobs.done(run, run.span(), frame, context)
         (new,) = others
-        found = [self._jobs.done(run, run.span(until=new.since), frame, context)]
+        old = self._jobs.done(run, run.span(until=new.since), frame, context)
+        past = []
         if self.record.first == context.epoch:
-            found.append(self._jobs.told(run, new, frame.sparkSession, context, known, self.changes))
-        found.append(self._jobs.done(new, new.beginning(), frame, context))
-        return together(found, context.level.emit)
+            past.append(self._jobs.told(run, new, frame.sparkSession, context, known, self.changes))
+        if finished(old, new.since):
+            found = from_instant(self._jobs.done(new, new.span(), frame, context), new.since)
+            return together([found, old, *past], context.level.emit)
+        return together([old, *past, self._jobs.done(new, new.beginning(), frame, context)], context.level.emit)
 
     @cached_property
     def _jobs(self) -> PlanJobs:

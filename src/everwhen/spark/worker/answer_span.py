@@ -5,8 +5,8 @@ of the span, so each instant of the answer belongs to one of the two.  The two c
 the old plan starts before T and one of the new plan does not, so no adjust of one can name an event of the other.
 
 The old plan stops at T in one step: what it has said of instants from T on is taken back, and what waits for them is
-dropped.  Nothing of this was promised, because T is not before the promise given at the output.  From then on it takes
-segments by rows, since an encoder that knows groups does not know half of a piece.
+dropped.  Nothing of this was promised, because T is not before the promise given at the output.  From then on an
+encoder that knows groups takes segments by rows, since it does not know half of a piece.
 
 `cap` is what an output promises at most.  While both plans run it is T for both: the old one has nothing to say beyond,
 and what the new one says there is not final before the old one has come so far.
@@ -28,7 +28,7 @@ from everwhen.engine.output_port import OutputPort, by_rows
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
 from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.operators.signed_bag import after, before
-from everwhen.rows.changes import Changes, no_changes
+from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.stream.element_batch import ElementBatch
 
 
@@ -62,26 +62,27 @@ class SpanOutput(OutputPort):
 
     def stop_at(self, t: int, said: Changes) -> ElementBatch:
         """Say nothing from an instant on, and take back what was said of it."""
-        encoder = by_rows(self.encoder, said, ordered=True) if not _of_rows(self.encoder) else self.encoder
-        assert isinstance(encoder, ChangelogEncoder)
-        encoder.takes_all(False)
-        self.encoder, self.nets = encoder, True
+        encoder = self.encoder
         if self.filter is not None:
             self.filter.stop_at(t)
-        taken = after(said, t).negated()
+        if isinstance(encoder, EventChangelogEncoder):  # events are named, so each is said again up to the instant
+            beyond = said.take(said.hi > t)
+            taken = concat(beyond.negated(), before(beyond, t))
+        else:
+            taken = after(said, t).negated()
+            if not isinstance(encoder, ChangelogEncoder):
+                self.encoder = encoder = by_rows(encoder, said, ordered=True)
+            encoder.takes_all(False)
+            self.nets = True
         codec = encoder.codec
         return encoder.step(Changes(codec, taken.lo, taken.hi, taken.weight, taken.rows), encoder.cti)
 
     def begin_at(self, emit: Emit) -> None:
         """Begin at an instant.  What operators say when it is final waits here for the other plan, so that what is
         final comes in the order of time."""
-        if emit in (Emit.FINAL, Emit.ENDED) and self.filter is None:
-            self.encoder = by_rows(self.encoder, no_changes(self.encoder.codec), ordered=emit is Emit.FINAL)
+        if emit is Emit.FINAL and self.filter is None:
+            self.encoder = by_rows(self.encoder, no_changes(self.encoder.codec), ordered=True)
             self.filter, self.nets = EmitFilter(self.encoder.codec, emit), True
-
-
-def _of_rows(encoder: object) -> bool:
-    return isinstance(encoder, ChangelogEncoder)
 
 
 def speak_for(
@@ -96,8 +97,9 @@ def speak_for(
         if output is not was and span.since > NEVER:
             output.begin_at(emit)
         if span.until < INF and output.span.until == INF:
-            said = no_changes(output.encoder.codec) if standing is None else said_by(output, dataflow, standing)
-            taken[name] = output.stop_at(span.until, said or no_changes(output.encoder.codec))
+            said = None if standing is None else said_by(output, dataflow, standing)
+            said = no_changes(output.encoder.codec) if said is None else cut(said, output.span.since)
+            taken[name] = output.stop_at(span.until, said)
         output.span = span
         outputs[name] = output
     return taken

@@ -22,6 +22,7 @@ from everwhen.engine.merge_inputs import begin_anew, leave_at
 from everwhen.operators.contract import Output, StateSize
 from everwhen.operators.ingress.guard import CheckedBatch
 from everwhen.operators.ingress.unordered_guard import UnorderedGuard
+from everwhen.operators.output.changelog import EventChangelogEncoder
 from everwhen.operators.punctuate.punctuator import source_punctuators
 from everwhen.operators.stateless.linear import rounded_up_time
 from everwhen.plan.lower import lower
@@ -160,9 +161,14 @@ class StagePartition:
         guard = self.guards.get(port.source or "")
         return None if guard is None or guard.insert_only else guard.standing()
 
-    def recalls(self, query: str) -> bool:
-        """Whether the events that it has said are known, as far as they may still change."""
-        return said_by(self.dataflow.flow.outputs[query], self.dataflow, self._recalled) is not None
+    def recalls(self, query: str, promised: int, ends: int) -> int:
+        """From which instant on the events are known that a query has said.  An encoder knows them, or the operator
+        below; else the guards, from the largest promise of a source on, or nobody.  Then it is the largest end said."""
+        output = self.dataflow.flow.outputs[query]
+        if not isinstance(output.encoder, EventChangelogEncoder):
+            return NEVER
+        known = said_by(output, self.dataflow, self._recalled) is not None
+        return min(promised, ends) if known else ends
 
     def _begin_anew(self, source: str, since: int) -> None:
         """Forget what a copy has said and promised: what comes of it now is another stream."""
