@@ -1,7 +1,7 @@
 """A plan in partitions that takes over from another one: the old answer before an instant, the new one from there on.
 
-What the driver does on Spark is done here by hand: what the guards keep is the past of the new plan, both plans run, and
-their elements are put together.
+What the driver does on Spark is done here by hand: what the guards keep is the past of the new plan, both plans run,
+and their elements are put together.
 """
 
 from __future__ import annotations
@@ -122,7 +122,11 @@ class Running:
         """What the guards of a stream keep: of one that every partition has whole, those of the first."""
         for at, stage in enumerate(self.old.plan.stages):
             for stream in stage.inputs:
-                if stream.feed is not None and stream.feed.source.name == name and set(stream.schema.names) >= {"k", "v"}:
+                if (
+                    stream.feed is not None
+                    and stream.feed.source.name == name
+                    and set(stream.schema.names) >= {"k", "v"}
+                ):
                     kernels = self.old.kernels[at] if stream.by is not None else self.old.kernels[at][:1]
                     found: list[Element] = []
                     for kernel in kernels:

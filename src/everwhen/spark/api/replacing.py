@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
+from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.time import show
 from everwhen.errors import QueryError
 from everwhen.plan.explain import explain_stages
 from everwhen.spark.api.job import Job, Query, Ready, Rebinding, named, resolved_sources, staged
 from everwhen.spark.driver.copy_changes import CopyChanges
-from everwhen.spark.driver.cutover import check_replaceable, check_same_columns, take_over_at
+from everwhen.spark.driver.cutover import check_inputs, check_replaceable, check_same_columns, take_over_at
 from everwhen.spark.driver.epoch_log import EpochLog, EpochState
 from everwhen.spark.driver.epoch_runner import EpochRunner
 from everwhen.spark.driver.plan_log import PlanRecord, check_plans, read_record, write_record
@@ -63,17 +64,16 @@ def resumed(
     record, newest = read_record(job.place), journal.newest()
     if record is None and newest < 0:
         return job.ready(inputs, sources)  # nothing has been said yet: the new query begins
-    new = _plan_of(job, job.queries, inputs, sources, () if record is None else record.inputs)
+    new = _plan_of(job.queries, inputs, sources)
     identity = job.identity(new.plan, False)
     if record is None:
         assert job.before is not None
         if journal.holds(identity):
             return job.ready(inputs, sources)
-        old = _plan_of(job, job.before, inputs, sources, ())
+        old = _plan_of(job.before, inputs, sources)
         journal.open(job.identity(old.plan, False))
     else:
-        old_names = record.inputs
-        old = new if job.before is None else _plan_of(job, job.before, inputs, sources, old_names)
+        old = new if job.before is None else _plan_of(job.before, inputs, sources)
         known = journal.known(newest)
         again = job.before is not None and not record.under_way(known, newest + 1)
         again = again and explain_stages(old.plan) == record.plan != identity.plan
@@ -90,11 +90,10 @@ def resumed(
 
 
 def _plan_of(
-    job: Job, queries: Mapping[str, object], inputs: Mapping[str, DataFrame], sources: Mapping[str, SparkSource],
-    others: tuple[str, ...],
-) -> PlanRun:  # fmt: skip
-    resolved = resolved_sources(queries, inputs, sources, (*others, *inputs))  # type: ignore[arg-type]
-    return PlanRun(staged(queries, resolved), resolved)  # type: ignore[arg-type]
+    queries: Mapping[str, Node], inputs: Mapping[str, DataFrame], sources: Mapping[str, SparkSource]
+) -> PlanRun:
+    resolved = resolved_sources(queries, inputs, sources, inputs)
+    return PlanRun(staged(queries, resolved), resolved)
 
 
 def _decided(
@@ -111,8 +110,9 @@ def _decided(
     """When the query of a job takes over from a plan."""
     assert job.before is not None
     check_same_columns(*({name: node.schema for name, node in each.items()} for each in (job.before, job.queries)))
-    ours = {source.name for source in old.plan.sources}
-    new = _plan_of(job, job.queries, inputs, sources, tuple(ours))
+    ours = tuple(source.name for source in old.plan.sources)
+    check_inputs(ours, {node.name for node in walk(*job.queries.values()) if isinstance(node, Source)})
+    new = _plan_of(job.queries, inputs, sources)
     check_replaceable(old, new)
     if waiting := [name for name, each in changes.attached.items() if each.number > changes.numbers.get(name, 0)]:
         raise QueryError(f"{waiting[0]!r} is being attached: replace the query after the next epoch")

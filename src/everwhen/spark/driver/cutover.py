@@ -14,13 +14,13 @@ latest V on the inputs of P' are what they would be had it always run, and from 
 P' gets its past, and the promises given, as an epoch of its own before its first one: published as every input is, so
 an epoch that is run again finds the same.
 
-*Progress* is that of P up to T, then that of P'.  When P has promised T it has said all it had to; P' speaks freely from
-that very epoch on, P runs no more after it, and its state is deleted.  State is at most that of both.
+*Progress* is that of P up to T, then that of P'.  When P has promised T it has said all it had to; P' speaks freely
+from that very epoch on, P runs no more after it, and its state is deleted.  State is at most that of both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -83,13 +83,15 @@ def check_replaceable(old: PlanRun, new: PlanRun) -> None:
                     f"a query with punctuation cannot be replaced on Spark: {source.name!r} may promise rows for ever; "
                     f"{_BESIDE}"
                 )
-    ours = {source.name for source in old.plan.sources}
-    for source in new.plan.sources:
-        if source.name not in ours:
-            raise QueryError(
-                f"the new query reads {source.name!r}, and the running one reads {', '.join(sorted(ours))}: Spark "
-                f"fixes the inputs of a streaming query when it starts; {_BESIDE}"
-            )
+
+
+def check_inputs(ours: Collection[str], theirs: Collection[str]) -> None:
+    """Refuse a new query that reads something else."""
+    for name in sorted(set(theirs) - set(ours)):
+        raise QueryError(
+            f"the new query reads {name!r}, and the running one reads {', '.join(sorted(ours))}: Spark fixes the "
+            f"inputs of a streaming query when it starts; {_BESIDE}"
+        )
 
 
 def pasts(old: PlanRun, new: PlanRun, known: EpochState, away: frozenset[str] = frozenset()) -> dict[str, Past]:
@@ -105,10 +107,10 @@ def pasts(old: PlanRun, new: PlanRun, known: EpochState, away: frozenset[str] = 
             found[name] = Past(None, NEVER)
         elif isinstance(told, Told) and cti < INF:
             found[name] = Past(told, cti)
-        elif fixed and resolved.end is None:
+        elif fixed and (resolved.end is None or resolved.chronons):
             assert known.tau is not None
-            latest = max(known.tau, NEVER if cti == INF else cti)
-            found[name] = Past(None, NEVER if latest == NEVER else latest + resolved.source.lifetime_ticks)
+            latest, length = max(known.tau, NEVER if cti == INF else cti), resolved.source.lifetime_ticks
+            found[name] = Past(None, NEVER if latest == NEVER else latest + (1 if resolved.chronons else length))
         else:
             why = told if isinstance(told, str) else "it has ended, and nothing of it is kept"
             if fixed:

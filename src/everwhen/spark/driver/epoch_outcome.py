@@ -100,7 +100,9 @@ class EpochOutcome:
             for name in schemas
         }
         tau = max([NEVER if known.tau is None else known.tau, *(note.tau for note in self.notes)])
-        before = dict.fromkeys(known.queries, INF) if known.tau is None else known.ends  # an older version tells nothing
+        before = (
+            dict.fromkeys(known.queries, INF) if known.tau is None else known.ends
+        )  # an older version tells nothing
         ends = _largest([before, *(note.ends for note in self.notes)])
         return EpochState(promised, queries, seen, tau=tau, ends=ends)
 
