@@ -48,7 +48,7 @@ def versions() -> list[ew.Stream]:
         OLD,
         BIDS.range(5).group_by("item").agg(n=ew.count(), v=ew.min("price")),
         sums.group_by("item").agg(n=ew.max("many"), v=ew.max("price")),
-        BIDS.select("item", n=ew.col("price") + 0, v=ew.col("price")),
+        BIDS.group_by("item", "price").agg(n=ew.count()).select("item", "n", v=ew.col("price")),
         OLD,
     ]
 

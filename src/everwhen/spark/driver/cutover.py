@@ -36,6 +36,7 @@ from everwhen.spark.driver.epoch_log import EpochState
 from everwhen.spark.driver.epoch_outcome import EpochOutcome
 from everwhen.spark.driver.plan_run import PlanRun
 from everwhen.spark.exchange.codec import taken
+from everwhen.spark.exchange.messages import TaskNote
 from everwhen.spark.worker.partition import StagePartition
 from everwhen.spark.worker.past_rows import PastRows, Recalled
 from everwhen.spark.worker.stage_program import StageProgram
@@ -188,8 +189,9 @@ def from_instant(outcome: EpochOutcome, at: int) -> EpochOutcome:
     return replace(outcome, notes=notes)
 
 
-def together(outcomes: Sequence[EpochOutcome], emit: Emit) -> EpochOutcome:
-    """What several plans said, as one: progress and what was left out are those of the first."""
+def together(outcomes: Sequence[EpochOutcome], emit: Emit, leading: int = 0) -> EpochOutcome:
+    """What several plans said one after the other, as one: what was left out is that of the first, the progress that of
+    the leading one."""
     lead, *others = outcomes
     results = dict(lead.results)
     for other in others:
@@ -198,9 +200,11 @@ def together(outcomes: Sequence[EpochOutcome], emit: Emit) -> EpochOutcome:
         for name, batch in results.items():
             sync = np.where(batch.op == ADJUST, np.minimum(batch.ve, batch.vnew), batch.vs)
             results[name] = taken(batch, np.argsort(sync, kind="stable"))
-    rest = [replace(note, progress={}, left_out={}) for other in others for note in other.notes]
-    written = sum(each.written for each in outcomes)
-    return EpochOutcome(results, lead.words, [*lead.notes, *rest], written)
+    notes: list[TaskNote] = []
+    for at, each in enumerate(outcomes):
+        mine = each.notes if at == leading else [replace(note, progress={}) for note in each.notes]
+        notes += mine if at == 0 else [replace(note, left_out={}) for note in mine]
+    return EpochOutcome(results, lead.words, notes, sum(each.written for each in outcomes))
 
 
 def _columns(schema: Schema) -> str:

@@ -213,8 +213,8 @@ class EpochRunner:
             now_said, before_said = after.queries[name], known.queries.get(name, NEVER)
             tail = last_words(self.schemas[name], promised.get(name, []), before_said, now_said)
             if isinstance(sink, PartedSink):
-                rest = joined(found.results[name], tail)
-                self._commit(name, epoch, partial(sink.commit_parts, epoch, found.parts(name), rest))
+                parts = [*self._told_part(name, sink, epoch, found), *found.parts(name)]
+                self._commit(name, epoch, partial(sink.commit_parts, epoch, parts, tail))
             else:
                 self._commit(name, epoch, partial(sink.commit, epoch, joined(found.results[name], tail)))
         self._report(epoch, time.perf_counter() - started, found, after, decided.idle, late, lost)
@@ -238,13 +238,19 @@ class EpochRunner:
             return self._jobs.done(run, run.span(), frame, context)
         (new,) = others
         old = self._jobs.done(run, run.span(until=new.since), frame, context)
-        past = []
+        found = [old]
         if self.record.first == context.epoch:
-            past.append(self._jobs.told(run, new, frame.sparkSession, context, known, self.changes))
-        if finished(old, new.since):
-            found = from_instant(self._jobs.done(new, new.span(), frame, context), new.since)
-            return together([found, old, *past], context.level.emit)
-        return together([old, *past, self._jobs.done(new, new.beginning(), frame, context)], context.level.emit)
+            found.append(self._jobs.told(run, new, frame.sparkSession, context, known, self.changes))
+        if not finished(old, new.since):
+            return together([*found, self._jobs.done(new, new.beginning(), frame, context)], context.level.emit)
+        rest = from_instant(self._jobs.done(new, new.span(), frame, context), new.since)
+        return together([*found, rest], context.level.emit, leading=len(found))
+
+    def _told_part(self, name: str, sink: PartedSink, epoch: int, found: EpochOutcome) -> list[str]:
+        """What a plan says because of the past that it was told, as a part before all others: these may adjust it."""
+        if not len(found.results[name]):
+            return []
+        return [sink.write_part(epoch, (self.runs[-1].number + 1) * self.partitions, found.results[name])]
 
     @cached_property
     def _jobs(self) -> PlanJobs:
