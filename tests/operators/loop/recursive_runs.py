@@ -141,7 +141,7 @@ QUERIES: dict[str, Query] = {
 
 
 class Network:
-    """A random network that changes: what came so far, and a legal next epoch.  `promises`: how often inputs promise."""
+    """A random network that changes: what came so far, a legal next epoch.  `promises`: how often inputs promise."""
 
     def __init__(self, rng: random.Random, inserts_only: bool = False, promises: float = 0.3) -> None:
         self._rng = rng
