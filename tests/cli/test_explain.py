@@ -116,3 +116,15 @@ def test_punctuation(capsys: Capture, tmp_path: Path) -> None:
     assert "would be freed" not in out
     assert "nothing: every row goes" in sections(out)["What may grow for ever"]
     assert "What punctuation would do" not in explain(capsys, given, "--engine", "local")[1]
+
+
+def test_a_recursion_that_is_not_legal(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "loop.sql"
+    path.write_text(
+        "CREATE STREAM S (n BIGINT);\nWITH RECURSIVE r(n) AS (\n  SELECT n FROM S\n  UNION\n"
+        "  SELECT COUNT(*) FROM r\n)\nSELECT n FROM r"
+    )
+    for more in ([], ["--no-optimize"]):
+        status, out, err = explain(capsys, path, *more)
+        assert (status, out) == (2, "")
+        assert "line 5, column 24: count(*) over r inside its own recursion" in err

@@ -318,3 +318,13 @@ def test_a_closed_session_says_so(session: SqlSession) -> None:
     assert session.query("q1").state == "stopped"
     with pytest.raises(QueryError, match="closed"):
         session.execute("SELECT item FROM Bid")
+
+
+def test_a_recursion_that_is_not_legal_changes_nothing(session: SqlSession) -> None:
+    loop = "WITH RECURSIVE r(n) AS (SELECT item FROM Bid UNION SELECT COUNT(*) FROM r) SELECT n FROM r"
+    before = shown(session)
+    for text, column in ((loop, 73), (f"CREATE STREAM Loop AS {loop}; SELECT n FROM Loop", 95)):
+        with pytest.raises(SqlError) as caught:
+            session.execute(text)
+        assert (caught.value.line, caught.value.column) == (1, column)
+        assert shown(session) == before

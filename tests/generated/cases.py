@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
@@ -20,6 +20,8 @@ from generated.tree import constructs
 from generated.ways import EMITS, Asked, Case, Outcome, difference, run
 
 QUERIES_PER_WORLD = 8
+RECURSIVE: Mapping[str, float] = {"reference": 0.3}
+"""How many of the queries of each way are recursive."""
 LIMIT = 20.0
 """Seconds of CPU time for one query over its tiny streams."""
 
@@ -82,7 +84,9 @@ def drawn(way: str, seed: str, queries: int = QUERIES_PER_WORLD) -> Case:
     late = way in ("sessions", "restore") and rng.random() < 0.6
     for _ in range(queries):
         joins = rng.randint(0, last) if late and rng.random() < 0.7 else 0
-        asked.append(Asked(Grammar(rng, rng.choice((1, 1, 2, 2, 2, 3)), infinite).draw(), joins))
+        asked.append(
+            Asked(Grammar(rng, rng.choice((1, 1, 2, 2, 2, 3)), infinite, RECURSIVE.get(way, 0.0)).draw(), joins)
+        )
     restores = tuple(sorted(rng.sample(range(last), min(rng.randint(1, 4), last)))) if way == "restore" else ()
     case = Case(way, given, tuple(asked), rng.choice(EMITS), rng.random() < 0.6, rng.choice((1, 3, 1000)), restores)
     return case

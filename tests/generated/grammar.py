@@ -10,17 +10,20 @@ from typing import Any
 from generated.expressions import Expressions, Reach
 from generated.scopes import Scope, column, joined, of_stage
 from generated.streams import COPIES, SOURCES
-from generated.tree import OURS, Expr, Join, Lifetimes, Node, Query, Select, SetOperation, Stage, With
+from generated.tree import OURS, Expr, Join, Lifetimes, Node, Query, Recursive, Select, SetOperation, Stage, With
 
 JOINS = ("inner", "inner", "left", "right", "full", "cross", "semi", "anti", "comma")
 SETS = ("UNION", "UNION ALL", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL")
 
 
 class Grammar(Expressions):
-    """Draws queries.  `infinite`: the streams have rows without end, so windows that count instants are left out."""
+    """Draws queries.  `infinite`: the streams have rows without end, so windows that count instants are left out.
 
-    def __init__(self, rng: random.Random, depth: int = 3, infinite: bool = False) -> None:
+    `recursive`: how many of the queries are recursive ones; of 0 nothing else changes."""
+
+    def __init__(self, rng: random.Random, depth: int = 3, infinite: bool = False, recursive: float = 0.0) -> None:
         super().__init__(rng)
+        self.recursive = recursive
         self.depth = depth
         self.infinite = infinite
         self._number = 0
@@ -38,15 +41,71 @@ class Grammar(Expressions):
         self._number += 1
         return f"t{self._number}"
 
+    @staticmethod
+    def _reads_with(query: Query) -> bool:
+        """Whether it reads what a WITH around it names."""
+        own = {each.name for each in query.walk() if isinstance(each, Recursive)}
+        return any(isinstance(each, Stage) and each.cte and each.of not in own for each in query.walk())
+
     # -- queries --------------------------------------------------------------------------------------------------
 
     def query(self, depth: int, outer: tuple[Expr, ...], types: Sequence[str] | None = None) -> tuple[Query, bool]:
         """A query, and whether all its rows end."""
+        if self.recursive and depth > 0 and self.chance(self.recursive) and set(types or "i") <= {"i", "s"}:
+            return self._recursion(depth - 1, types)
         if depth > 0 and self.chance(0.2):
             left, ends = self.query(depth - 1, outer, types)
             right, also = self.query(depth - 1, outer, left.types)
             return SetOperation(self.rng.choice(SETS), left, right), ends and also
         return self.select(depth, outer, types)
+
+    def _recursion(self, depth: int, types: Sequence[str] | None) -> tuple[Query, bool]:
+        """A linear recursion over values that are there, or that are counted up to a bound: it ends."""
+        self._number += 1
+        name, wanted = f"rec{self._number}", types or self.rng.choice(("i", "is", "ii", "si"))
+        base, ends = self.select(min(depth, 1), (), wanted)
+        alias = self._alias()
+        names = tuple(f"c{at}" for at in range(len(wanted)))
+        stage, scope = Stage(name, alias, names, base.types, cte=True), of_stage(alias, names, base.types, ends)
+        counted = [at for at, t in enumerate(wanted) if t == "i"]
+        if counted and self.chance(0.3):
+            word, step = "UNION ALL", self._counting(stage, scope, self.rng.choice(counted), depth)
+        else:
+            word = "UNION"
+            step, ends = self._stepping(stage, scope, depth, ends)
+        read = self._alias()
+        shown = of_stage(read, names, base.types, ends)
+        where = self.condition(Reach(shown.columns, depth=0), 1) if self.chance(0.4) else None
+        body = Select(shown.columns, Stage(name, read, names, base.types, cte=True), where, distinct=self.chance(0.1))
+        return Recursive(name, word, base, step, body), ends
+
+    def _counting(self, stage: Stage, scope: Scope, at: int, depth: int) -> Select:
+        """Each row again with one more, up to a bound."""
+        plus = Expr("({0} + 1)", "i", (scope.columns[at],))
+        items = tuple(plus if i == at else each for i, each in enumerate(scope.columns))
+        bound = Expr("{0} < 3", "b", (scope.columns[at],))
+        if self.chance(0.5):
+            more = self.condition(Reach(scope.columns, (), self._subquery, self._scalar, depth=depth), 1)
+            bound = Expr("({0} AND {1})", "b", (bound, more))
+        return Select(items, stage, bound)
+
+    def _stepping(self, stage: Stage, scope: Scope, depth: int, ends: bool) -> tuple[Select, bool]:
+        """What the rows of a stream lead to."""
+        other, theirs = self._source(0)
+        kind = self.rng.choice(("inner", "inner", "inner", "semi", "anti", "left"))
+        on, uses = self._on(scope, theirs)
+        both = scope if kind in ("semi", "anti") else joined(scope, theirs, ())
+        where = None
+        if self.chance(0.4):
+            where = self.condition(Reach(both.columns, (), self._subquery, self._scalar, depth=depth), 1)
+        items = []
+        for own in scope.columns:
+            alike = both.of(own.type)
+            item = self.rng.choice([own, *alike])
+            if own.type == "i" and self.chance(0.3):
+                item = Expr("CASE WHEN {0} < 3 THEN {0} + 1 ELSE {0} END", "i", (item,))
+            items.append(item)
+        return Select(tuple(items), Join(kind, stage, other, on, uses=uses), where), ends and theirs.ends
 
     def select(self, depth: int, outer: tuple[Expr, ...], types: Sequence[str] | None = None) -> tuple[Select, bool]:
         source, scope = self.from_clause(depth)
@@ -181,11 +240,11 @@ class Grammar(Expressions):
             query, ends = self.query(depth - 1, ())
             names = tuple(f"{alias}c{at}" if self.chance(0.3) else f"c{at}" for at in range(len(query.types)))
             how = Lifetimes()
-            if self.chance(0.35) and not any(isinstance(each, Stage) and each.cte for each in query.walk()):
+            if self.chance(0.35) and not self._reads_with(query):
                 how = _of_snapshots(self._lifetimes(names, ends, derived=True))
             merge: tuple[str, ...] = ()
             starred = any(isinstance(each, Select) and each.star for each in query.walk())
-            if not starred and self.chance(0.12) and not any(isinstance(e, Stage) and e.cte for e in query.walk()):
+            if not starred and self.chance(0.12) and not self._reads_with(query):
                 merge = (f"({_of_copies(query).sql(OURS)})", self._merge_words(2))
                 how = _of_snapshots(how)
             if how.around or merge:  # neither has names for columns behind it

@@ -19,7 +19,7 @@ from everwhen.stream.validity import check
 from generated.cases import LIMIT, TooLong, limited, verdict
 from generated.judge import Judge
 from generated.streams import SOURCES, World
-from generated.tree import Expr, Join, Lifetimes, Node, Query, Select, SetOperation, Stage, With, literal
+from generated.tree import Expr, Join, Lifetimes, Node, Query, Recursive, Select, SetOperation, Stage, With, literal
 from generated.ways import Asked, Case, Outcome, run
 
 Fails = Callable[[Case], str | None]
@@ -228,6 +228,8 @@ def _itself(node: Node) -> Iterator[Node]:
         case With():
             yield node.body
             yield node.query
+        case Recursive():
+            yield node.base
         case Join():
             yield node.left
             yield node.right

@@ -294,10 +294,37 @@ class With(Query):
 
     def sql(self, dialect: Dialect, inside: bool = False) -> str:
         columns = ", ".join(f"c{at}" for at in range(len(self.query.types)))
-        return f"WITH {self.name}({columns}) AS ({self.query.sql(dialect)}) {self.body.sql(dialect, inside)}"
+        body = self.body.sql(dialect, inside)
+        body = f"({body})" if isinstance(self.body, Recursive) else body
+        return f"WITH {self.name}({columns}) AS ({self.query.sql(dialect)}) {body}"
 
     def constructs(self) -> Iterator[str]:
         yield "with"
+
+
+@dataclass(frozen=True)
+class Recursive(Query):
+    """`WITH RECURSIVE name(columns) AS (base UNION step) body`; step and body read it as a stage of that name."""
+
+    name: str
+    word: str
+    base: Query
+    step: Query
+    body: Query
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return self.body.types
+
+    def sql(self, dialect: Dialect, inside: bool = False) -> str:
+        columns = ", ".join(f"c{at}" for at in range(len(self.base.types)))
+        union = f"{self.base.sql(dialect)} {self.word} {self.step.sql(dialect)}"
+        return f"WITH RECURSIVE {self.name}({columns}) AS ({union}) {self.body.sql(dialect, inside)}"
+
+    def constructs(self) -> Iterator[str]:
+        yield f"recursion: {self.word}"
+        source = self.step.source if isinstance(self.step, Select) else None
+        yield f"recursion: {source.kind} join" if isinstance(source, Join) else "recursion: no join"
 
 
 def constructs(query: Node) -> set[str]:

@@ -19,9 +19,10 @@ from everwhen.algebra.nodes import Source, walk
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.session.session import Session
-from everwhen.errors import QueryError, SqlError
+from everwhen.errors import LoopError, QueryError, SqlError
 from everwhen.language.program import program
 from everwhen.rewrite.driver import rewrite
+from everwhen.rewrite.legal_loops import legal_loops
 from everwhen.rewrite.rule_order import SHARING_RULES
 from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.testing import check
@@ -67,11 +68,15 @@ class Outcome:
 
 
 def plan(query: Query, optimize: bool, sharing: bool = False) -> ew.Stream:
-    found = program(query.sql(OURS), CATALOG).query
-    if not optimize:
-        return found
-    rewritten = rewrite(found.node, SHARING_RULES) if sharing else rewrite(found.node)
-    return replace(found, node=rewritten.node)
+    text = query.sql(OURS)
+    found = program(text, CATALOG).query
+    node = found.node
+    if optimize:
+        node = (rewrite(node, SHARING_RULES) if sharing else rewrite(node)).node
+    try:
+        return replace(found, node=legal_loops(node))
+    except LoopError as error:
+        raise error.within(text) from None
 
 
 def reads(query: ew.Stream) -> set[str]:

@@ -160,7 +160,50 @@ def windows(draw: st.DrawFn, g: Grown) -> Grown:
     return g.then(both.select(*kept))
 
 
-OWN: tuple[Step, ...] = (where, where, product, join, subquery, groups, distinct_join, windows)
+def recursion(draw: st.DrawFn, g: Grown) -> Grown:
+    """A fixed point over values that are there, so that it is finite: by joins, with itself too, or a subquery."""
+    names = [name for name in g.stream.schema.names if name in (*g.texts, *g.numbers)][:3]
+    if not names:
+        return g
+    base = g.then(g.stream.select(*names))
+    kind = draw(st.sampled_from(["union", "union", "min" if base.numbers else "union"]))
+    value = draw(st.sampled_from(base.numbers)) if kind == "min" else None
+    found = ew.fixpoint(base.stream, lambda r: _step(draw, base, r, value), kind, value=value)
+    return where(draw, base.then(found, g.infinite or g.sources))
+
+
+def _step(draw: st.DrawFn, base: Grown, r: Stream, value: str | None) -> Stream:
+    names = [name for name in base.stream.schema.names if name != value] or list(base.stream.schema.names)
+    right = draw(st.sampled_from([T, S, U, T.distinct(), S.where(col("x") > 0), r, r.distinct()]))
+    theirs = "k", "x"
+    if right.schema.names != theirs:
+        theirs = tuple(names[:1])
+    on = [(a, b) for a in names for b in theirs if r.schema.field(a).type == right.schema.field(b).type]
+    mine, other = draw(st.sampled_from(on)) if on else (None, None)
+    keys = ((mine,), (other,)) if mine is not None else ((), ())
+    form = draw(st.sampled_from(["pairs", "pairs", "mark", "anti", "semi"]))
+    if form == "mark":
+        marks = n.Distinct(n.Map(right.node, (*((b, col(b)) for b in keys[1]), ("mark", lit(True)))))
+        joined = n.Join(r.node, marks, *keys, None, "left")
+        return Stream(n.Filter(joined, col(joined.schema.names[-1]).not_null())).select(*base.stream.schema.names)
+    if form == "semi" or (form == "anti" and n.reads_recursion(right.node, r.node.token)):  # type: ignore[attr-defined]
+        return Stream(n.Join(r.node, right.node, *keys, None, "semi"))
+    if form == "anti":
+        return Stream(n.Join(r.node, right.node, *keys, None, "anti"))
+    joined = Stream(n.Join(r.node, right.node, *keys))
+    columns: dict[str, Expr] = {}
+    for name, type_ in zip(base.stream.schema.names, base.stream.schema.types, strict=True):
+        own = joined.schema.names[len(r.schema) :]
+        alike = [each for each in own if joined.schema.field(each).type == type_]
+        if name == value:
+            columns[name] = function("least", col(name), draw(st.sampled_from([col(name), lit(1)])))
+            continue
+        alike = [each for each in alike if value is None or each != f"{value}_right"]
+        columns[name] = col(draw(st.sampled_from([name, name, *alike])))
+    return joined.select(**columns)
+
+
+OWN: tuple[Step, ...] = (recursion, where, where, product, join, subquery, groups, distinct_join, windows)
 
 
 @st.composite

@@ -53,6 +53,21 @@ def joined(left: Stream, right: Stream, how: n.JoinKind = "inner", where: Expr |
     return Stream(n.Join(left.node, right.node, ("k",), ("k",), where, how, **more))
 
 
+def pairs(name: str = "r") -> Stream:
+    """From each k of A, what B leads to."""
+    return ew.fixpoint(a(), lambda r: r.join(b(), on={"v": "k"}).select(k=col("k"), v=col("v_right")), name=name)
+
+
+def best() -> Stream:
+    """Of each k the smallest v that B leads to."""
+    return ew.fixpoint(
+        a(),
+        lambda r: joined(r, b()).select(k=col("k"), v=function("least", col("v"), col("v_right"))),
+        "min",
+        value="v",
+    )
+
+
 def marked(left: Stream, right: Stream, null_safe: bool = False) -> Stream:
     """As the binder writes a subquery: a left join with the distinct keys and a mark."""
     marks = right.select("k", mark=lit(True)).distinct()
@@ -123,6 +138,28 @@ FILTERS: Mapping[str, Mapping[str, Build]] = {
         ),
         "none of it: on a result": lambda: a().aggregate(n=ew.count()).where(col("n") > 1).node,
     },
+    "push_filter_fixpoint": {
+        "kept by a linear step": lambda: pairs().where((col("k") == 1) & (col("v") > 0)).node,
+        "may fail": lambda: pairs().where(fails("k")).node,
+        "kept by both readings": lambda: (
+            ew.fixpoint(a(), lambda r: r.join(r, on="k").select(k=col("k"), v=col("v_right"))).where(safe("k")).node
+        ),
+        "by way of the partner": lambda: (
+            ew.fixpoint(a(), lambda r: joined(r, b()).select(k=col("k_right"), v=col("v_right"))).where(safe("k")).node
+        ),
+        "in a semi-join": lambda: ew.fixpoint(a(), lambda r: joined(b(), r, "semi")).where(safe("k")).node,
+        "key of a MIN": lambda: best().where((col("k") == 1) & (col("v") == 1)).node,
+        "none of it: computed": lambda: pairs().where(col("v") > 0).node,
+        "none of it: another reading": lambda: (
+            ew.fixpoint(a(), lambda r: r.join(r, on={"v": "k"}).select(k=col("k"), v=col("v_right")))
+            .where(safe("k"))
+            .node
+        ),
+        "none of it: rows begin in the step": lambda: ew.fixpoint(a(), lambda r: r.union(b())).where(safe("k")).node,
+        "none of it: another column": lambda: (
+            ew.fixpoint(a(), lambda r: r.select(k=col("v"), v=col("k"))).where(safe("k")).node
+        ),
+    },
     "push_filter_join": {
         "inner": lambda: joined(a(), b()).where(safe() & (col("v_right") < 2) & (col("v") < col("v_right"))).node,
         "on a key, for both": lambda: joined(a(), b()).where(col("k") == 1).node,
@@ -153,7 +190,8 @@ JOINS: Mapping[str, Mapping[str, Build]] = {
             a().join(b(), where=col("v") < col("v_right")).where(fails() & (col("k") == col("k_right"))).node
         ),
         "null-safe keys get no others": lambda: joined(a(), b(), null_safe=True).where(col("v") == col("v_right")).node,
-        "may fail, so no key": lambda: a().product(b()).where(col("k") == col("v_right") + 1).node,
+        "a sum that does not fit has no partner": lambda: a().product(b()).where(col("k") == col("v_right") + 1).node,
+        "may fail, so no key": lambda: a().product(b()).where(col("k") == col("v_right") * 2).node,
         "none of it: nothing equal": lambda: a().join(b(), where=col("v") < col("v_right")).node,
         "none of it: outer": lambda: joined(a(), b(), "left").where(col("v") == col("v_right")).node,
     },
@@ -371,6 +409,8 @@ COLUMNS_AND_WINDOWS: Mapping[str, Mapping[str, Build]] = {
         "none of it: coalesce": lambda: a().coalesce().select("k").node,
     },
     "share_common": {
+        "loops that differ in their names": lambda: pairs("p").union(pairs("q")).node,
+        "none of it: loops of other steps": lambda: pairs().union(ew.fixpoint(a(), lambda r: r)).node,
         "two windows": lambda: joined(a().range(3), a().range(3).where(safe()), "semi").node,
         "a grouping under other names": lambda: (
             a().group_by("k").agg(n=ew.count(), m=ew.max("v"))

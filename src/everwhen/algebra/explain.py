@@ -189,6 +189,7 @@ def _describe_fixpoint(node: nodes.Fixpoint) -> str:
                 f"{options.rounds} rounds at a time" if options.rounds is not None else "",
                 f"progress {options.progress}" if options.progress != usual.progress else "",
                 f"level {options.max_level} at most" if options.max_level != usual.max_level else "",
+                f"{options.max_rows} rows at most" if options.max_rows != usual.max_rows else "",
             ],
         )
     )

@@ -12,12 +12,15 @@ ProgressStrategy = Literal["hybrid", "probing", "high water mark"]
 
 MAX_LEVEL: Final = 10_000
 """Rounds in one epoch after which a loop is taken to diverge, unless the query says otherwise."""
+MAX_ROWS: Final = 10_000_000
+"""Rows that go round in one epoch after which it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopOptions:
     """`rounds`: None runs an epoch until nothing circulates (staged); a number runs so many rounds of insertions per
-    epoch, and the rest rides with later input (flying).
+    epoch, and the rest rides with later input (flying).  A loop that takes more than `max_level` rounds in an epoch, or
+    sends more than `max_rows` rows round, is taken to diverge.
 
     >>> LoopOptions(rounds=2).flying
     True
@@ -26,12 +29,14 @@ class LoopOptions:
     rounds: int | None = None
     progress: ProgressStrategy = "hybrid"
     max_level: int = MAX_LEVEL
+    max_rows: int = MAX_ROWS
 
     def __post_init__(self) -> None:
         if self.rounds is not None and self.rounds < 1:
             raise QueryError(f"rounds={self.rounds} would bring a loop nowhere; give at least 1, or leave it out")
-        if self.max_level < 1:
-            raise QueryError(f"a recursion level of {self.max_level} at most leaves nothing; give at least 1")
+        for what, most in (("a recursion level", self.max_level), ("a number of rows", self.max_rows)):
+            if most < 1:
+                raise QueryError(f"{what} of {most} at most leaves nothing; give at least 1")
         if self.progress not in get_args(ProgressStrategy):
             known = ", ".join(map(repr, get_args(ProgressStrategy)))
             raise QueryError(f"progress={self.progress!r} is no strategy; there are {known}")

@@ -16,6 +16,7 @@ from everwhen.algebra.nodes import LMerge, Node, Source
 from everwhen.core.emit import Emit
 from everwhen.core.time import INF
 from everwhen.operators.join.join import JoinOperator
+from everwhen.operators.loop.fixpoint import FixpointOperator
 from everwhen.operators.merge.inputs import MergeOperator
 from everwhen.operators.output.changelog import EventChangelogEncoder
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
@@ -122,7 +123,11 @@ def _operators(root: Node, plan: PhysicalPlan) -> list[str]:
             name = f"{name.partition(' (')[0]} ({_AREAS[operator.area]})"
         elif isinstance(operator, MergeOperator):
             name = f"{name} {operator.kernel}"
+        elif isinstance(operator, FixpointOperator):
+            name = f"{name} {operator.name}"
         rows.append((str(number), name, ", ".join(map(_port, placed.inputs)), operator.keeps))
+        if isinstance(operator, FixpointOperator):
+            rows += _loop(operator, number, placed.inputs)
     for sink in plan.sinks:
         match sink.encoder:
             case EventChangelogEncoder():
@@ -137,8 +142,24 @@ def _operators(root: Node, plan: PhysicalPlan) -> list[str]:
     lines = wrapped(_KEEPS, "", "", _INSIDE)
     for place, name, reads, keeps in rows:
         start = f"{place:>2}  {name}" + (f" of {reads}" if reads else "")
+        if not keeps:
+            lines += wrapped(name.strip(), " " * 6, " " * 8, _INSIDE)
+            continue
         lines += wrapped(f"keeps {keeps}", f"{start:<52}  ", " " * 56, _INSIDE)
     return lines
+
+
+def _loop(operator: FixpointOperator, number: int, inputs: Sequence[Port]) -> list[tuple[str, str, str, str]]:
+    """How a loop runs, and what goes on inside."""
+    outside = [*map(_port, inputs), operator.name]
+    rows = [("", f"  {operator.runs}; {operator.counts}", "", "")]
+    for at, each in enumerate(operator.body, 1):
+        reads = [outside[-1 - port] if port < 0 else f"{number}.{port + 1}" for port in each.inputs]
+        name = each.name
+        if isinstance(each.operator, JoinOperator):
+            name = f"{name.partition(' (')[0]} ({_AREAS[each.operator.area]})"
+        rows.append(("", f"  {number}.{at} {name}", ", ".join(reads), each.operator.keeps))
+    return rows
 
 
 def _guard_keeps(source: Source) -> str:

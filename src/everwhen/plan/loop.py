@@ -91,9 +91,8 @@ class _Cut:
         columns: list[tuple[str, Expr]] = [(name, col(name)) for name in node.schema.names]
         if self.births:
             columns.append((BIRTH_COLUMN, col(BIRTH_COLUMN) if _born(found) else lit(0, pa.int64())))
-        elif found.schema.names == node.schema.names:
-            return found
-        return n.Map(found, tuple(columns))
+        named = found.schema.names == tuple(name for name, _ in columns)
+        return found if named else n.Map(found, tuple(columns))
 
     def node(self, node: n.Node) -> n.Node:
         """The node over leaves; it has its own columns, and the birth somewhere among them if it reads the loop."""

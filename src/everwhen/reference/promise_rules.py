@@ -61,10 +61,33 @@ def promises(node: n.Node, given: Given, histories: Histories, horizon: int) -> 
     what is alive there is taken to live for ever.
     """
     found: dict[int, list[Said]] = {}
+    inside = {id(part) for loop in n.walk(node) if isinstance(loop, n.Fixpoint) for part in _on_loop(loop)}
     for each in n.walk(node):
+        if id(each) in inside:  # what goes round a loop promises nothing outside
+            continue
+        if isinstance(each, n.Fixpoint):
+            found[id(each)] = _of_everything([found[id(part)] for part in _outside(each)], each.schema)
+            continue
         below = [found[id(child)] for child in each.inputs]
         found[id(each)] = strongest(_of(each, below, given, lambda child: _rows(child, histories, horizon)))
     return found[id(node)]
+
+
+def _on_loop(loop: n.Fixpoint) -> list[n.Node]:
+    return [each for each in n.walk(loop.step) if n.reads_recursion(each, loop.token)]
+
+
+def _outside(loop: n.Fixpoint) -> list[n.Node]:
+    """What a loop reads: its base, and the largest parts of its step that do not read the recursion."""
+    on_loop = _on_loop(loop)
+    read = [child for each in on_loop for child in each.inputs if not n.reads_recursion(child, loop.token)]
+    return [loop.base, *read]
+
+
+def _of_everything(parts: Iterable[Sequence[Said]], schema: Schema) -> list[Said]:
+    """Promises about data end in a loop; about everything, it promises what all that it reads have promised."""
+    reached = min(max((each.t for each in said if not _binds(each.pattern)), default=NEVER) for said in parts)
+    return [Said(Patterns((ANY,) * len(schema)), reached)] if reached > NEVER else []
 
 
 def strongest(said: Iterable[Said]) -> list[Said]:

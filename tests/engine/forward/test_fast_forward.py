@@ -162,6 +162,8 @@ def test_state_is_as_if_it_had_begun_there(plan: Plan) -> None:
         for epoch in some[at:]:
             if single or min(runtime.progress.values()) >= t:
                 more = 2 * len(sources(query)) if "coalesce" in plan.name else 0  # an interval that ends at the floor
+                if "recursion" in plan.name:  # a row is in pieces where it was born in different rounds
+                    more = kept(late) // 10
                 assert kept(runtime) <= kept(late) + more, f"{emit}, t = {t}, floor {floor}"
             runtime.push(epoch)
             late.push(cut_epoch(epoch, floor))

@@ -1,6 +1,6 @@
 """What may stand between the name of a recursive query and AS: how its loop runs.
 
-    r(a, b) MAX RECURSION LEVEL 50 ROUNDS 2 PROGRESS PROBING AS (…)
+    r(a, b) MAX RECURSION LEVEL 50 MAX RECURSION ROWS 1000 ROUNDS 2 PROGRESS PROBING AS (…)
 
 Each at most once, in any order.
 """
@@ -12,6 +12,8 @@ from typing import Any, Final
 from everwhen.language.grammar.cursor import Cursor
 from everwhen.language.syntax import LoopClause
 
+_LEVEL: Final = "MAX RECURSION LEVEL"
+_ROWS: Final = "MAX RECURSION ROWS"
 _STRATEGIES: Final = (("HYBRID",), ("PROBING",), ("HIGH", "WATER", "MARK"))
 
 
@@ -26,11 +28,20 @@ class Loops(Cursor):
         found: dict[str, Any] = {}
         while self.at_loop_clause():
             begin = self.at
-            word = self.advance().text.upper()
+            word = self._loop_word()
             if word in found:
-                raise self.error(f"{_called(word)} is there already", self.span(begin))
+                raise self.error(f"{word} is there already", self.span(begin))
             found[word] = self._loop_value(word)
-        return LoopClause(found.get("MAX"), found.get("ROUNDS"), found.get("PROGRESS"), self.span(first))
+        limits = found.get(_LEVEL), found.get(_ROWS)
+        return LoopClause(*limits, found.get("ROUNDS"), found.get("PROGRESS"), self.span(first))
+
+    def _loop_word(self) -> str:
+        if not self.take_words("MAX", "RECURSION"):
+            return self.advance().text.upper()
+        if self.take_words("ROWS"):
+            return _ROWS
+        self.expect_word("LEVEL")
+        return _LEVEL
 
     def _loop_value(self, word: str) -> int | str:
         if word == "PROGRESS":
@@ -38,15 +49,9 @@ class Loops(Cursor):
                 if self.take_words(*strategy):
                     return " ".join(strategy).lower()
             self.fail_expected("HYBRID, PROBING or HIGH WATER MARK")
-        if word == "MAX":
-            self.expect_word("RECURSION")
-            self.expect_word("LEVEL")
         lexeme = self.peek()
         if lexeme.kind != "number" or not lexeme.text.isdecimal() or int(lexeme.text) < 1:
-            self.fail_expected(f"a whole number of rounds behind {_called(word)}, at least 1")
+            what = "rows" if word == _ROWS else "rounds"
+            self.fail_expected(f"a whole number of {what} behind {word}, at least 1")
         self.advance()
         return int(lexeme.text)
-
-
-def _called(word: str) -> str:
-    return "MAX RECURSION LEVEL" if word == "MAX" else word

@@ -66,7 +66,8 @@ class Ranks:
 class BestHead(KeyedHead):
     """Keys with their candidates and what is said of them."""
 
-    keeps = "per key its candidates and its best value, over time from the promise on"
+    keeps = "per key its candidates and its best value, until ve ≤ c"
+    counts = "births: a value needs a candidate older than itself"
 
     def __init__(self, codec: RowCodec, sent: RowCodec, keys: RowCodec, value: str, largest: bool) -> None:
         self._candidates = Regions(CANDIDATE)

@@ -16,21 +16,18 @@ Kept: what the body's operators keep, and per row its birth and derivations, fro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from everwhen.core.loop_options import LoopOptions
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER, show
 from everwhen.errors import EvaluationError
 from everwhen.operators.contract import Operator, Output, StateSize, lowest
-from everwhen.operators.loop.body import LoopBody
+from everwhen.operators.loop.body import BodyOperator, LoopBody
 from everwhen.operators.loop.head import LoopHead
 from everwhen.operators.loop.progress import ProgressToken
 from everwhen.operators.net import netted
 from everwhen.rows.changes import Changes, concat_all, no_changes
-
-MOST_ROWS: Final = 50_000_000
-"""So many rows may go round in one epoch before a loop is taken to diverge."""
 
 
 class FixpointOperator(Operator):
@@ -40,7 +37,8 @@ class FixpointOperator(Operator):
         self.name = name
         self.ports = ports
         self.codec = head.codec
-        self.keeps = f"{head.keeps}; and what its joins keep"
+        self.keeps = head.keeps
+        self.counts = head.counts
         self.progress = ProgressToken(options.progress)
         self.rounds = 0
         """Rounds of all epochs."""
@@ -51,6 +49,18 @@ class FixpointOperator(Operator):
         self._options = options
         self._purged = NEVER
         self._circulated = (0, 0)  # rounds and rows of this epoch
+
+    @property
+    def body(self) -> list[BodyOperator]:
+        """What is stepped in each round."""
+        return self._body.operators
+
+    @property
+    def runs(self) -> str:
+        """How it runs, for people."""
+        rounds = self._options.rounds
+        many = "until nothing circulates" if rounds is None else f"{rounds} round{'s' * (rounds > 1)} an epoch"
+        return f"{'flying' if rounds else 'staged'}, {many}; progress: {self._options.progress}"
 
     @property
     def unfinished(self) -> bool:
@@ -121,17 +131,17 @@ class FixpointOperator(Operator):
         """Stop a loop that diverges; nothing of the epoch has been said yet."""
         rounds, rows = self._circulated
         self._circulated = rounds, rows = rounds + 1, rows + len(batch)
-        level = self._options.max_level
-        if rounds <= level and rows <= MOST_ROWS:
+        level, most = self._options.max_level, self._options.max_rows
+        if rounds <= level and rows <= most and not self._head.endless:
             return
         row = self._head.answer(batch.take(slice(0, 1)))
         columns = zip(self.codec.schema.names, self.codec.decode(row.rows), strict=True)
         shown = ", ".join(f"{name}={column[0].as_py()!r}" for name, column in columns)
-        limit = f"{level} rounds" if rounds > level else f"{MOST_ROWS:,} rows"
+        limit = f"{level} rounds" if rounds > level else f"{most} rows" if rows > most else f"{rounds} rounds"
         raise EvaluationError(
             f"the recursion {self.name!r} has not ended after {limit} in one epoch; at instant {show(int(row.lo[0]))} "
             f"the row ({shown}) still comes.  Bound the recursion by a condition, or use UNION instead of UNION ALL "
-            "where rows repeat; MAX RECURSION LEVEL allows more rounds"
+            "where rows repeat; MAX RECURSION LEVEL allows more rounds, MAX RECURSION ROWS more rows"
         )
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:

@@ -22,16 +22,19 @@ from everwhen.rows import restored
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 
+_NO_BIRTHS = "no births: nothing is ever taken back"
+
 
 class SetHead(KeyedHead):
     """Rows with their pieces.  `sent` has the column of births, or is `codec` where nothing is ever taken back."""
 
-    keeps = "per row its birth and its derivations, over time from the promise on"
+    keeps = "per row how it is derived, until ve ≤ c"
 
     def __init__(self, codec: RowCodec, sent: RowCodec) -> None:
         self._pieces = Regions(PIECE)
         super().__init__(codec, sent, codec, [self._pieces])
         self._births = sent is not codec
+        self.counts = "births: a row needs a derivation older than itself" if self._births else _NO_BIRTHS
 
     def _take(self, derived: Changes, phase: int) -> Changes:
         rows, premise = derived.rows, np.zeros(len(derived), np.int64)

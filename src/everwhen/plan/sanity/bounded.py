@@ -129,14 +129,16 @@ def require_bounded(query: Stream | n.Node, allow: bool = False) -> tuple[Unboun
 
 
 def _grown(root: n.Node) -> dict[int, _Growth]:
-    """The growth of every node's rows.  What a loop reads of itself grows as the loop does: tried until it is so."""
+    """The growth of every node's rows.  What a loop reads of itself grows as the loop does: tried from its base on,
+    until it is so."""
+    bases = {loop.token: loop.base for loop in n.walk(root) if isinstance(loop, n.Fixpoint)}
     loops: dict[n.LoopToken, _Growth] = {}
     while True:
         grown: dict[int, _Growth] = {}
         found: dict[n.LoopToken, _Growth] = {}
         for node in n.walk(root):
             if isinstance(node, n.Recursion):
-                grown[id(node)] = loops.get(node.token, _Growth(ends=True))
+                grown[id(node)] = loops.get(node.token) or grown[id(bases[node.token])]
                 continue
             grown[id(node)] = _grow(node, [grown[id(child)] for child in node.inputs])
             if isinstance(node, n.Fixpoint):

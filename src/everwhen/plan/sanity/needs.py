@@ -177,7 +177,7 @@ class _Asked:
 
     def __init__(self, root: n.Node) -> None:
         loops = [node for node in n.walk(root) if isinstance(node, n.Fixpoint)]
-        self._ending = {loop.token for loop in loops if _ends(loop)}
+        self._ending = {loop.token for loop in loops if relations_only(loop)}
         self._known: dict[tuple[int, frozenset[str], First], tuple[Way, ...]] = {}
 
     def needs(self, node: n.Node) -> tuple[Need, ...]:
@@ -264,7 +264,7 @@ class _Asked:
         return below
 
 
-def _ends(loop: n.Fixpoint) -> bool:
+def relations_only(loop: n.Fixpoint) -> bool:
     """Whether all that a loop reads is known whole before anything else comes."""
     read = [node for node in n.walk(loop) if not node.inputs and not isinstance(node, n.Recursion)]
     return all(isinstance(node, n.Source) and node.is_finite for node in read)

@@ -19,7 +19,7 @@ from everwhen.language import syntax as s
 from everwhen.language.binding.aggregates import is_aggregate
 from everwhen.language.binding.context import Binding
 from everwhen.language.binding.expressions import functions
-from everwhen.language.binding.reads import reads
+from everwhen.language.binding.loops.reads import reads
 
 Kind = Literal["union", "union all", "min", "max", "plain"]
 _Wrap = Callable[[s.Query], s.Query]

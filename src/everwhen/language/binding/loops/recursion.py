@@ -25,10 +25,10 @@ from everwhen.core.schema import Field, Schema
 from everwhen.errors import QueryError
 from everwhen.language import syntax as s
 from everwhen.language.binding.context import Binding, Names
-from everwhen.language.binding.loop_forms import Form, Kind, form_of
-from everwhen.language.binding.reads import reads, strongly_connected
+from everwhen.language.binding.loops.forms import Form, Kind, form_of
+from everwhen.language.binding.loops.reads import reads, strongly_connected
+from everwhen.language.binding.loops.tagged import Tagged, Variable, united
 from everwhen.language.binding.sources import named
-from everwhen.language.binding.tagged import Tagged, Variable, united
 
 _PASSES: Final = 12
 """So often types may widen: from an integer over decimals to a float is less."""
@@ -163,7 +163,7 @@ class _Loop:
             clause = form.common.loop
             if clause is None:
                 continue
-            for what in ("max_level", "rounds", "progress"):
+            for what in ("max_level", "max_rows", "rounds", "progress"):
                 value = getattr(clause, what)
                 if value is not None and given.setdefault(what, value) != value:
                     raise self.binding.error(
