@@ -219,9 +219,8 @@ def test_a_loop_that_diverges_is_named() -> None:
     assert trial.out == []
 
 
-def test_too_many_rows_are_a_divergence_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fixpoint, "MOST_ROWS", 100)
-    trial = Run(nodes())
+def test_too_many_rows_are_a_divergence_too() -> None:
+    trial = Run(nodes(max_rows=100))
     with pytest.raises(ew.EvaluationError, match="after 100 rows in one epoch"):
         trial.push({"Source": [SOURCE_A], "Link": [hop(n, n + 1) for n in range(200)]})
 
