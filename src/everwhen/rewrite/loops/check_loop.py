@@ -195,8 +195,8 @@ class _Check:
                 )
             case n.MatchRecognize():
                 problem = (
-                    f"MATCH_RECOGNIZE over {self.r} inside its own recursion: a row that comes in a later round may take "
-                    "a match back; look for patterns in what the recursion reads, or behind it"
+                    f"MATCH_RECOGNIZE over {self.r} inside its own recursion: a row that comes in a later round may "
+                    "take a match back; look for patterns in what the recursion reads, or behind it"
                 )
             case n.Sort():
                 problem = "rows have an order only where they leave the plan; sort behind the recursion"
