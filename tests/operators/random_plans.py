@@ -175,13 +175,31 @@ def _lifetime(draw: st.DrawFn, g: Grown) -> Grown:
     return g.then(events.lifetime(hop, shift, length), {None: g.infinite, INF: True}.get(length, False))
 
 
+def _match(draw: st.DrawFn, g: Grown) -> Grown:
+    """Neighbours in the order of a column; not of floats, which may differ in their last bits."""
+    if not g.plain:
+        return g
+    order, other = draw(st.sampled_from(g.plain)), draw(st.sampled_from(g.plain))
+    partition = draw(st.sampled_from([[], *([name] for name in g.plain)]))
+    p = ew.patterns
+    define = {
+        "B": draw(st.sampled_from([p.prev(other).is_null(), p.count("B") <= 1, p.first(order) == col(order)])),
+        "C": ~col(other).is_null(),
+    }
+    names = [name for name in ("m", "mm", "mmm") if name not in partition]
+    measures = {names[0]: col(other), names[1]: p.count()}
+    pattern = draw(st.sampled_from(["A C", "A B*", "B C?", "C+ B"]))
+    named = {name: condition for name, condition in define.items() if name in pattern}
+    return g.then(g.stream.match_recognize(pattern, order, partition, named, measures))
+
+
 def _unbounded(draw: st.DrawFn, g: Grown) -> Grown:
     return g.then(g.stream.unbounded(), True)
 
 
 ANYWHERE: tuple[Step, ...] = (
     _where, _select, _set, _merge, _join, _recursion, _distinct, _aggregate, _range, _granularity, _changes, _coalesce,
-    _lifetime,
+    _lifetime, _match,
 )  # fmt: skip
 FINITE: tuple[Step, ...] = (_rows, _cut, _unbounded)
 

@@ -4,8 +4,8 @@ A `Term` is a column of an expression that stands for such a value.  So conditio
 shown and evaluated as all others.
 
     >>> from everwhen.algebra.expressions.build import col
-    >>> print(col("price") < prev("price"), "|", count("A") >= 2, "|", avg("A.price"))
-    price < PREV(price) | COUNT(A.*) >= 2 | AVG(A.price)
+    >>> print(prev("price") > col("price"), "|", count("A") >= 2, "|", avg("A.price"))
+    PREV(price) > price | COUNT(A.*) >= 2 | AVG(A.price)
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def prev(column: str | Expr) -> Expr:
     """The value of a column in the row before, null if there is none.
 
     >>> import everwhen as ew
-    >>> print(ew.col("price") < ew.patterns.prev("price"))
-    price < PREV(price)
+    >>> print(ew.patterns.prev("price") > ew.col("price"))
+    PREV(price) > price
     """
     return term("prev", None, _split(column, "prev")[1])
 
