@@ -105,8 +105,7 @@ class LocalRuntime:
             self._ingress.add(name, opened)
         self._dataflow = FixedDataflow(plan, check)
         self._attached: list[tuple[str, str]] = []
-        self._clock = clock
-        self._since = clock()
+        self._clock, self._since = clock, clock()
         self._closed = False
 
     def _bounds(self, name: str) -> Bounds:

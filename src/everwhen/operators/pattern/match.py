@@ -21,7 +21,7 @@ from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import Operator, Output, StateSize
 from everwhen.operators.key_frontiers import KeyFrontiers, keys_covered
-from everwhen.operators.net import netted
+from everwhen.operators.net import netted, put_together
 from everwhen.operators.pattern.kept_rows import KeptRows
 from everwhen.operators.pattern.loops.layout import ROW
 from everwhen.operators.pattern.measures import Measures
@@ -86,7 +86,7 @@ class MatchOperator(Operator):
         kept.apply(changed)
         after = self._said(kept.search(changed.keys, spans, True), 1)
         self._leave(kept.empty(changed.keys))
-        return netted(concat(before, after)) if len(before) else after
+        return put_together(concat(before, after))
 
     def _leave(self, keys: np.ndarray) -> None:
         """Keys without rows are nobody's."""
