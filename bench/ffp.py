@@ -4,8 +4,8 @@
     python bench/ffp.py memory LINKS
 
 The first three are figures 6 to 11 of the paper; `reach` and `memory` are in `ffp_reach.py`.  System time is counted in
-rounds: one push is one round (flying, one round per push), so the figures do not depend on the machine.  The engine does
-not step an operator without news; here it is stepped all the same in every round, as a scheduler would that knows
+rounds: one push is one round (flying, one round per push), so the figures do not depend on the machine.  The engine
+does not step an operator without news; here it is stepped all the same in every round, as a scheduler would that knows
 nothing of that (figure 7).
 
     lag            the average over rounds of: the earliest start that is still to come, less what is promised

@@ -1,4 +1,4 @@
-"""What the work on recursion found: figures 6 to 11 of the Flying Fixed-Point paper as tables and pictures, and speed."""
+"""What the work on recursion found: figures 6 to 11 of the Flying Fixed-Point paper, and how fast loops are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ X = {
 SHOWN = {
     "disorder": (("kept", "events in the joins", 6), ("promises", "output punctuations", 8), ("lag", "lag", 10)),
     "idle": (("tokens", "speculative punctuations", 7), ("kept", "events in the joins", None)),
-    "lulls": (("tokens", "speculative punctuations", 9), ("silence", "longest silence in rounds", 11), ("lag", "lag", None)),
+    "lulls": (
+        ("tokens", "speculative punctuations", 9), ("silence", "longest silence in rounds", 11), ("lag", "lag", None),
+    ),
 }  # fmt: skip
 
 
@@ -102,7 +104,7 @@ def _claims(case: str, points: list[Point]) -> Iterator[str]:
         before, after = first_last("high water mark", "silence")
         other = first_last("hybrid", "silence")[1]
         yield (
-            f"  high water mark is silent for {after:,.0f} rounds, {after / before:.1f} times as long as without lulls, "
+            f"  high water mark is silent for {after:,.0f} rounds, {after / before:.1f} times what it is without lulls, "
             f"{after / other:.1f} times as long as hybrid"
         )
 
