@@ -18,6 +18,7 @@ from everwhen.plan.stages.model import StagePlan, StreamIn
 from everwhen.plan.stages.prune_columns import narrow
 from everwhen.plan.stages.stages import cut
 from everwhen.spark.exchange.codec import Rows
+from everwhen.spark.worker.answer_span import WHOLE
 from everwhen.spark.worker.partition import EpochInput, StagePartition
 from everwhen.stream.element import Cti, Element
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch
@@ -37,6 +38,9 @@ class Partitions:
         self.ended: frozenset[str] = frozenset()
         self.anew: dict[str, int] = {}
         self.until: dict[str, int] = {}
+        self.span = WHOLE
+        self.tau = NEVER
+        """A start that is known already."""
 
     def end(self, sources: Iterable[str]) -> None:
         """These copies of merges have left from the next epoch on."""
@@ -53,7 +57,7 @@ class Partitions:
         waiting: dict[int, list[dict[str, list[Rows]]]] = {}
         handed: dict[str, int] = {}
         starts: dict[str, int] = {}
-        tau = NEVER
+        tau = self.tau
         out: list[Element] = []
         for at, stage in enumerate(self.plan.stages):
             rows: list[dict[str, list[Rows]]] = waiting.get(at) or [{} for _ in range(self.n)]
@@ -77,6 +81,7 @@ class Partitions:
                         ended=self.ended,
                         anew=self.anew,
                         until=self.until,
+                        span=self.span,
                     )
                 )
                 for placed in kernel.plan.handed:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import everwhen as ew
+from everwhen.algebra.expressions.build import Call
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
 from everwhen.reference import evaluate
@@ -93,8 +94,7 @@ def widest(**options: Any) -> ew.Stream:
     base = SOURCE.select(d=ew.lit(3), n=col("n"))
 
     def step(r: ew.Stream) -> ew.Stream:
-        return r.join(LINK, on={"n": "a"}).select(d=ew.when(col("d") < col("w")).then(col("d")).otherwise(col("w")),
-                                                  n=col("b"))  # fmt: skip
+        return r.join(LINK, on={"n": "a"}).select(d=Call("least", (col("d"), col("w"))), n=col("b"))
 
     return ew.fixpoint(base, step, kind="max", value="d", **options)
 

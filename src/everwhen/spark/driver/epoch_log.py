@@ -24,7 +24,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from everwhen.errors import QueryError, SinkError, SinkLostError, StateError
@@ -44,6 +44,8 @@ class EpochState:
 
     `said` is what single partitions have promised about the data of an answer, by query: partition, pattern, time.
     `rows` and `late` count the rows of each source since the query was first started, and those that came too late.
+    `tau` is the largest start seen (None: an older version has not noted it), `ends` the largest end that each query
+    has said.
     """
 
     sources: Mapping[str, int] = field(default_factory=dict)
@@ -52,6 +54,8 @@ class EpochState:
     said: Mapping[str, Sequence[tuple[int, Mapping[str, Any], int]]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
+    tau: int | None = None
+    ends: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,9 @@ class EpochLog:
         self.place = self._folder.place()
         self.state_root = self._folder.place("state")
 
-    def open(self, identity: Identity) -> str:
-        """The id of the query's state: a new one, or that of the query whose checkpoint this is, if it is the same."""
+    def open(self, identity: Identity, check: bool = True) -> str:
+        """The id of the query's state: a new one, or that of the query whose checkpoint this is, if it is the same.
+        Without `check` its plan may be another one: it has been replaced."""
         try:
             if not self._folder.exists("query.json"):
                 head = {"format": _FORMAT, "software": software(), "id": uuid.uuid4().hex}
@@ -118,9 +123,21 @@ class EpochLog:
                 f"{self._folder.place('query.json')} is damaged: {what}; restore the file, or start the query with a "
                 "new checkpoint"
             ) from None
+        if not check:
+            before = replace(before, plan=identity.plan)
         if before != identity:
-            raise QueryError(_difference(before, identity, self.place))
+            raise QueryError(difference(before, identity, self.place))
         return str(found["id"])
+
+    def holds(self, identity: Identity) -> bool:
+        """Whether this is the checkpoint of a query, or of none yet."""
+        if not self._folder.exists("query.json"):
+            return True
+        try:
+            self.open(identity)
+            return True
+        except QueryError:
+            return False
 
     def _other_version(self, found: Mapping[str, Any]) -> StateError:
         older = "Everwhen 0.4 or an older version" if found["format"] == 1 else "another version"
@@ -195,11 +212,29 @@ class EpochLog:
     def _withdraw(self, epoch: int) -> None:
         """Take back what the tasks of an epoch have published that was not done: all of it, or its partitions
         would take the epoch's input at different times."""
-        state = self._folder.within("state")
-        for stage in state.folders():
-            for partition in state.within(stage).folders():
-                for kind in ("snapshot", "log"):
-                    state.within(stage).within(partition).remove(f"{kind}-{epoch:012d}")
+        for plan in self.state_folders():
+            state = self._folder.within(plan)
+            for stage in state.folders():
+                for partition in state.within(stage).folders():
+                    for kind in ("snapshot", "log"):
+                        state.within(stage).within(partition).remove(f"{kind}-{epoch:012d}")
+
+    def state_folders(self) -> list[str]:
+        """The folders with the state of plans: one, or several while a query is being replaced."""
+        return [name for name in self._folder.folders() if name == "state" or name.startswith("state-")]
+
+    def drop_state(self, plan: str) -> None:
+        """Delete the state of a plan that has been replaced."""
+        with self._explained(plan, "delete the state of a plan that has been replaced"):
+            state = self._folder.within(plan)
+            for stage in state.folders():
+                for partition in state.within(stage).folders():
+                    mine = state.within(stage).within(partition)
+                    for entry in mine.entries():
+                        mine.remove(entry.name)
+                    state.within(stage).remove_empty(partition)
+                state.remove_empty(stage)
+            self._folder.remove_empty(plan)
 
     def done(self, epoch: int, known: EpochState) -> None:
         """Remember what is known after an epoch."""
@@ -214,7 +249,8 @@ class EpochLog:
         """What was known after an epoch."""
         if epoch < 0:
             return EpochState()
-        found = self._read(f"epochs/{epoch:012d}.done", "sources", "queries", "seen", "said", rows={}, late={})
+        newer: dict[str, Any] = {"rows": {}, "late": {}, "tau": None, "ends": {}}
+        found = self._read(f"epochs/{epoch:012d}.done", "sources", "queries", "seen", "said", **newer)
         return EpochState(**found)
 
     def has_begun(self, epoch: int) -> bool:
@@ -305,7 +341,7 @@ def check_first_epoch(epoch: int, journal: EpochLog, sinks: Mapping[str, EpochSi
             )
 
 
-def _difference(before: Identity, now: Identity, place: str) -> str:
+def difference(before: Identity, now: Identity, place: str) -> str:
     """What has changed, line by line."""
     lines = []
     if before.buckets != now.buckets:
