@@ -104,7 +104,7 @@ def _claims(case: str, points: list[Point]) -> Iterator[str]:
         before, after = first_last("high water mark", "silence")
         other = first_last("hybrid", "silence")[1]
         yield (
-            f"  high water mark is silent for {after:,.0f} rounds, {after / before:.1f} times what it is without lulls, "
+            f"  high water mark is silent for {after:,.0f} rounds, {after / before:.1f} times as long as without, "
             f"{after / other:.1f} times as long as hybrid"
         )
 
