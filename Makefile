@@ -28,6 +28,8 @@ SECONDS_ := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 # Compiled loops are kept here, so that they are compiled once.  Each is known by its code and that of all functions
 # that are written into it: a change of the source makes nothing wrong.
 export NUMBA_CACHE_DIR := $(CURDIR)/.cache/numba
+# Tests start about two hundred Pythons: what they import is compiled once, whatever the caller's shell says.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export NO_MKDOCS_2_WARNING := 1
 

@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from consistency_report import told
+from ffp_report import told_of_ffp
 from lmerge_report import told_of_lmerge, told_of_plans
 from measure import MARK
 from punctuation_report import told_of_punctuation
@@ -50,6 +51,7 @@ LONG_WORKS = (
     "lmerge",
     "fast_forward",
     "plan_switching",
+    "ffp",
 )
 OWN_HOME = {"bytewax": "bytewax==0.21.1", "pathway": "pathway==0.33.0"}
 OWN_PROGRAM = {
@@ -63,6 +65,7 @@ OWN_PROGRAM = {
     "lmerge": ("lmerge.py",),
     "fast_forward": ("fast_forward.py",),
     "plan_switching": ("plan_switching.py",),
+    "ffp": ("ffp.py",),
 }
 DIFFERENT = "DIFFERENT ANSWER"
 
@@ -154,6 +157,13 @@ WORKS: dict[str, tuple[Measurement, ...]] = {
         )
     ),
     "plan_switching": (Measurement("everwhen-local"),),
+    "ffp": tuple(
+        Measurement("everwhen-local", case)
+        for case in (
+            *((case,) for case in ("disorder", "idle", "lulls", "w", "flying", "reach")),
+            *(("memory", links) for links in ("2000000", "10000000")),
+        )
+    ),
     "spark_sums": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
     "spark_join": tuple(Measurement(system) for system in ("everwhen-spark", "spark-native")),
     "spark_state": (Measurement("everwhen-spark"),),
@@ -330,7 +340,7 @@ def main(works: list[str], pathway: bool) -> int:
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     show(rows)
-    tellers = (told, told_of_punctuation, told_of_lmerge, told_of_plans)
+    tellers = (told, told_of_punctuation, told_of_lmerge, told_of_plans, told_of_ffp)
     for each in (each for tell in tellers for each in tell(rows, OUT.parent)):
         console.print(each) if isinstance(each, Table) else say(each)
     for system, why in absent.items():

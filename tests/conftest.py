@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Spark's JVMs live for minutes here: what the optimizing compiler costs does not come back, and two cores have no use
-# for a collector with threads of its own.  Every JVM that a test starts, itself or through a program, reads this.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# for a collector with threads of its own.  With one compiler a JVM has 48 MB for compiled code; the tests fill it, and
+# code is thrown away and compiled again.  Every JVM that a test starts, itself or through a program, reads this.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m")
 
 # Tests are about compiled loops.  Workers of pytest share what they compile: while one compiles a loop, the other
 # interprets it.  `tests/compiled/test_njit.py` compares both.
@@ -38,15 +40,17 @@ COMPILING = ("test_operators_oracle.py", "test_punctuated_plans.py", "test_group
 LONGEST = ("test_exactly_once.py", "test_bad_input.py", "test_expressions.py", "test_nexmark_parity.py")
 FOLDERS = {"spark": "spark", "docs": "docs", "examples": "docs"}
 """Every test in the folder gets the mark."""
+SPLIT = ("operators", "engine", "papers", "parity")
+"""Here tests of a file share nothing that costs much, and some files are long."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks by folder, by fixture and by what a test is; those that need a JVM elsewhere carry `spark` themselves."""
     for item in items:
-        for folder, mark in FOLDERS.items():
-            if HERE / folder in item.path.parents:
-                item.add_marker(mark)
+        mark = FOLDERS.get(_folder(item))
+        if mark is not None:
+            item.add_marker(mark)
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
@@ -54,26 +58,50 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
 
 
+@cache
+def _folder_of(path: Path) -> str:
+    return path.relative_to(HERE).parts[0] if path.is_relative_to(HERE) else ""
+
+
+def _folder(item: pytest.Item) -> str:
+    """The name of the folder in `tests` that a test is in."""
+    return _folder_of(item.path)
+
+
 def _turn(item: pytest.Item) -> int:
     """The longest early, so that no worker is left alone with them in the end; but behind tests that compile loops,
     which Spark's workers would otherwise all do at once."""
     if item.path.name in COMPILING:
         return 0
-    if HERE / "spark" not in item.path.parents:
-        return 3
+    if _folder(item) != "spark":
+        return 4 if _folder(item) in SPLIT else 3
     return 1 if item.path.name in LONGEST else 2
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Every test goes to the worker that is free; those of a file on Spark stay together, with what they have started.
+    """What is given to the worker that is free: a file, with what its tests share; in some folders the cases of a
+    function; of tests that compile loops, one.
+
+    Most cases take milliseconds.  One at a time, the workers would wait for pytest-xdist, which asks for each test
+    how much of all that it has ever given to a worker is done; so what is done is forgotten.
 
     `--dist loadgroup` and marks would say the same, but pytest-xdist 3.8 writes the marks where pytest 9 does not look.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFileOnSpark(LoadScopeScheduling):
+    class ByKind(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return nodeid.partition("::")[0] if nodeid.startswith("tests/spark/") else nodeid
+            file, _, name = nodeid.partition("::")
+            if file.rpartition("/")[2] in COMPILING:
+                return nodeid
+            is_split = file.startswith(tuple(f"tests/{folder}/" for folder in SPLIT))
+            return f"{file}::{name.partition('[')[0]}" if is_split else file
 
-    return ByFileOnSpark(config, log)
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            super().mark_test_complete(node, item_index, duration)
+            scope = self._split_scope(self.registered_collections[node][item_index])
+            if all(self.assigned_work[node][scope].values()):
+                del self.assigned_work[node][scope]
+
+    return ByKind(config, log)

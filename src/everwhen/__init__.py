@@ -33,6 +33,7 @@ from everwhen.algebra.aggregates import (
 from everwhen.algebra.builder import Stream, source
 from everwhen.algebra.expressions.build import col, function, lit, udf, when
 from everwhen.algebra.lmerge import lmerge
+from everwhen.algebra.patterns import terms as patterns
 from everwhen.algebra.recursion import fixpoint
 from everwhen.core.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.core.merge_policy import MergePolicy
@@ -114,6 +115,7 @@ __all__ = [
     "max",
     "median",
     "min",
+    "patterns",
     "punctuation",
     "quantile",
     "read_changelog",

@@ -258,7 +258,7 @@ def test_errors_are_the_same(choose: Any) -> None:
 def test_what_another_process_has_compiled_is_loaded(tmp_path: Path) -> None:
     code = """
         import numpy as np
-        from everwhen.operators.ingress.sort_by_time import _counted
+        from everwhen.containers.sort_by_time import _counted
         order = np.empty(3, np.int64)
         _counted(np.array([5, 3, 4]), 3, np.zeros(3, np.int64), order)
         print(order.tolist(), len(_counted.overloads), sum(_counted.stats.cache_hits.values()))
@@ -273,11 +273,11 @@ def test_a_loop_that_another_process_compiles_is_interpreted_meanwhile(tmp_path:
         import subprocess, sys
         import numpy as np
         from everwhen.compiled.claims import Claim
-        from everwhen.operators.ingress.sort_by_time import _counted
+        from everwhen.containers.sort_by_time import _counted
         def run():
             code = '''if True:
             import numpy as np
-            from everwhen.operators.ingress.sort_by_time import _counted
+            from everwhen.containers.sort_by_time import _counted
             order = np.empty(3, np.int64)
             _counted(np.array([5, 3, 4]), 3, np.zeros(3, np.int64), order)
             print(order.tolist(), len(_counted.overloads))

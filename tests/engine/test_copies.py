@@ -101,6 +101,7 @@ def killer(place: Path, members: list[str], pause: float, seed: int, most: int =
         thread.join()
 
 
+@pytest.mark.property
 def test_three_copies_two_plans_and_kills(tmp_path: Path) -> None:
     file, place, out = tmp_path / "s.jsonl", tmp_path / "copies", tmp_path / "out"
     told: list[str] = []

@@ -238,6 +238,7 @@ def _kill_often(tmp_path: Path, kills: int, seed: int) -> None:
     assert history(tmp_path / "out") == expected(joined_query(), inputs)
 
 
+@pytest.mark.property
 def test_kill_9_at_random_moments(tmp_path: Path) -> None:
     _kill_often(tmp_path, 1, 11)
 

@@ -150,6 +150,7 @@ def test_what_was_held_and_promised_is_brought_out_once() -> None:
 # --- at random --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("moves", [0.0, 0.15], ids=["joining", "and moving"])
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_joining_after_promises(plan: Plan, moves: float) -> None:

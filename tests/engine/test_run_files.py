@@ -298,6 +298,7 @@ def test_columns_that_parquet_has_no_room_for(tmp_path: Path) -> None:
     assert (tmp_path / "a.jsonl").read_text() == (tmp_path / "b.jsonl").read_text()
 
 
+@pytest.mark.property
 def test_a_killed_run_ends_with_the_same_output(tmp_path: Path) -> None:
     files = [write(tmp_path / f"{name}.jsonl", some(i, 500, column)) for i, (name, column) in enumerate(["ax", "by"])]
     run_files(joined_query(), dict(zip("AB", files, strict=True)), str(tmp_path / "expected.jsonl"), batch=20)

@@ -29,7 +29,7 @@ from generated.tree import OURS, Expr, Join, Lifetimes, Select, SetOperation, St
 from generated.ways import Asked, Case, Outcome, difference
 
 WORLDS = {"run": 16, "sessions": 10, "restore": 10}
-SEED = "ci11"
+SEED = "ci13"
 
 
 @cache
@@ -77,6 +77,7 @@ def test_every_construct_has_run() -> None:
         *(f"reads {name}" for name, source in SOURCES.items() if not source.copy_of),
         *(f"lmerge of {what}" for what in ("streams", "streams since", "queries")),
         *(f"lmerge: {word}" for word in ("no words", "FIRST", "LEADER", "FINAL", "QUORUM 1", "EAGER", "LAZY")),
+        *(f"recursion: {what}" for what in ("UNION", "UNION ALL", "no join", "inner join", "semi join", "anti join")),
         "with promises about data",
     }
     missing = sorted(name for name in wanted if not ran[name])
@@ -195,7 +196,7 @@ def test_an_error_is_a_failure_and_a_refusal_is_not() -> None:
 
 
 def test_the_command_counts_and_ends_with_its_status(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--count", "4", "--seed", "ci", "--ways", "run,restore"]) == 0
+    assert command.main(["--count", "4", "--seed", "b", "--ways", "run,restore"]) == 0
     out = capsys.readouterr().out
     assert "4 queries, run: ran" in out and "construct, queries that ran" in out
     with pytest.raises(SystemExit):

@@ -86,17 +86,23 @@ def physical(given: Mapping[str, History], seed: int) -> dict[str, list[Element]
 
 
 class Judge:
-    """DuckDB's answer to a shape over given histories, at each instant at which anything changes."""
+    """DuckDB's answer to a shape over given histories, at each instant; it is asked once where anything changes."""
 
     def __init__(self, given: Mapping[str, History]) -> None:
         self._streams = {}
         for key, text in TABLES.items():
             self._streams[key] = evaluate(written(f"SELECT * FROM {text} x").node, given)
-        self._connection = duckdb.connect()
+        self._connection = duckdb.connect(config={"threads": 1})
         self._schemas = {key: written(f"SELECT * FROM {text} x").schema for key, text in TABLES.items()}
         self.instants = list(range(-1, LAST))
+        self._known: dict[str, list[tuple[int, Counter]]] = {}
 
-    def answers(self, name: str) -> Iterator[tuple[int, Counter]]:
+    def answers(self, name: str) -> list[tuple[int, Counter]]:
+        if name not in self._known:
+            self._known[name] = list(self._asked(name))
+        return self._known[name]
+
+    def _asked(self, name: str) -> Iterator[tuple[int, Counter]]:
         text = theirs(name)
         used = [key for key in TABLES if f'"{key}"' in text]
         before, answer = None, Counter[Any]()

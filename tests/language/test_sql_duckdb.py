@@ -43,6 +43,7 @@ def test_as_written(name: str) -> None:
     check(name, written(ours(name)), 2, "middle", 3)
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("name", SHAPES)
 def test_rewritten(name: str) -> None:
     query = ew.sql(ours(name), CATALOG)

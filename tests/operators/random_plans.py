@@ -104,6 +104,25 @@ def _join(draw: st.DrawFn, g: Grown) -> Grown:
     return g.then(g.stream.join(right, on={mine: theirs}, how=how), infinite)
 
 
+def _recursion(draw: st.DrawFn, g: Grown) -> Grown:
+    """A fixed point of the stream, which changes one number within a few values, on its own or as partners say."""
+    if not g.numbers:
+        return g.then(ew.fixpoint(g.stream, lambda r: r))
+    number = draw(st.sampled_from(g.numbers))
+    partners = draw(st.sampled_from([None, T, S.distinct(), T.range(2), T.where(col("x") > 0)]))
+    most = draw(st.integers(2, 4))
+    type_ = g.stream.schema.field(number).type
+
+    def step(r: ew.Stream) -> ew.Stream:
+        rest = {name: col(name) for name in r.schema.names}
+        if partners is None:
+            return r.select(**{**rest, number: ((col(number) + 1) % most).cast(type_)})
+        met = r.join(partners.select(tk=col("k"), tx=col("x")), where=(col(number) == col("tx")))
+        return met.select(**{**rest, number: ((col("tx") + 1) % most).cast(type_)})
+
+    return g.then(ew.fixpoint(g.stream, step, rounds=draw(st.sampled_from([None, None, 1, 2]))))
+
+
 def _distinct(draw: st.DrawFn, g: Grown) -> Grown:
     return g.then(g.stream.distinct())
 
@@ -156,12 +175,31 @@ def _lifetime(draw: st.DrawFn, g: Grown) -> Grown:
     return g.then(events.lifetime(hop, shift, length), {None: g.infinite, INF: True}.get(length, False))
 
 
+def _match(draw: st.DrawFn, g: Grown) -> Grown:
+    """Neighbours in the order of a column; not of floats, which may differ in their last bits."""
+    if not g.plain:
+        return g
+    order, other = draw(st.sampled_from(g.plain)), draw(st.sampled_from(g.plain))
+    partition = draw(st.sampled_from([[], *([name] for name in g.plain)]))
+    p = ew.patterns
+    define = {
+        "B": draw(st.sampled_from([p.prev(other).is_null(), p.count("B") <= 1, p.first(order) == col(order)])),
+        "C": ~col(other).is_null(),
+    }
+    names = [name for name in ("m", "mm", "mmm") if name not in partition]
+    measures = {names[0]: col(other), names[1]: p.count()}
+    pattern = draw(st.sampled_from(["A C", "A B*", "B C?", "C+ B"]))
+    named = {name: condition for name, condition in define.items() if name in pattern}
+    return g.then(g.stream.match_recognize(pattern, order, partition, named, measures))
+
+
 def _unbounded(draw: st.DrawFn, g: Grown) -> Grown:
     return g.then(g.stream.unbounded(), True)
 
 
 ANYWHERE: tuple[Step, ...] = (
-    _where, _select, _set, _merge, _join, _distinct, _aggregate, _range, _granularity, _changes, _coalesce, _lifetime,
+    _where, _select, _set, _merge, _join, _recursion, _distinct, _aggregate, _range, _granularity, _changes, _coalesce,
+    _lifetime, _match,
 )  # fmt: skip
 FINITE: tuple[Step, ...] = (_rows, _cut, _unbounded)
 

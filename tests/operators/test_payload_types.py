@@ -134,6 +134,7 @@ ORDERING: dict[str, Callable[[ew.Stream, ew.Stream], ew.Stream]] = {
 }
 
 
+@pytest.mark.property
 @pytest.mark.parametrize(("name", "plan"), sampled_pairs(VALUES, PLANS, each=(len(PLANS) + 1) // 2))
 def test_equality(name: str, plan: str) -> None:
     type_, values = VALUES[name]
@@ -142,6 +143,7 @@ def test_equality(name: str, plan: str) -> None:
     check(PLANS[plan](s, t), inputs, seed=3)
 
 
+@pytest.mark.property
 @pytest.mark.parametrize(
     ("name", "plan"),
     # a list of nanoseconds has no single spelling as Python values, so histories of it cannot be compared

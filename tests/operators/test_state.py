@@ -287,6 +287,7 @@ LONG: dict[str, Callable[[], ew.Stream]] = {
 }
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("emit", EMITS)
 @pytest.mark.parametrize("name", LONG)
 def test_state_stays_bounded_in_the_long_run(name: str, emit: str) -> None:

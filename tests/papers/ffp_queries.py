@@ -66,7 +66,7 @@ def reached(elements: Iterable[Element]) -> list[tuple[int, str, str, str]]:
     return sorted((each.vs, each.row["s"], each.row["n"], f"{each.row['bv']:04b}") for each in found)
 
 
-# -- section 4: automata as a stream of transitions ---------------------------------------------------------------------
+# -- section 4: automata as a stream of transitions --------------------------------------------------------------------
 
 SYMBOL = ew.source("Symbol", {"seq": "int64", "symbol": "string"})
 TRANSITION = ew.source("Transition", {"q": "string", "symbol": "string", "q2": "string"})
@@ -86,7 +86,8 @@ def automaton(**options: Any) -> ew.Stream:
 W_TRANSITIONS = (
     ("S0", "U", "S1", 0, "any"), ("S1", "D", "S2", 1, "any"), ("S2", "D", "S2", 1, "any"), ("S2", "U", "S3", -1, "any"),
     ("S3", "U", "S3", -1, "any"), ("S3", "D", "S4", 1, "any"), ("S4", "D", "S4", 1, "any"),
-    ("S4", "U", "S5", -1, "M>1"), ("S5", "U", "S5", -1, "M>1"), ("S4", "U", "F", -1, "M=1"), ("S5", "U", "F", -1, "M=1"),
+    ("S4", "U", "S5", -1, "M>1"), ("S5", "U", "S5", -1, "M>1"),
+    ("S4", "U", "F", -1, "M=1"), ("S5", "U", "F", -1, "M=1"),
 )  # fmt: skip
 """The W query's automaton: from, toss, to, how M changes, and the guard."""
 WINDOW = 30

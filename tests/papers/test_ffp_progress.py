@@ -106,7 +106,7 @@ def test_the_example_on_the_operator(strategy: ProgressStrategy) -> None:
     assert promises == [2, 2, 2, 5, 5, 5, 5] if waits else promises == [2, 3, 3, 5, 5, 5, 5]
 
 
-# -- 3.1 and the shape of promises --------------------------------------------------------------------------------------
+# -- 3.1 and the shape of promises -------------------------------------------------------------------------------------
 
 
 def test_stabilization_points_are_the_first_instant_that_changes() -> None:
@@ -157,7 +157,7 @@ def test_without_the_token_promises_block() -> None:
     run = Run(QUERIES["nodes"]())
     body = run.loop._body
     for external in (3, 9, INF):
-        inputs = outside(run, lambda _: external)
+        inputs = outside(run, lambda _, time=external: time)
         body.step([*inputs, Output(no_changes(run.loop._head.sent), Frontier(NEVER))], NEVER)
         assert body._given(body._result, inputs).frontier.time == NEVER
 

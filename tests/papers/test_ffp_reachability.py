@@ -109,7 +109,8 @@ def test_operators_have_bag_semantics() -> None:
     copies = {row: count for (_, _, row), count in run.alive().items()}
     assert copies["n1", "n4", 0b1111] == 2
     once = ew.sql(
-        "WITH RECURSIVE r(s, n) AS (SELECT n, n FROM Source UNION SELECT s, b FROM r JOIN Link ON r.n = a) SELECT * FROM r",
+        "WITH RECURSIVE r(s, n) AS (SELECT n, n FROM Source UNION SELECT s, b FROM r JOIN Link ON r.n = a) "
+        "SELECT * FROM r",
         SOURCE,
         LINK,
     )

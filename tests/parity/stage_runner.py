@@ -20,6 +20,7 @@ from everwhen.plan.stages.model import LoopRange, StagePlan, StreamIn
 from everwhen.plan.stages.prune_columns import narrow
 from everwhen.plan.stages.stages import cut
 from everwhen.spark.exchange.codec import Rows
+from everwhen.spark.worker.answer_span import WHOLE
 from everwhen.spark.worker.partition import EpochInput, StagePartition
 from everwhen.stream.element import Cti, Element
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT, ElementBatch
@@ -58,6 +59,9 @@ class Partitions:
         self.until: dict[str, int] = {}
         self.rounds = 0
         self.restarts = 0.0
+        self.span = WHOLE
+        self.tau = NEVER
+        """A start that is known already."""
 
     def end(self, sources: Iterable[str]) -> None:
         """These copies of merges have left from the next epoch on."""
@@ -71,7 +75,7 @@ class Partitions:
 
     def push(self, batches: Mapping[str, ElementBatch]) -> list[Element]:
         """An epoch: every stage once; where a loop's rounds cross exchanges, its stages once per round."""
-        epoch = _Epoch(batches, {name: _progress(batch) for name, batch in batches.items()})
+        epoch = _Epoch(batches, {name: _progress(batch) for name, batch in batches.items()}, tau=self.tau)
         done = 0
         for loop in self.plan.loops:
             for level in range(done + 1, loop.last + 1):
@@ -123,6 +127,7 @@ class Partitions:
                     ended=self.ended,
                     anew={} if again else self.anew,
                     until=self.until,
+                    span=self.span,
                     phase=phase if stage.loop is not None else None,
                     promise=promise,
                 )

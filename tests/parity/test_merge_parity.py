@@ -254,3 +254,13 @@ def check_cutovers(name: str, seed: int) -> None:
     for t in TIMES:
         now = sum(t >= border for border in borders)
         assert ours[0].snapshot(t) == ours[1].snapshot(t) == right[now].snapshot(t), (t, borders, seed)
+
+
+def test_kernels_that_need_an_order_are_refused_in_stages() -> None:
+    """An exchange keeps no order.  Asked for by nobody, the general operator runs."""
+    given = {"insert_only": True, "chronons": True, "arrives": "in order"}
+    copies = [ew.source(name, COLUMNS, **given) for name in "ab"]  # type: ignore[arg-type]
+    asked = ew.lmerge(*copies, policy=ew.MergePolicy(kernel="R2"))
+    with pytest.raises(ew.QueryError, match="R2 takes the order in which rows arrive"):
+        Partitions(asked.node, 2, "current")
+    Partitions(ew.lmerge(*copies).node, 2, "current")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from everwhen.algebra.nodes import Fixpoint, walk
 from everwhen.rewrite.driver import rewrite
+from everwhen.rewrite.legal_loops import legal_loops
 from everwhen.rewrite.rule_order import SHARING_RULES
 from papers.thesis_rules import RULES as THESIS_RULES
 from plans import STAGED
@@ -54,3 +56,14 @@ def test_both_sides_of_the_rules_of_the_thesis(rule: object, data: st.DataObject
     given_histories = data.draw(histories_for(left, right))
     assert_same_answers(left, rewrite(left, strict=True).node, given_histories)
     assert_same_answers(right, rewrite(right, strict=True).node, given_histories)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
+@given(data=st.data())
+def test_random_loops_are_legal_and_keep_their_answers(data: st.DataObject) -> None:
+    grown = data.draw(plans_to_rewrite())
+    node = grown.stream.node
+    assume(any(isinstance(each, Fixpoint) for each in walk(node)))
+    given_histories = data.draw(histories_for(node, infinite=grown.sources, max_events=4))
+    assert_same_answers(node, legal_loops(node), given_histories)
+    assert_same_answers(node, legal_loops(rewrite(node, strict=True).node), given_histories)

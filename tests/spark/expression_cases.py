@@ -64,6 +64,8 @@ CASES: dict[str, list[Expr]] = {
         ),
         *(function("round", col(x), digits) for x in NUMBERS for digits in (-15, -3, -1, 0, 1, 2, 3, 11, 15)),
         *(function("round", col(x)) for x in NUMBERS),
+        *(function(name, col(x), col(y)) for name in ("try_add", "try_subtract") for x in "ij" for y in "ijk"),
+        *(function(name, col("i"), y) for name in ("try_add", "try_subtract") for y in (1, -1, MOST)),
     ],
     "functions of text": [
         *(

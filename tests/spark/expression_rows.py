@@ -145,16 +145,22 @@ def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and a == b
 
 
+def shown(expr: Expr, n: int) -> dict[str, Any]:
+    """What an expression reads of a row."""
+    return {name: ARRAYS[name][n].as_py() for name in expr.columns()}
+
+
 def compare(spark: SparkSession, frame: DataFrame, exprs: Sequence[Expr]) -> list[Expr]:
     """Both modes of Spark give what the algebra gives; returns the expressions that are translated."""
     kept: list[tuple[Expr, pa.DataType, list[Any]]] = []
     chosen: list[Column] = []
+    of_spark = columns()
     for expr in exprs:
         try:
             type_ = expr.bind(SCHEMA)
         except QueryError:
             continue
-        column = translate(expr, SCHEMA, columns())
+        column = translate(expr, SCHEMA, of_spark)
         if column is None:
             continue
         try:
@@ -172,8 +178,9 @@ def compare(spark: SparkSession, frame: DataFrame, exprs: Sequence[Expr]) -> lis
             found = table.column(f"e{k}")
             assert found.type == type_, f"{expr}: {found.type}, not {type_}"
             for n, (got, want) in enumerate(zip(found.to_pylist(), wanted, strict=True)):
-                row = {name: ARRAYS[name][n].as_py() for name in expr.columns()}
-                assert want is FAILED or same(got, want), f"{expr}: {got!r}, not {want!r}, in {row} (ANSI {ansi})"
+                assert want is FAILED or same(got, want), (
+                    f"{expr}: {got!r}, not {want!r}, in {shown(expr, n)} (ANSI {ansi})"
+                )
     return [expr for expr, _, _ in kept]
 
 

@@ -33,7 +33,7 @@ from everwhen.sinks import ChangelogSink, PostgresSink
 from everwhen.spark.api.handle import Handle
 from everwhen.spark.api.session import session
 from everwhen.spark.api.start import start
-from everwhen.spark.driver import epoch_runner as epoch_module
+from everwhen.spark.driver import plan_jobs as epoch_module
 from everwhen.spark.driver.epoch_log import EpochLog
 from everwhen.spark.state.state_store import PartitionStore
 from everwhen.spark.worker.epoch_context import EpochContext

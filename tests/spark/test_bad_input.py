@@ -220,7 +220,7 @@ def test_a_failure_that_nobody_expects(spark: SparkSession, tmp_path: Path, monk
             raise RuntimeError("out of luck")
 
     write(tmp_path / "S", 0, GOOD)
-    monkeypatch.setattr("everwhen.spark.driver.epoch_runner.StageProgram", Unlucky)
+    monkeypatch.setattr("everwhen.spark.driver.plan_jobs.StageProgram", Unlucky)
     message = failure(begin(spark, tmp_path, MemorySink()), EverwhenError)
     assert message == "the query failed: RuntimeError: out of luck"
 

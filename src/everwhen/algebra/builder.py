@@ -25,6 +25,7 @@ from everwhen.algebra import nodes
 from everwhen.algebra.aggregates import AggregateCall, Aggregation
 from everwhen.algebra.explain import explain
 from everwhen.algebra.expressions.build import Column, Expr, col, to_expr, type_of
+from everwhen.algebra.patterns.fluent import PatternMethods
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, ticks
 from everwhen.errors import QueryError
@@ -71,7 +72,7 @@ def source(
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class Stream(PatternMethods):
     """A query: the stream that the logical `node` describes.
 
     `level` is the consistency of its CONSISTENCY clause, if it has one: a name, or the bounds B and M in ticks.  The
@@ -372,8 +373,7 @@ class GroupBy:
 
 
 def _is_itself(key: tuple[str, Expr]) -> bool:
-    name, expr = key
-    return isinstance(expr, Column) and expr.name == name
+    return isinstance(key[1], Column) and key[1].name == key[0]
 
 
 def _node(stream: Stream, where: str) -> nodes.Node:

@@ -123,6 +123,8 @@ def describe(node: Node) -> str:
         case nodes.Aggregate(_, keys, aggregations):
             found = ", ".join(f"{a.name} = {a}" for a in aggregations)
             return "Aggregate" + (f" by {', '.join(keys)}" if keys else "") + (f": {found}" if found else "")
+        case nodes.MatchRecognize():
+            return str(node)
         case nodes.TimeWindow(_, size, slide):
             length = "unbounded" if size == INF else f"range {size}"
             return f"Window {length}" + (f" slide {slide}" if slide != 1 else "")
@@ -192,6 +194,7 @@ def _describe_fixpoint(node: nodes.Fixpoint) -> str:
                 f"progress {options.progress}" if options.progress != usual.progress else "",
                 "across partitions" if options.across else "",
                 f"level {options.max_level} at most" if options.max_level != usual.max_level else "",
+                f"{options.max_rows} rows at most" if options.max_rows != usual.max_rows else "",
             ],
         )
     )

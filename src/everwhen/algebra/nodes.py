@@ -30,6 +30,7 @@ from everwhen.algebra.merge_node import LMerge as LMerge
 from everwhen.algebra.node import Node as Node
 from everwhen.algebra.node import over as over
 from everwhen.algebra.node import walk as walk
+from everwhen.algebra.patterns.match_recognize import MatchRecognize as MatchRecognize
 from everwhen.algebra.recursion_nodes import Fixpoint as Fixpoint
 from everwhen.algebra.recursion_nodes import FixpointKind as FixpointKind
 from everwhen.algebra.recursion_nodes import LoopToken as LoopToken

@@ -8,7 +8,7 @@ from everwhen.algebra import nodes
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.expressions.build import col
 from everwhen.algebra.recursion_nodes import FixpointKind
-from everwhen.core.loop_options import MAX_LEVEL, LoopOptions, ProgressStrategy
+from everwhen.core.loop_options import MAX_LEVEL, MAX_ROWS, LoopOptions, ProgressStrategy
 from everwhen.errors import QueryError
 
 
@@ -22,6 +22,7 @@ def fixpoint(
     rounds: int | None = None,
     progress: ProgressStrategy = "hybrid",
     max_level: int = MAX_LEVEL,
+    max_rows: int = MAX_ROWS,
     across: bool = False,
 ) -> Stream:
     """The least fixed point of `base` and `step` at every instant; `step` is given the stream itself.
@@ -29,8 +30,8 @@ def fixpoint(
     `kind`: "union" has each row once, "union all" once per derivation, "min" and "max" have the best `value` of each
     key, which is all other columns.  `rounds` lets an epoch end after so many rounds, and the rest rides with later
     input; None runs until nothing circulates.  `progress` says how the loop finds out how far it is final.  After
-    `max_level` rounds in one epoch the loop is taken to diverge, and the run fails.  `across` lets its rounds go
-    through all partitions on Spark, a job per round; in process it changes nothing.
+    `max_level` rounds, or `max_rows` rows that went round, in one epoch the loop is taken to diverge: the run fails.
+    `across` lets its rounds go through all partitions on Spark, a job per round; in process it changes nothing.
 
     >>> import everwhen as ew
     >>> link = ew.source("Link", {"a": "int64", "b": "int64"})
@@ -52,5 +53,5 @@ def fixpoint(
     if found.schema.names != base.schema.names and found.schema.same_types(base.schema):
         columns = zip(base.schema.names, found.schema.names, strict=True)
         found = nodes.Map(found, tuple((called, col(own)) for called, own in columns))
-    options = LoopOptions(rounds, progress, max_level, across)
+    options = LoopOptions(rounds, progress, max_level, max_rows, across)
     return Stream(nodes.Fixpoint(base.node, found, token, kind, value, options))

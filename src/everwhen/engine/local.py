@@ -48,6 +48,7 @@ from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import DroppedElements, Reason
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import PhysicalPlan, Port
+from everwhen.rewrite.legal_loops import legal_loops
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, joined
@@ -89,7 +90,7 @@ class LocalRuntime:
             raise QueryError("there is no query to run")
         if emit is not None:
             consistency = consistency.emitting(emit if isinstance(emit, Emit) else emit_named(emit))
-        self._queries = {name: q.node if isinstance(q, Stream) else q for name, q in named.items()}
+        self._queries = {name: legal_loops(q.node if isinstance(q, Stream) else q) for name, q in named.items()}
         plan = lower(self._queries, consistency.emit)
         self._consistency = consistency
         self._idle = idle is not None
@@ -104,8 +105,7 @@ class LocalRuntime:
             self._ingress.add(name, opened)
         self._dataflow = FixedDataflow(plan, check)
         self._attached: list[tuple[str, str]] = []
-        self._clock = clock
-        self._since = clock()
+        self._clock, self._since = clock, clock()
         self._closed = False
 
     def _bounds(self, name: str) -> Bounds:

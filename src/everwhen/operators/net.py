@@ -16,9 +16,12 @@ from everwhen.rows.codec import RowCodec
 
 
 def netted(batch: Changes) -> Changes:
-    """The same sum in disjoint segments; what cancels is gone."""
-    if len(batch) < 2 or (batch.weight > 0).all():
-        return batch
+    """The same sum; where something is taken back, in disjoint segments: what cancels is gone."""
+    return batch if len(batch) < 2 or (batch.weight > 0).all() else put_together(batch)
+
+
+def put_together(batch: Changes) -> Changes:
+    """The same sum in as few disjoint segments as can be."""
     table = KeyTable(batch.codec.width)
     ids = table.intern(batch.rows)
     keys, offsets, order = group_rows(ids, np.full(table.capacity, -1, np.int64))

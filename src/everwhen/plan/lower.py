@@ -31,6 +31,7 @@ from everwhen.operators.net import NetOperator
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
 from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
+from everwhen.operators.pattern.match import MatchOperator
 from everwhen.operators.punctuate.punctuate import PunctuateOperator
 from everwhen.operators.sort.sort import SortedChangelogEncoder, SortOperator
 from everwhen.operators.stateless.linear import (
@@ -311,6 +312,9 @@ class Lowering:
                 port = self.instants("chronons", input, codec)
                 name = "rows window (split left out: chronon)" if instants(input) else "rows window"
                 return self.place(name, RowsOperator(rows, slide, partition, codec, policy), port)
+            case n.MatchRecognize(input):
+                matches = MatchOperator(node, self.codec(input.schema), codec)
+                return self.place("match", matches, self.lower(input, "segments", about=node.partition))
             case n.Join():
                 return lower_join(self, node, policy)
             case n.LoopTurn():

@@ -10,6 +10,7 @@ from everwhen.algebra import nodes as n
 from everwhen.core.schema import Schema
 from everwhen.operators.contract import Operator
 from everwhen.operators.merge.event_pool import MOST_COPIES
+from everwhen.operators.merge.lmerge import LMergeOperator
 from everwhen.operators.merge.shared_log import CopyLog, SharedLog
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
 from everwhen.operators.output.emit_filter import EmitFilter
@@ -104,12 +105,14 @@ class PhysicalPlan:
         return self._sources_below()(port)
 
     def shared_logs(self) -> dict[str, CopyLog]:
-        """Where the guards of sources keep their events that are copies of one stream: together."""
+        """Where the guards of sources keep their events that are copies of one stream: together; with those of the
+        merge, if nothing else reads them."""
         below = self._sources_below()
         found: dict[str, CopyLog] = {}
         for placed in self.operators:
             if placed.name != "lmerge":
                 continue
+            found |= self._merged_logs(placed)
             alike: dict[Schema, list[str]] = {}
             for name in sorted(frozenset().union(*map(below, placed.inputs)) - found.keys()):
                 source = self.sources.get(name)
@@ -119,6 +122,21 @@ class PhysicalPlan:
                 if 1 < len(names) <= MOST_COPIES:
                     shared = SharedLog(self.codecs[names[0]], len(names))
                     found |= {name: shared.copy() for name in names}
+        return found
+
+    def _merged_logs(self, merge: PlacedOperator) -> dict[str, CopyLog]:
+        """The logs of sources that are inputs of a merge themselves, in its index."""
+        if not isinstance(merge.operator, LMergeOperator):
+            return {}
+        read = [port.source for placed in self.operators for port in placed.inputs]
+        read += [each.port.source for each in self.sinks] + [each.port.source for each in self.handed]
+        found = {}
+        for at, port in enumerate(merge.inputs):
+            source = self.sources.get(port.source or "")
+            if source is None or source.insert_only or source.is_finite or read.count(port.source) > 1:
+                continue
+            if source.columns == merge.operator.codec.schema and (log := merge.operator.log(at)) is not None:
+                found[source.name] = log
         return found
 
     def _sources_below(self) -> Callable[[Port], frozenset[str]]:

@@ -48,7 +48,7 @@ def grouped(node: n.Node) -> bool:
             return bool(keys)
         case n.Distinct() | n.SetOperation():
             return True
-        case n.Join(kind="inner") | n.Fixpoint():
+        case n.Join(kind="inner") | n.Fixpoint() | n.MatchRecognize():
             return True
         case n.Filter(input) | n.Punctuate(input) | n.Map(input):
             return grouped(input)
@@ -189,7 +189,7 @@ def whole(node: n.Node) -> bool:
     match node:
         case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RowsWindow() | n.Coalesce() | n.Join() | n.LMerge():
             return False
-        case n.Fixpoint():
+        case n.Fixpoint() | n.MatchRecognize():
             return False
         case n.RelationToStream(_, "istream" | "dstream"):
             return False
@@ -241,6 +241,8 @@ def moves(node: n.Node) -> tuple[Way, ...]:
 
 
 def _ways(node: n.Node) -> set[Way]:
+    if isinstance(node, n.Recursion):
+        return set()  # it begins where the loop does
     below: set[Way] = {way for each in node.inputs for way in _ways(each)} if node.inputs else {()}
     if isinstance(node, n.AlterLifetime) and (node.hop, node.shift) != (1, 0):
         return {(*way, (node.hop, node.shift)) for way in below}

@@ -23,6 +23,7 @@ from everwhen.algebra.nodes import (
     Join,
     LMerge,
     Map,
+    MatchRecognize,
     Node,
     Punctuate,
     Recursion,
@@ -42,6 +43,7 @@ from everwhen.errors import InputError, QueryError
 from everwhen.reference import instants, relational, temporal
 from everwhen.reference.logical import Event, Instants, LogicalStream, Snapshot, stream_of
 from everwhen.reference.order import canonical_row
+from everwhen.reference.patterns import matches
 from everwhen.reference.recursion import fixpoint
 from everwhen.stream.history import History
 
@@ -134,6 +136,8 @@ def snapshot(node: Node, *inputs: Snapshot) -> Snapshot:
             return relational.set_operation(kind, *inputs)
         case Aggregate(input, keys, aggregations):
             return relational.aggregated(inputs[0], input.schema, keys, aggregations)
+        case MatchRecognize():
+            return matches(node, *inputs)
         case _:
             raise QueryError(f"{type(node).__name__} has no meaning on a single snapshot")
 

@@ -121,6 +121,8 @@ def _of(node: n.Node, below: list[list[Said]], given: Given, rows: Callable[[n.N
             return _projected(below[0], input.schema, [*keys, *[None] * len(aggregations)])
         case n.RowsWindow(input, _, _, partition):
             return _projected(below[0], input.schema, [c if c in partition else None for c in input.schema.names])
+        case n.MatchRecognize(input, _, partition, measures=measures):
+            return _projected(below[0], input.schema, [*partition, *[None] * len(measures)])
         case n.Union() | n.SetOperation():
             return combined(*below)
         case n.Join():

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         read_changelog,
     )
     from everwhen.spark.api.handle import Handle
+    from everwhen.spark.api.replacing import Replacement
     from everwhen.spark.api.run_bounded import run
     from everwhen.spark.api.session import session
     from everwhen.spark.api.start import start
@@ -49,6 +50,7 @@ __all__ = [
     "MemorySink",
     "NoProgress",
     "PostgresSink",
+    "Replacement",
     "SparkSource",
     "read_changelog",
     "read_changelog_stream",
@@ -63,6 +65,7 @@ _WHERE: Final = {
         "everwhen.sinks": "CallbackSink ChangelogSink ConsoleSink DiscardSink EpochSink MemorySink PostgresSink "
         "read_changelog",
         "everwhen.spark.api.handle": "Handle",
+        "everwhen.spark.api.replacing": "Replacement",
         "everwhen.spark.api.run_bounded": "run",
         "everwhen.spark.api.session": "session",
         "everwhen.spark.api.start": "start",

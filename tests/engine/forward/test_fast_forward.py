@@ -48,6 +48,7 @@ def check(query: ew.Stream, emit: str, seed: str, infinite: bool, stored: bool =
     Forwarded(query, emit, rng, stored).run(some, moments(rng, some))
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_from_t_on_the_answer_is_the_same(plan: Plan) -> None:
     """Corrections, disorder, restarts; one to three times, also back and beyond everything."""

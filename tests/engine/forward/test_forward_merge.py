@@ -40,6 +40,7 @@ def merged(copy: Callable[[ew.Stream], ew.Stream], policy: MergePolicy | None) -
     return ew.lmerge(*(copy(ew.source(name, SCHEMA)) for name in NAMES), policy=policy)
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 @pytest.mark.parametrize("copy", COPIES)
 def test_the_answer_is_the_same(copy: str, policy: MergePolicy | None) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import everwhen as ew
+from everwhen.algebra.expressions.build import Call
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
 from everwhen.reference import evaluate
@@ -18,6 +19,7 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from operators.differential import Said, assert_snapshots
+from state_files import through_file
 
 col = ew.col
 SOURCE = ew.source("Source", {"n": "int64"})
@@ -92,8 +94,7 @@ def widest(**options: Any) -> ew.Stream:
     base = SOURCE.select(d=ew.lit(3), n=col("n"))
 
     def step(r: ew.Stream) -> ew.Stream:
-        return r.join(LINK, on={"n": "a"}).select(d=ew.when(col("d") < col("w")).then(col("d")).otherwise(col("w")),
-                                                  n=col("b"))  # fmt: skip
+        return r.join(LINK, on={"n": "a"}).select(d=Call("least", (col("d"), col("w"))), n=col("b"))
 
     return ew.fixpoint(base, step, kind="max", value="d", **options)
 
@@ -141,7 +142,7 @@ QUERIES: dict[str, Query] = {
 
 
 class Network:
-    """A random network that changes: what came so far, and a legal next epoch.  `promises`: how often inputs promise."""
+    """A random network that changes: what came so far, a legal next epoch.  `promises`: how often inputs promise."""
 
     def __init__(self, rng: random.Random, inserts_only: bool = False, promises: float = 0.3) -> None:
         self._rng = rng
@@ -187,9 +188,10 @@ class Network:
 
 def run(
     query: ew.Stream, rng: random.Random, epochs: int = 8, emit: str = "all", staged: bool = True,
-    restarts: bool = True, inserts_only: bool = False,
+    restarts: bool = True, inserts_only: bool = False, prompt: bool = True,
 ) -> LocalRuntime:  # fmt: skip
-    """Run a recursion over a random network beside its definition."""
+    """Run a recursion over a random network beside its definition.  `prompt`: staged, it promises what its inputs
+    have; else less, if nothing came."""
     network = Network(rng, inserts_only)
     runtime = LocalRuntime(query, emit=emit)
     said = Said(query.schema)
@@ -197,23 +199,33 @@ def run(
         pushed = network.epoch()
         schemas = {name: runtime.plan.sources[name].schema for name in runtime.inputs}
         epoch = {name: batch_of(pushed[name], schemas[name], name) for name in runtime.inputs if pushed[name]}
-        said.take(runtime.push(epoch)["out"])
+        promised = said.cti
+        new = said.take(runtime.push(epoch)["out"])
+        broken = [each for each in new if not isinstance(each, Cti) and start_of(each) < promised]
+        assert not broken, f"{broken} after the promise {promised}"
         expected = _fixed_point(query, network.given)
         lowest = min(network.ctis[name] if _promised(network.given[name]) else FIRST for name in runtime.inputs)
-        if staged:
+        assert said.cti <= max(lowest, FIRST), f"promised {said.cti}, the inputs only {lowest}"
+        if staged and prompt:
             assert said.cti == lowest or lowest == FIRST, f"promised {said.cti}, the inputs {lowest}"
         if emit == "all" and staged:
             assert_snapshots(said, expected, range(FIRST, LAST + 2), "after an epoch")
         else:
             assert_snapshots(said, expected, range(FIRST, min(said.cti, LAST + 2)), "before the promise")
         if restarts and rng.random() < 0.2:
-            state = runtime.snapshot()
+            state = through_file(runtime.snapshot())
             runtime = LocalRuntime(query, emit=emit)
             runtime.restore(state)
     said.take(runtime.close()["out"])
     assert said.cti == INF
     assert_snapshots(said, _fixed_point(query, network.given), range(FIRST, LAST + 2), "at the end")
     return runtime
+
+
+def start_of(change: Element) -> int:
+    """The first instant that an element changes."""
+    assert isinstance(change, Insert | Adjust)
+    return change.vs if isinstance(change, Insert) else min(change.ve, change.vnew)
 
 
 def _promised(elements: list[Element]) -> bool:

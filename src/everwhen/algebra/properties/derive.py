@@ -93,6 +93,8 @@ def _derive(node: n.Node) -> Properties:
             return _set_operation(node)
         case n.Aggregate(input, keys, _):
             return _aggregate(properties(input), frozenset(keys))
+        case n.MatchRecognize(input):  # a late row takes a match back; equal matches may begin at different rows
+            return Properties(chronon=properties(input).chronon)
         case n.TimeWindow(input, size, slide):
             return time_window(properties(input), size, slide)
         case n.RowsWindow(input, rows, slide, partition):

@@ -24,6 +24,7 @@ from everwhen.engine.session.query_registry import Entry, QueryInfo, QueryRegist
 from everwhen.engine.source_levels import at_level
 from everwhen.errors import QueryError
 from everwhen.operators.ingress.finalize import Reason
+from everwhen.rewrite.legal_loops import legal_loops
 from everwhen.rewrite.plans.share_common import Sharing
 from everwhen.sinks.base import EpochSink
 from everwhen.stream.element_batch import ElementBatch, joined
@@ -87,7 +88,7 @@ class SessionQueries(ABC):
 
     def _made(self, name: str, query: Query, sink: EpochSink | None, level: Consistency, whole: bool) -> Entry:
         """An entry that is not in the catalogue.  `whole`: it shares its output with nobody."""
-        node = query.node if isinstance(query, Stream) else query
+        node = legal_loops(query.node if isinstance(query, Stream) else query)
         self._require_same_sources(node)
         plan = node if self._optimize is None else self._optimize(node)
         outlet, steps = (plan, ()) if whole else split_tail(plan)

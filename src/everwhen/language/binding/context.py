@@ -167,6 +167,10 @@ class Rows:
                 return found
         raise self.binding.error(self.known().unknown(name.parts), name.span)
 
+    def term(self, e: s.Expression) -> Expr | None:
+        """What an expression is that has a meaning of its own among these rows."""
+        return None
+
     def around(self, name: s.Name, loose: bool) -> Expr | None:
         """The column that a subquery's name means in the query around it, or further out."""
         found = self.find(name, loose)

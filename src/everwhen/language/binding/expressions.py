@@ -33,7 +33,9 @@ _OPERATOR_NAMES: Final = {entry.name for entry in OPERATORS}
 
 def bind(e: s.Expression, rows: Rows) -> Expr:
     """The expression over the columns of `rows.node`, not yet checked for types."""
-    expr = _grouped(e, rows)
+    expr = rows.term(e)
+    if expr is None:
+        expr = _grouped(e, rows)
     if expr is None:
         expr = _bind(e, rows)
     rows.binding.spans[id(expr)] = (expr, e.span)

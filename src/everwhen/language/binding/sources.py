@@ -18,6 +18,7 @@ from everwhen.language.binding import expressions
 from everwhen.language.binding.context import Binding, Bound, Rows
 from everwhen.language.binding.joins import join
 from everwhen.language.binding.merge import merged_copies
+from everwhen.language.binding.patterns import matches
 from everwhen.language.binding.scope import NameProblem, Scope, ScopeColumn, Table, same
 from everwhen.language.binding.subqueries import inside
 
@@ -62,6 +63,9 @@ def from_item(item: s.FromItem, binding: Binding) -> Rows:
                 table = Table(alias.text, table.columns, table.stream)
         case s.Merged():
             node, table = merged_copies(item, binding, from_item)
+            modifiers = item.modifiers
+        case s.Matched():
+            node, table = matches(item, binding, from_item, _time)
             modifiers = item.modifiers
         case s.JoinItem():
             return _join(item, binding)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from everwhen.language.grammar.expression import Expressions
-from everwhen.language.syntax import Case, CastTo, Constant, Expression, Function, Operator, TypeName
+from everwhen.language.syntax import Case, CastTo, Constant, Expression, Function, Ident, Name, Operator, TypeName
 
 _SPELLINGS: Final = {
     "ceiling": "ceil",
@@ -68,6 +68,9 @@ _LONG_TYPES: Final[tuple[tuple[str, ...], ...]] = (
 
 class Calls(Expressions):
     """The part of the grammar that reads calls and types."""
+
+    in_match = False
+    """Whether this is inside MATCH_RECOGNIZE, where COUNT(A.*) has a meaning."""
 
     def call(self) -> Expression:
         first = self.at
@@ -142,6 +145,11 @@ class Calls(Expressions):
     def _argument(self) -> Expression:
         if self.at_name() and self.at_symbol("=>", ahead=1):
             raise self.error("arguments have no names here; write the values in their order")
+        if self.in_match and self.at_name() and self.at_symbol(".", ahead=1) and self.at_symbol("*", ahead=2):
+            first = self.at
+            name = self.ident()
+            self.at += 2
+            return Name((name, Ident("*", False, self.span(self.at - 1))), self.span(first))
         if self.starts_query() and not self.at_symbol("("):
             raise self.error("a subquery stands in parentheses of its own: f((SELECT …))")
         return self.expression()

@@ -1,6 +1,6 @@
 """What may stand between the name of a recursive query and AS: how its loop runs.
 
-    r(a, b) MAX RECURSION LEVEL 50 ROUNDS 2 PROGRESS PROBING AS (…)
+    r(a, b) MAX RECURSION LEVEL 50 MAX RECURSION ROWS 1000 ROUNDS 2 PROGRESS PROBING AS (…)
     r(a, b) ACROSS PARTITIONS AS (…)
 
 Each at most once, in any order.
@@ -13,6 +13,9 @@ from typing import Any, Final
 from everwhen.language.grammar.cursor import Cursor
 from everwhen.language.syntax import LoopClause
 
+_LEVEL: Final = "MAX RECURSION LEVEL"
+_ROWS: Final = "MAX RECURSION ROWS"
+_ACROSS: Final = "ACROSS PARTITIONS"
 _STRATEGIES: Final = (("HYBRID",), ("PROBING",), ("HIGH", "WATER", "MARK"))
 
 
@@ -27,13 +30,24 @@ class Loops(Cursor):
         found: dict[str, Any] = {}
         while self.at_loop_clause():
             begin = self.at
-            word = self.advance().text.upper()
+            word = self._loop_word()
             if word in found:
-                raise self.error(f"{_called(word)} is there already", self.span(begin))
+                raise self.error(f"{word} is there already", self.span(begin))
             found[word] = self._loop_value(word)
-        return LoopClause(
-            found.get("MAX"), found.get("ROUNDS"), found.get("PROGRESS"), found.get("ACROSS"), self.span(first)
-        )
+        limits = found.get(_LEVEL), found.get(_ROWS)
+        ways = found.get("ROUNDS"), found.get("PROGRESS"), found.get(_ACROSS)
+        return LoopClause(*limits, *ways, self.span(first))
+
+    def _loop_word(self) -> str:
+        if self.take_words("ACROSS"):
+            self.expect_word("PARTITIONS")
+            return _ACROSS
+        if not self.take_words("MAX", "RECURSION"):
+            return self.advance().text.upper()
+        if self.take_words("ROWS"):
+            return _ROWS
+        self.expect_word("LEVEL")
+        return _LEVEL
 
     def _loop_value(self, word: str) -> int | str | bool:
         if word == "PROGRESS":
@@ -41,18 +55,11 @@ class Loops(Cursor):
                 if self.take_words(*strategy):
                     return " ".join(strategy).lower()
             self.fail_expected("HYBRID, PROBING or HIGH WATER MARK")
-        if word == "ACROSS":
-            self.expect_word("PARTITIONS")
+        if word == _ACROSS:
             return True
-        if word == "MAX":
-            self.expect_word("RECURSION")
-            self.expect_word("LEVEL")
         lexeme = self.peek()
         if lexeme.kind != "number" or not lexeme.text.isdecimal() or int(lexeme.text) < 1:
-            self.fail_expected(f"a whole number of rounds behind {_called(word)}, at least 1")
+            what = "rows" if word == _ROWS else "rounds"
+            self.fail_expected(f"a whole number of {what} behind {word}, at least 1")
         self.advance()
         return int(lexeme.text)
-
-
-def _called(word: str) -> str:
-    return {"MAX": "MAX RECURSION LEVEL", "ACROSS": "ACROSS PARTITIONS"}.get(word, word)

@@ -113,7 +113,7 @@ class Operands(Cursor):
         parts = [self.name("a column")]
         while self.take_symbol("."):
             if self.at_symbol("*"):
-                raise self.error("a * stands only in SELECT and in COUNT(*)")
+                raise self.error("a * stands only in SELECT and in COUNT(*), and COUNT(A.*) in MATCH_RECOGNIZE")
             if self.peek().kind not in ("word", "quoted"):
                 self.fail_expected("the name of a column")
             parts.append(self.ident())

@@ -15,7 +15,7 @@ from typing import Final, cast, get_args
 from everwhen.core.time import ticks, unit_nanoseconds
 from everwhen.errors import QueryError
 from everwhen.language.grammar.cursor import MAX_DEPTH
-from everwhen.language.grammar.merge import Merges
+from everwhen.language.grammar.pattern import Patterns
 from everwhen.language.syntax import (
     Conversion,
     Converted,
@@ -41,7 +41,9 @@ _CONVERSIONS: Final = tuple(kind.upper() for kind in get_args(Conversion))
 _MODIFIERS: Final = ("WINDOW", "GRANULARITY", "LIFETIME")
 _WINDOW_WORDS: Final = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "PARTITION")
 _TIME_WORDS: Final = ("nanosecond", "microsecond", "millisecond", "second", "minute", "hour", "day", "week", "tick")
-_BEHIND_LENGTH: Final = ("SLIDE", "HOP", "SHIFT", "LENGTH", "BLOCK", "REMEMBER", "PRECEDING", "PARTITION")
+_BEHIND_LENGTH: Final = (
+    "SLIDE", "HOP", "SHIFT", "LENGTH", "BLOCK", "REMEMBER", "PRECEDING", "PARTITION", "DEFINE", "SUBSET"
+)  # fmt: skip
 _JOIN_WORDS: Final = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 _SIDES: Final[dict[str, JoinKind]] = {
     "INNER": "inner",
@@ -62,11 +64,10 @@ _REFUSED_BEHIND: Final = {
     "PIVOT": "PIVOT is not part of the language; use SUM(x) FILTER (WHERE …) for each column",
     "UNPIVOT": "UNPIVOT is not part of the language; use UNION ALL",
     "TABLESAMPLE": "TABLESAMPLE is not part of the language: an answer is a function of the streams alone",
-    "MATCH_RECOGNIZE": "MATCH_RECOGNIZE is not part of the language",
 }
 
 
-class Sources(Merges):
+class Sources(Patterns):
     """The part of the grammar that reads FROM."""
 
     @abstractmethod
@@ -142,6 +143,15 @@ class Sources(Merges):
         return kind
 
     def _operand_of_join(self) -> FromItem:
+        first = self.at
+        item = self._item_alone()
+        while self.at_call("MATCH_RECOGNIZE"):
+            if isinstance(item, JoinItem):
+                raise self.error("MATCH_RECOGNIZE stands behind a stream or a subquery; put the join into (SELECT …)")
+            item = self.matched(item, first)
+        return item
+
+    def _item_alone(self) -> FromItem:
         if not self.at_symbol("("):
             return self._source()
         with self.nested():
@@ -216,7 +226,7 @@ class Sources(Merges):
                 self.at = first
                 return Derived(self.query(), None, (), (), self.span(first))
         else:
-            item = self._source()
+            item = self._operand_of_join()
         if isinstance(item, JoinItem) or self._at_join():
             raise self.error("a stream or a subquery stands here; put the join into (SELECT …)", self.span(first))
         return item
@@ -252,7 +262,7 @@ class Sources(Merges):
     def _at_alias(self) -> bool:
         if self.at_word("AS"):
             return True
-        if self.at_word(*_REFUSED_BEHIND) and self.at_symbol("(", ahead=1):
+        if self.at_call("MATCH_RECOGNIZE", *_REFUSED_BEHIND):
             return False
         return self.at_name() and not self._at_join() and not self.ends_query() and not self.at_since()
 

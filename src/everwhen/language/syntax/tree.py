@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from everwhen.algebra.patterns.pattern import Pattern
 from everwhen.language.syntax.words import Ident, Length, Span
 
 # -- expressions -------------------------------------------------------------------------------------------------------
@@ -240,7 +241,32 @@ class Merged:
     span: Span
 
 
-FromStream = StreamRef | Derived | Converted | Merged
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A measure of a match, or the condition of a variable, with its name."""
+
+    name: Ident
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """`item MATCH_RECOGNIZE (…)`; `order` has columns and whether they descend, `place` is that of the pattern."""
+
+    item: FromStream
+    partition: tuple[Name, ...]
+    order: tuple[tuple[Name, bool], ...]
+    measures: tuple[Measure, ...]
+    pattern: Pattern
+    place: Span
+    within: Length | None
+    define: tuple[Measure, ...]
+    alias: Ident | None
+    modifiers: tuple[Modifier, ...]
+    span: Span
+
+
+FromStream = StreamRef | Derived | Converted | Merged | Matched
 """One stream in FROM, not a join."""
 
 
@@ -317,10 +343,11 @@ class Cql:
 
 @dataclass(frozen=True, slots=True)
 class LoopClause:
-    """MAX RECURSION LEVEL n ROUNDS n PROGRESS HYBRID ACROSS PARTITIONS: how a recursive query runs; None where nothing
-    is said."""
+    """MAX RECURSION LEVEL n MAX RECURSION ROWS n ROUNDS n PROGRESS HYBRID ACROSS PARTITIONS: how a recursive query
+    runs; None where nothing is said."""
 
     max_level: int | None
+    max_rows: int | None
     rounds: int | None
     progress: Literal["hybrid", "probing", "high water mark"] | None
     across: Literal[True] | None

@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.containers.arrays import grown
+from everwhen.containers.sort_by_time import by_time
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress import align_loops as kernel
 from everwhen.operators.ingress.event_index import EventIndex
 from everwhen.operators.ingress.guard import CheckedBatch
-from everwhen.operators.ingress.sort_by_time import by_time
 from everwhen.operators.ingress.sorted_buffer import SortedBuffer
 from everwhen.operators.key_frontiers import upto
 from everwhen.rows.codec import RowCodec

@@ -14,6 +14,7 @@ import pyarrow as pa
 from everwhen.compiled.njit import loop
 from everwhen.containers.gaps import only_gaps, spans_without, without
 from everwhen.core.schema import Schema
+from everwhen.core.time import NEVER
 from everwhen.stream.element import Adjust, Insert
 from everwhen.stream.element_batch import ADJUST
 
@@ -80,6 +81,8 @@ class Arrived:
 
     def after(self, floor: int) -> np.ndarray:
         """The places of data that says something of instants from `floor` on."""
+        if self.ve.max(initial=NEVER) <= floor and (not self.adjusts or self.vnew.max() <= floor):
+            return np.empty(0, np.int64)
         places = np.empty(len(self.op), np.int64)
         return places[: over(self.op, self.ve, self.vnew, floor, places)]
 

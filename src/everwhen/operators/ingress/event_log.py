@@ -83,6 +83,8 @@ class EventStore(Protocol):
 
     def settle(self) -> None: ...
 
+    def part(self) -> None: ...
+
     def close(self, promises: Iterable[Punctuation]) -> None: ...
 
     @property
@@ -153,6 +155,9 @@ class EventLog:
     def settle(self) -> None:
         """What the last `apply` took stays."""
         self._last = None
+
+    def part(self) -> None:
+        """Nobody else has the events."""
 
     def close(self, promises: Iterable[Punctuation]) -> None:
         """Events whose rows are promised can no longer be named; they go with the next tidying."""

@@ -199,6 +199,8 @@ class Guard:
 
     def _encoded(self, data: Arrived, places: np.ndarray) -> np.ndarray:
         """The rows at these places.  To copy most of the columns would cost more than to read all of them."""
+        if not len(places):
+            return self.codec.empty()
         if 4 * len(places) < 3 * len(data):
             at = pa.array(places)
             return self.codec.encode([column.take(at) for column in data.columns], len(places))
@@ -239,6 +241,10 @@ class Guard:
         self.cti, self.tau = self._before
         self._promises.undo()
         self._log.undo()
+
+    def part(self) -> None:
+        """What goes on is not what is taken any more: keep events apart from who hears of them at once."""
+        self._log.part()
 
     def hand_over(self) -> Changes | None:
         """Let Finalize match adjusts from now on: the events that can still be named, if they are kept."""

@@ -33,7 +33,7 @@ class SourcePipeline:
     def __init__(self, guard: Guard, remember: int = INF, finalizes: bool = False, aligns: bool = False) -> None:
         self.guard = guard
         self.finalize: Finalize | None = None
-        self.align: Align | None = Align(guard.codec, guard.insert_only) if aligns else None
+        self.align: Align | None = None
         self.latest = NEVER
         """The largest sync time that was admitted."""
         self._tau = NEVER
@@ -43,6 +43,8 @@ class SourcePipeline:
         self._unsaid: list[Punctuation] = []
         if finalizes:
             self.remember(remember)
+        if aligns:
+            self.block()
 
     @property
     def name(self) -> str:
@@ -161,6 +163,7 @@ class SourcePipeline:
     def block(self) -> None:
         """Let elements wait from now on.  What has gone on stays as it is."""
         if self.align is None:
+            self.guard.part()
             self._tau = self.guard.tau
             self.align = Align(self.codec, self.guard.insert_only)
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from everwhen.containers.sort_by_time import by_time, pick
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.ingress.guard import CheckedBatch
-from everwhen.operators.ingress.sort_by_time import by_time, pick
 from everwhen.rows import restored
 from everwhen.rows.codec import RowCodec
 

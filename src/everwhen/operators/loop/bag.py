@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from everwhen.errors import EvaluationError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.loop.head import LoopHead
 from everwhen.operators.net import netted, summed
@@ -56,8 +55,7 @@ class BagHead(LoopHead):
         batch = derived
         if len(batch) > max(_FEW, self._last):
             batch = summed(batch)
-            if len(batch) and int(batch.weight.max()) > _MOST_COPIES:
-                raise EvaluationError("a row is derived more than 2^40 times in one round")
+            self.endless = len(batch) > 0 and int(batch.weight.max()) > _MOST_COPIES
         self._last = len(batch)
         return batch
 

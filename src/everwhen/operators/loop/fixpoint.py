@@ -16,7 +16,7 @@ Kept: what the body's operators keep, and per row its birth and derivations, fro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from everwhen.core.loop_options import LoopOptions
 from everwhen.core.punctuation import Frontier
@@ -28,9 +28,6 @@ from everwhen.operators.loop.head import LoopHead
 from everwhen.operators.loop.progress import ProgressToken
 from everwhen.operators.net import netted
 from everwhen.rows.changes import Changes, concat_all, no_changes
-
-MOST_ROWS: Final = 50_000_000
-"""So many rows may go round in one epoch before a loop is taken to diverge."""
 
 
 class FixpointOperator(Operator):
@@ -134,17 +131,17 @@ class FixpointOperator(Operator):
         """Stop a loop that diverges; nothing of the epoch has been said yet."""
         rounds, rows = self._circulated
         self._circulated = rounds, rows = rounds + 1, rows + len(batch)
-        level = self._options.max_level
-        if rounds <= level and rows <= MOST_ROWS:
+        level, most = self._options.max_level, self._options.max_rows
+        if rounds <= level and rows <= most and not self._head.endless:
             return
         row = self._head.answer(batch.take(slice(0, 1)))
         columns = zip(self.codec.schema.names, self.codec.decode(row.rows), strict=True)
         shown = ", ".join(f"{name}={column[0].as_py()!r}" for name, column in columns)
-        limit = f"{level} rounds" if rounds > level else f"{MOST_ROWS:,} rows"
+        limit = f"{level} rounds" if rounds > level else f"{most} rows" if rows > most else f"{rounds} rounds"
         raise EvaluationError(
             f"the recursion {self.name!r} has not ended after {limit} in one epoch; at instant {show(int(row.lo[0]))} "
             f"the row ({shown}) still comes.  Bound the recursion by a condition, or use UNION instead of UNION ALL "
-            "where rows repeat; MAX RECURSION LEVEL allows more rounds"
+            "where rows repeat; MAX RECURSION LEVEL allows more rounds, MAX RECURSION ROWS more rows"
         )
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:

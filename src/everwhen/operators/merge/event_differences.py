@@ -2,7 +2,8 @@
 
 An event is one entry with a bit per input that says it and one if it has been emitted (`EventPool`).  By how much an
 input differs from what has been emitted are the entries of which just one of the two bits is set.  So copies that agree
-cost one entry for all, and an input that says what has been emitted sets a bit.
+cost one entry for all, and an input that says what has been emitted sets a bit.  Where an input is a source, its guard
+may set the bits: it keeps its events here, too (`shared_log.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy as np
 from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import StateSize
 from everwhen.operators.merge import event_pool_loops as kernel
-from everwhen.operators.merge.event_pool import EventPool
+from everwhen.operators.merge.event_pool import MOST_COPIES
+from everwhen.operators.merge.shared_log import SharedLog
 from everwhen.rows import restored
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
@@ -24,12 +26,27 @@ _EMITTED: Final = 1 << 61
 _NOBODY: Final = 0
 
 
-class EventDifferences(EventPool):
+class EventDifferences(SharedLog):
     """Events by (start, end, row); rows of changes have the start as one more word."""
 
     def __init__(self, codec: RowCodec) -> None:
-        super().__init__(codec)
-        self._final = NEVER
+        super().__init__(codec, MOST_COPIES)
+        self.until = NEVER
+
+    @property
+    def merged(self) -> bool:
+        return bool(self.copies)
+
+    def part(self) -> None:
+        """Give the guards a log of their own, with what they have here."""
+        if not self.copies:
+            return
+        apart = SharedLog(self.codec, 1 + max(each.port for each in self.copies))
+        apart.ctis[:], apart.copies, self.copies = self.ctis[: len(apart.ctis)], self.copies, []
+        bits = sum(each.move(apart) for each in apart.copies)
+        entries = self.pool[: self.top][self.pool[: self.top, kernel.HAVE] > 0]
+        entries[:, kernel.HAVE] &= bits
+        apart._place(entries[entries[:, kernel.HAVE] > 0], len(entries))
 
     def add(self, port: int, changes: Changes, limit: int) -> None:
         """An input says events, or takes them back; what ends by `limit` does not count."""
@@ -46,8 +63,6 @@ class EventDifferences(EventPool):
         assert not missing, "what is taken back has been emitted"
 
     def _change(self, rows: np.ndarray, ends: np.ndarray, weight: np.ndarray, limit: int, bit: int) -> int:
-        if self.crowded:
-            self._sweep()
         self.reserve(int(np.maximum(weight, 0).sum()))
         top, missing = kernel.change(
             np.ascontiguousarray(rows), ends, weight, limit, self.pool, self.heads, self.free, self.top, bit,
@@ -61,6 +76,16 @@ class EventDifferences(EventPool):
         found = self._held(1 << port, _EMITTED, limit)
         weight = np.where((found[:, kernel.HAVE] & _EMITTED) != 0, -1, 1)
         return self._segments(found, weight, limit)
+
+    def follow(self, port: int, limit: int) -> tuple[Changes, bool]:
+        """Emit what an input says: of events that begin from `limit` on, by how much it differed from what had been
+        emitted, as `ahead`; and whether others differ that end behind it."""
+        lo, hi, weight = np.empty((3, self.top), np.int64)
+        rows = np.empty((self.top, self.codec.width + 1), np.int64)
+        n, older = kernel.follow(
+            self.pool, self.heads, self.free, self.top, 1 << port, _EMITTED, limit, lo, hi, weight, rows
+        )
+        return Changes(self.codec, lo[:n], hi[:n], weight[:n], rows[:n]), bool(older)
 
     def emitted(self, limit: int) -> Changes:
         """What has been emitted and ends behind `limit`."""
@@ -78,7 +103,8 @@ class EventDifferences(EventPool):
         return Changes(self.codec, lo, found[:, kernel.VE].copy(), weight, rows)
 
     def rename(self, known: Callable[[np.ndarray], np.ndarray], limit: int) -> None:
-        """Events that inputs say, and that end behind `limit`, have other starts now."""
+        """Events that inputs say, and that end behind `limit`, have other starts now; guards know them by their own."""
+        self.part()
         found = np.flatnonzero((self.pool[: self.top, kernel.HAVE] > 0) & (self.pool[: self.top, kernel.VE] > limit))
         entries = self.pool[found]
         before = self._segments(entries, np.ones(len(found), np.int64), NEVER)
@@ -100,7 +126,7 @@ class EventDifferences(EventPool):
 
     def forget(self, promise: int) -> None:
         """What ends before is final; it goes with the next sweep."""
-        self._final = promise
+        self.until = promise
         if promise == INF:
             self._sweep()
 
@@ -112,16 +138,10 @@ class EventDifferences(EventPool):
         kernel.take(self.pool, self.heads, self.free, used[over], 2 * _EMITTED - 1)
 
     def _sweep(self) -> None:
-        if self._final == INF:
-            self.pool[: self.top, kernel.HAVE] = 0
-            self.keep()
-        else:
-            kernel.drop(self.pool, self.heads, self.free, self.top, self._final)
+        if self.until == INF:
+            self.pool[: self.top, kernel.HAVE] = kernel.FREE
+        kernel.sweep(self.pool, self.heads, self.free, self.top, self.until)
         self.swept()
-
-    def tidy(self) -> None:
-        self._sweep()
-        super().tidy()
 
     def rows(self) -> np.ndarray:
         """The rows of all events, with their starts."""
@@ -136,18 +156,17 @@ class EventDifferences(EventPool):
         entries = self.entries()
         rows = self.codec.decode(np.ascontiguousarray(entries[:, kernel.ROW :]))
         start, end, have = (entries[:, at].copy() for at in (kernel.VS, kernel.VE, kernel.HAVE))
-        return {"final": self._final, "start": start, "end": end, "have": have, "rows": rows}
+        return {"final": self.until, "start": start, "end": end, "have": have, "rows": rows}
 
     def restore(self, state: dict[str, Any]) -> None:
         n = len(state["start"])
         restored.ints(n, state["start"], state["end"], state["have"])
         if n and (int(state["have"].min()) <= 0 or int(state["have"].max()) >= 2 * _EMITTED):
             raise restored.misfit("events of a merge are said by nobody, or by too many")
-        self._final = state["final"]
+        self.until = state["final"]
         entries = np.zeros((n, self.pool.shape[1]), np.int64)
         entries[:, kernel.VS], entries[:, kernel.VE] = state["start"], state["end"]
         entries[:, kernel.HAVE] = state["have"]
         entries[:, kernel.ROW :] = restored.rows(self.codec, state["rows"], n)
-        self.free[:] = -1, 0
         self._place(entries, n + n // 4)
         self._left = n

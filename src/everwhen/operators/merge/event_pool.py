@@ -54,13 +54,12 @@ class EventPool:
         pool = np.zeros((max(size, _FEWEST), self.pool.shape[1]), np.int64)
         pool[: len(entries)] = entries
         self.pool, self.top = pool, len(entries)
-        self.heads = np.empty(max(_FEWEST, 1 << (len(pool) - 1).bit_length() - 1), np.int64)
-        kernel.link(pool, self.heads, self.top)
+        self.heads = np.empty(max(_FEWEST, 1 << (len(pool) - 1).bit_length()), np.int64)
+        kernel.link(pool, self.heads, self.free, self.top)
 
     def keep(self) -> None:
         """Have the events one after the other."""
         left = self.pool[: self.top][self.pool[: self.top, kernel.HAVE] > 0]
-        self.free[:] = -1, 0
         self._place(left, len(left) + len(left) // 4)
 
     def tidy(self) -> None:
@@ -76,7 +75,7 @@ class EventPool:
         return [(self.entries(), [(kernel.ROW + j, type_) for j, type_ in self.codec.pooled])]
 
     def recoded(self) -> None:
-        kernel.link(self.pool, self.heads, self.top)
+        kernel.link(self.pool, self.heads, self.free, self.top)
 
     @property
     def nbytes(self) -> int:

@@ -179,15 +179,11 @@ def _had(have, ve, ctis, latest):
 
 
 @loop
-def sweep(pool, heads, free, top, ctis, latest):
-    """Let the entries be used again that no copy may name any more."""
+def expire(pool, top, ctis, latest):
+    """Take from copies the events that they may not name any more."""
     for at in range(top):
         if pool[at, HAVE] > 0:
-            left = _had(pool[at, HAVE], pool[at, VE], ctis, latest)
-            if left == 0:
-                _unlink(pool, heads, free, at)
-            else:
-                pool[at, HAVE] = left
+            pool[at, HAVE] = _had(pool[at, HAVE], pool[at, VE], ctis, latest)
 
 
 @loop
@@ -201,14 +197,30 @@ def alive(pool, top, ctis, latest, bits):
 
 
 @loop
-def link(pool, heads, top):
-    """Link the entries of a pool anew."""
+def link(pool, heads, free, top):
+    """Link the entries of a pool anew; those that are free are used again the first one first."""
     heads[:] = -1
-    for at in range(top):
-        if pool[at, HAVE] != FREE:
-            slot = _slot(pool[at, VS], pool[at, VE], pool[at, ROW:], len(heads))
-            pool[at, NEXT] = heads[slot]
+    free[0] = -1
+    free[1] = 0
+    for at in range(top - 1, -1, -1):
+        entry = pool[at]
+        if entry[HAVE] == FREE:
+            entry[NEXT] = free[0]
+            free[0] = at
+            free[1] += 1
+        else:
+            slot = _slot(entry[VS], entry[VE], entry[ROW:], len(heads))
+            entry[NEXT] = heads[slot]
             heads[slot] = at
+
+
+@loop
+def sweep(pool, heads, free, top, limit):
+    """Let the entries be used again that nobody has, and those that end before `limit`."""
+    for at in range(top):
+        if pool[at, HAVE] <= 0 or pool[at, VE] < limit:
+            pool[at, HAVE] = FREE
+    link(pool, heads, free, top)
 
 
 # -- what inputs of a merge say, and what was emitted ------------------------------------------------------------------
@@ -260,11 +272,31 @@ def held(pool, top, one, other, limit, found):
 
 
 @loop
-def drop(pool, heads, free, top, limit):
-    """Let entries be used again that end before `limit`."""
+def follow(pool, heads, free, top, one, other, limit, lo, hi, weight, rows):
+    """Let a party (`other`) have the events that another one has, of those that begin from `limit` on: which they are,
+    with their start as the last word of their rows, and 1 if it has come to have them, -1 if it had them.  Returns how
+    many they are, and how many others differ that end behind `limit`."""
+    last = rows.shape[1] - 1
+    n = 0
+    older = 0
     for at in range(top):
-        if pool[at, HAVE] >= 0 and pool[at, VE] < limit:
-            _unlink(pool, heads, free, at)
+        entry = pool[at]
+        have = entry[HAVE]
+        if have > 0 and ((have & one) != 0) != ((have & other) != 0) and entry[VE] > limit:
+            if entry[VS] < limit:
+                older += 1
+                continue
+            lo[n] = entry[VS]
+            hi[n] = entry[VE]
+            weight[n] = 1 if (have & one) != 0 else -1
+            for j in range(last):
+                rows[n, j] = entry[ROW + j]
+            rows[n, last] = entry[VS]
+            n += 1
+            entry[HAVE] = have ^ other
+            if have == other:
+                _unlink(pool, heads, free, at)
+    return n, older
 
 
 @loop

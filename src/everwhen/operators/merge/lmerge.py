@@ -47,6 +47,7 @@ from everwhen.operators.merge.event_pool import MOST_COPIES
 from everwhen.operators.merge.inputs import MergeInput, MergeOperator
 from everwhen.operators.merge.names import Names
 from everwhen.operators.merge.policy_loops import kth_largest
+from everwhen.operators.merge.shared_log import CopyLog
 from everwhen.operators.net import cancelled, net_corrected
 from everwhen.operators.signed_bag import SignedBag, after, before
 from everwhen.punctuation.api import make_frontier
@@ -75,6 +76,12 @@ class LMergeOperator(MergeOperator):
         self._emitted = SignedBag(codec)
         self._kept = 0  # how much had been emitted and could change when that was last looked through
         self._names = Names(codec)
+        self._follows = events and policy.leader and not policy.lazy
+
+    def log(self, port: int) -> CopyLog | None:
+        """Where a guard may keep its events whose source is this input, and nothing else's; None: elsewhere.  An audit
+        hears all that an input says, so it is of interest to the guard, too."""
+        return self._index.copy(port) if self._index is not None and self._audit is None else None
 
     def _joins(self, port: int) -> None:
         each = self._inputs[port]
@@ -101,20 +108,21 @@ class LMergeOperator(MergeOperator):
 
     def step(self, inputs: Sequence[Changes], frontiers: Sequence[Frontier], tau: int) -> Output:
         self._hear(inputs, frontiers)
+        heard = self._taken_by_guards()
         for port, (each, batch) in enumerate(zip(self._inputs, inputs, strict=True)):
-            if len(batch):
+            if len(batch) and not heard >> port & 1:
                 if self._index is not None:
                     self._index.add(port, self._keyed(batch), max(self._promise, each.since))
                 else:
                     each.bag.add(after(batch, self._limit(batch, each.since)))
         out: list[Changes] = []
-        self._decide(out)
+        followed = self._decide(out)
         promises: list[Punctuation] = []
         for each, frontier in zip(self._inputs, frontiers, strict=True):
             if frontier.promises and not each.ended and each.since <= self._promise and each.until == INF:
                 self._decide_rows(each, frontier, out)
                 promises += frontier.promises
-        self._speculate(out)
+        self._speculate(out, followed if not promises else None)
         for each in self._inputs:
             each.bag.settle()
         frontier = make_frontier(self._promise, promises)
@@ -122,6 +130,13 @@ class LMergeOperator(MergeOperator):
             return Output(no_changes(self.codec), frontier)
         changes = net_corrected(concat_all(self.codec, out))
         return Output(self._as_events(changes) if self._events else changes, frontier)
+
+    def _taken_by_guards(self) -> int:
+        """Bits of the inputs whose events are in the index already."""
+        if self._index is None:
+            return 0
+        heard, self._index.heard = self._index.heard, 0
+        return heard
 
     def _keyed(self, batch: Changes) -> Changes:
         """Rows with the start of their event as one more word."""
@@ -131,6 +146,8 @@ class LMergeOperator(MergeOperator):
     def _as_events(self, changes: Changes) -> Changes:
         """The difference of events that segments of (start, row) are."""
         start, rows = changes.rows[:, -1].copy(), np.ascontiguousarray(changes.rows[:, :-1])
+        if np.array_equal(changes.lo, start):
+            return Changes(self.codec, start, changes.hi, changes.weight, rows)
         longer = Changes(self.codec, start, changes.hi, changes.weight, rows)
         shorter = Changes(self.codec, start, changes.lo, -changes.weight, rows)
         return cancelled(self.codec, [longer, shorter.take(shorter.lo < shorter.hi)])
@@ -139,26 +156,34 @@ class LMergeOperator(MergeOperator):
         """What an input says more or less than has been emitted, where that is not decided."""
         if self._index is None:
             return each.bag.netted()
-        port = next(port for port, other in enumerate(self._inputs) if other is each)
-        found = self._index.ahead(port, max(self._promise, each.since))
+        found = self._index.ahead(self._port(each), max(self._promise, each.since))
         return net_corrected(after(found, self._limit(found)) if len(self._said) else found)
+
+    def _port(self, each: MergeInput) -> int:
+        return next(port for port, other in enumerate(self._inputs) if other is each)
 
     def _said_so_far(self) -> Changes:
         """What has been emitted and may still change."""
         return self._emitted.netted() if self._index is None else self._index.emitted(self._kept_from)
 
-    def _decide(self, out: list[Changes]) -> None:
-        """What joined inputs have promised is the answer.  Who joins because of it may have promised more."""
+    def _decide(self, out: list[Changes]) -> MergeInput | None:
+        """What joined inputs have promised is the answer.  Who joins because of it may have promised more.  Returns
+        the input, if there is one, that says what has been emitted."""
+        followed = None
         while True:
             joined = self._joined()
             known, until = (joined, NEVER) if joined else self._believed()
             if not known:
-                return
+                return followed
             best = self._furthest(known)
             until = max(best.promise, self._floor) if joined else until
             if until <= self._promise:
-                return
-            self._emit(self._due(self._ahead(best), until), out)
+                return followed
+            if self._follows:
+                self._follow(best, out)
+                followed = best
+            else:
+                self._emit(self._due(self._ahead(best), until), out)
             self._promise = until
             self._said.forget(until)
             if self._index is not None:
@@ -199,13 +224,28 @@ class LMergeOperator(MergeOperator):
         for other in self._inputs:
             other.bag.cut(self._limit(other.bag.whole()))
 
-    def _speculate(self, out: list[Changes]) -> None:
+    def _follow(self, each: MergeInput, out: list[Changes]) -> None:
+        """Emit what an input says, from the promise on."""
+        if self._index is not None and not len(self._said):
+            found, more = self._index.follow(self._port(each), max(self._promise, each.since))
+            if len(found):
+                out.append(found)
+            if not more:
+                return
+        self._emit(self._ahead(each), out)
+
+    def _speculate(self, out: list[Changes], followed: MergeInput | None) -> None:
         """From the promise on, what the policy says."""
         joined = self._joined()
         if not joined or self._policy.final:
             return
         if self._policy.leader:
-            target = self._ahead(self._furthest(joined))
+            leader = self._furthest(joined)
+            if self._follows:
+                if leader is not followed:
+                    self._follow(leader, out)
+                return
+            target = self._ahead(leader)
         else:
             target = self._kth(joined, min(self._policy.quorum, len(joined)))
             if self._events:  # who promised the past has no such event: it is for a promise to say that it is there

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from everwhen.containers.arrays import grown
 from everwhen.containers.key_table import KeyTable
+from everwhen.containers.sort_by_time import by_time, pick
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.time import INF, NEVER
 from everwhen.errors import EverwhenError
@@ -174,21 +175,21 @@ class EventChangelogEncoder:
 
     def step(self, batch: Changes, promise: int, promises: Sequence[Punctuation] = ()) -> ElementBatch:
         lo, hi, weight, rows = batch.lo, batch.hi, batch.weight, batch.rows
-        op = np.full(len(lo), INSERT, np.uint8)
-        vnew = np.zeros(len(lo), np.int64)
+        op = vnew = None  # where all are inserts
+        sync = lo
         if len(lo) and (weight != 1).any():
             net = cancelled(self.codec, [batch])
             lo, hi, vnew, op, rows = self._paired(net.lo, net.hi, net.weight, net.rows)
-        sync = np.where(op == ADJUST, np.minimum(hi, vnew), lo)
-        if len(sync) > 1 and (sync[1:] < sync[:-1]).any():
-            order = np.argsort(sync, kind="stable")
-            op, lo, hi, vnew, rows = op[order], lo[order], hi[order], vnew[order], rows[order]
+            sync = np.where(op == ADJUST, np.minimum(hi, vnew), lo)
         cti = promise if promise > self.cti else None
         self.cti = max(self.cti, promise)
-        head = np.empty((4, len(lo) + len(promises) + 1), np.int64)
-        for i, column in enumerate((op, lo, hi, vnew)):
-            head[i, : len(lo)] = column
-        return coded_elements(self.codec, head[0], head[1:], rows, promises, cti)
+        n, size = len(lo), len(lo) + len(promises) + 1
+        order = by_time(sync) if n > 1 and (sync[1:] < sync[:-1]).any() else np.arange(n)
+        ops, times, said = np.full(size, INSERT, np.uint8), np.zeros((3, size), np.int64), np.empty_like(rows)
+        pick(order, lo, hi, rows, times[0], times[1], said)
+        if op is not None and vnew is not None:
+            ops[:n], times[2, :n] = op[order], vnew[order]
+        return coded_elements(self.codec, ops, times, said, promises, cti)
 
     def _paired(self, lo: np.ndarray, hi: np.ndarray, weight: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, ...]:
         """Match what is taken back with what is said of the same row and start."""

@@ -61,6 +61,10 @@ class EmitFilter:
         """What has come and has not gone on."""
         return self._waiting.netted()
 
+    def stop_at(self, t: int) -> None:
+        """Let nothing go on from an instant on."""
+        self._waiting.put(before(self._waiting.netted(), t))
+
     keeps = "segments until the policy lets them go, at the latest until ve ≤ c"
 
     def step(self, changes: Changes, tau: int, frontier: Frontier) -> Changes:

@@ -57,6 +57,16 @@ class RankedLabels(Labels):
         self._label = np.full(1, -1, np.int64)
         self._code = np.empty(0, np.int64)  # by label
 
+    @property
+    def count(self) -> int:
+        """How many codes have labels."""
+        return len(self._code)
+
+    @property
+    def by_code(self) -> np.ndarray:
+        """The label of each code, -1 where it has none."""
+        return self._label
+
     def note(self, codes: np.ndarray) -> np.ndarray | None:
         """Let codes have labels; if others change by that, the new label of each old one."""
         size = len(self._dictionary)

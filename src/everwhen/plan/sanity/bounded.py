@@ -235,6 +235,9 @@ def _findings(node: n.Node, inputs: list[_Growth]) -> list[_Kept]:
                 return [("", _fatal(growth, why))]
         case n.Distinct():
             return [("", _fatal(growth, f"it keeps every different row of {rows}, which never goes"))]
+        case n.MatchRecognize():
+            why = f"it keeps every row of {rows}: a match may begin, go on or end there at any time"
+            return [("", _fatal(growth, why))]
         case n.RelationToStream(_, kind):
             return [("", _fatal(growth, f"{kind} keeps every row of {rows}, to know when it goes"))]
         case n.Coalesce():

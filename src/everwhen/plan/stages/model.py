@@ -62,13 +62,13 @@ class StreamIn:
 @dataclass(frozen=True)
 class LoopRange:
     """A loop whose rounds cross exchanges: the levels that a round passes, the streams that go back from the last of
-    them, and how many rounds there may be in an epoch."""
+    them, and how many rounds and rows there may be in an epoch."""
 
     name: str
     first: int
     last: int
     streams: frozenset[str]
-    most: int
+    most: tuple[int, int]
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ class _Narrowing:
             case n.Aggregate(input, keys, aggregations):
                 read = frozenset(keys) | {column for a in aggregations for column in a.columns}
                 return n.Aggregate(self.exactly(input, read or _any(input)), keys, aggregations)
+            case n.MatchRecognize(input):
+                return n.over(node, self.exactly(input, frozenset(node.reads)))
             case n.Join():
                 return self._join(node, names)
         return n.over(node, *(self._all(child) for child in node.inputs))

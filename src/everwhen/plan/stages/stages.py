@@ -123,7 +123,7 @@ class _Cutter:
                 return self._over(node, self.part(left, both), self.part(right, renamed(both, left, right)))
             case n.Aggregate():
                 return self._aggregate(node, want)
-            case n.RowsWindow(input, partition=partition):
+            case n.RowsWindow(input, partition=partition) | n.MatchRecognize(input, partition=partition):
                 return self._keyed(node, want, partition, input)
             case n.Join():
                 return self._join(node, want)
@@ -164,6 +164,11 @@ class _Cutter:
     def _merge(self, node: n.LMerge, want: Want) -> Part:
         """Copies hashed alike.  The frontier of each must be the same in all partitions, else these would follow
         different copies: where it depends on rows an exchange makes it one."""
+        if node.policy.kernel in ("R0", "R1", "R2"):
+            raise QueryError(
+                f"the kernel {node.policy.kernel} takes the order in which rows arrive for the order of the stream, "
+                "and an exchange does not keep it: leave the kernel to the planner, or run in process (--engine local)"
+            )
         by = self._chosen(want, node.schema.names, node)
         if by is None:
             return self.exchange(node, self.part(node, Together(node.schema.names)), want)

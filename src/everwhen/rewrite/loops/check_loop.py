@@ -193,6 +193,11 @@ class _Check:
                     f"no promise can be made of {self.r} inside its own recursion; PUNCTUATE what the recursion reads, "
                     "or behind it"
                 )
+            case n.MatchRecognize():
+                problem = (
+                    f"MATCH_RECOGNIZE over {self.r} inside its own recursion: a row that comes in a later round may "
+                    "take a match back; look for patterns in what the recursion reads, or behind it"
+                )
             case n.Sort():
                 problem = "rows have an order only where they leave the plan; sort behind the recursion"
             case _:

@@ -77,6 +77,8 @@ class _Pruning:
                 kind="rstream"
             ):
                 return (set(read),)
+            case n.MatchRecognize():  # all measures stay: what they read breaks ties
+                return (set(node.reads),)
             case n.Punctuate(_, schemes):
                 return (read | {column for scheme in schemes for column in scheme.columns},)
         return tuple(set(child.schema.names) for child in node.inputs)

@@ -18,9 +18,11 @@ from everwhen.core.time import NEVER, show
 from everwhen.errors import EverwhenError, QueryError, SparkLostError
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.stages.model import StagePlan
-from everwhen.spark.api.job import Rebinding
+from everwhen.spark.api.job import Query, Rebinding
+from everwhen.spark.api.replacing import replaced
 from everwhen.spark.driver.epoch_runner import EpochReport, EpochRunner
 from everwhen.spark.driver.late_rows import late_words
+from everwhen.spark.driver.plan_log import write_record
 from everwhen.spark.internals.jvm_reach import said
 from everwhen.spark.sources.source import SparkSource
 from everwhen.spark.state.state_store import PartitionState, inspect
@@ -46,12 +48,15 @@ class Handle:
     def __init__(self, stream: StreamingQuery, runner: EpochRunner, bound: Rebinding) -> None:
         self.stream = stream
         self._runner = runner
-        self._plan: StagePlan = runner.plan
         self._bound = bound
         self._rebinding = threading.RLock()
         self._stopped = False
         if runner.lease is not None:
             runner.lease.is_used = lambda: self.is_active
+
+    @property
+    def _plan(self) -> StagePlan:
+        return self._runner.plan
 
     @property
     def is_active(self) -> bool:
@@ -76,7 +81,14 @@ class Handle:
         if not reports:
             return f"starting: {said(lambda: self.stream.status)['message']}"
         late = late_words(self._runner.known)
-        return f"running: epoch {reports[-1].epoch} done" + (f"; late so far: {late}" if late else "")
+        said_so = f"running: epoch {reports[-1].epoch} done" + (f"; late so far: {late}" if late else "")
+        at = self.replaced_at
+        return said_so if at is None else f"{said_so}; another query takes over at {show(at)}"
+
+    @property
+    def replaced_at(self) -> int | None:
+        """The instant at which another query takes over (`replace`), as long as this one still speaks; else None."""
+        return self._runner.replaced_at
 
     @property
     def progress(self) -> EpochReport | None:
@@ -119,8 +131,9 @@ class Handle:
         return explain_stages(self._plan)
 
     def state(self) -> list[PartitionState]:
-        """What each partition of each stage keeps."""
-        return inspect(self._runner.journal.state_root)
+        """What each partition of each stage keeps; while a query is being replaced, of both plans."""
+        folder = self._runner.journal.folder
+        return [each for run in self._runner.runs for each in inspect(folder.place(run.state))]
 
     @property
     def late(self) -> Mapping[str, int]:
@@ -157,6 +170,34 @@ class Handle:
                 "runs; start it with consistency(remember='inf'), and it can be moved anywhere"
             )
         self._runner.level = level
+
+    # -- another query ------------------------------------------------------------------------------------------
+
+    def replace(self, query: Query | Mapping[str, Query], *, at: int | None = None) -> int:
+        """Let another query with the same columns take the place of this one: before an instant T the answer is this
+        one's, from T on the other one's.  Returns T, as early as possible, but not before `at`.
+
+        T is not before what is promised, nor before the instant from which on the other query knows its answer.  Both
+        run until everything before T is promised; `replaced_at` is T so long.  It waits for the epoch under way.  The
+        level stays.  Started again, the query is given as `Replacement(old, new)`, or as the new one alone if
+        everything before T had been promised.
+        """
+        with self._rebinding:
+            if self._stopped or not self.is_active:
+                failed = self.last_error is not None
+                raise QueryError(
+                    f"the query has {'failed' if failed else 'stopped'}, so it cannot be replaced while it runs: start "
+                    "ew.spark.Replacement(old, new) with its checkpoint"
+                )
+            runner = self._runner
+            with runner.gate:  # no epoch is under way now, and none begins
+                ready = replaced(self._bound, query, runner, at)
+                assert ready.record is not None
+                write_record(runner.journal, ready.record)
+                runner.stopping = True
+            said(self.stream.stop)
+            self.stream, self._runner = self._bound.job.begin_again(ready, runner)
+            return ready.record.at
 
     # -- inputs of a merge --------------------------------------------------------------------------------------
 
@@ -250,6 +291,10 @@ class Handle:
         return at
 
     def _check_copies(self) -> None:
+        if self.replaced_at is not None:
+            raise QueryError(
+                f"inputs cannot come and go while another query takes over, which it does at {show(self.replaced_at)}"
+            )
         if self._runner.intake is not None:
             raise QueryError(
                 "inputs cannot come and go at a level that waits or forgets (block, remember): rows that wait are in "

@@ -7,7 +7,7 @@ query when it starts, so the query is begun again over the other frames, with th
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,6 +34,9 @@ from everwhen.spark.driver.epoch_log import EpochLog, Identity, check_sink
 from everwhen.spark.driver.epoch_runner import EpochRunner
 from everwhen.spark.driver.ingress_stage import IngressStage
 from everwhen.spark.driver.late_rows import LateRows
+from everwhen.spark.driver.plan_log import PlanRecord, read_record
+from everwhen.spark.driver.plan_run import PlanRun
+from everwhen.spark.exchange.raw_rows import RawRows
 from everwhen.spark.exchange.single_scan import SourceProjection
 from everwhen.spark.exchange.source_scan import unioned
 from everwhen.spark.sources.normalise import normalise
@@ -57,18 +60,21 @@ class Settings:
 
 @dataclass(frozen=True)
 class Ready:
-    """A query over certain frames: nothing has been written yet."""
+    """A query over certain frames: nothing has been written yet.  `runs`: its plan; and the one that takes over."""
 
-    resolved: Mapping[str, ResolvedSource]
-    plan: StagePlan
-    intake: IngressStage | None
-    narrow: SourceProjection | None
+    runs: tuple[PlanRun, ...]
     fed: DataFrame
+    record: PlanRecord | None = None
+
+    @property
+    def plan(self) -> StagePlan:
+        """The plan that runs, or takes over."""
+        return self.runs[-1].plan
 
 
 @dataclass(frozen=True)
 class Job:
-    """A query with all that it is started with, but the frames."""
+    """A query with all that it is started with, but the frames.  `before`: the queries that it takes over from."""
 
     session: SparkSession
     query: Query | Mapping[str, Query]
@@ -77,15 +83,11 @@ class Job:
     place: str
     sinks: Mapping[str, EpochSink]
     settings: Settings
+    before: Mapping[str, Node] | None = None
 
     def ready(self, inputs: Mapping[str, DataFrame], sources: Mapping[str, SparkSource]) -> Ready:
         """Whatever can be wrong with query and frames is found here, before anything is written."""
-        for input_name, frame in inputs.items():
-            if not frame.isStreaming:
-                raise QueryError(
-                    f"input {input_name!r} is not a streaming DataFrame; read it with spark.readStream, or use "
-                    "everwhen.spark.run for bounded ones"
-                )
+        check_streaming(inputs)
         resolved = resolved_sources(self.queries, inputs, sources)
         declared, bounded = _bounded(self.query, self.level)
         plan = staged(self.queries, resolved, bounded)
@@ -96,13 +98,47 @@ class Job:
             fed = narrow.streamed(inputs[narrow.source.name])
         else:
             fed = unioned(plan, elements, resolved) if intake is None else intake.raw(elements)
-        return Ready(resolved, plan, intake, narrow, fed)
+        return Ready((PlanRun(plan, resolved, intake, narrow),), fed)
+
+    def replaced(
+        self,
+        record: PlanRecord,
+        inputs: Mapping[str, DataFrame],
+        sources: Mapping[str, SparkSource],
+        both: bool = False,
+    ) -> Ready:
+        """The same, of a query that took over from another one.  `both`: the other one still runs."""
+        check_streaming(inputs)
+        if missing := [name for name in record.inputs if name not in inputs]:
+            raise QueryError(
+                f"no input for {missing[0]}: the query was started with it, and Spark wants the same inputs for ever, "
+                "also those that the query does not read any more"
+            )
+        if _bounded(self.query, self.level)[1]:
+            raise QueryError("a query that took over from another one cannot wait or forget (block, remember)")
+        plans = []
+        for queries in [*([self.before] if both and self.before is not None else []), self.queries]:
+            resolved = resolved_sources(queries, inputs, sources, record.inputs)
+            plans.append((staged(queries, resolved), resolved))
+        known = {name: resolve(inputs[name].schema, name, sources.get(name)) for name in record.inputs}
+        raw = RawRows.of(record.inputs, known, [plan for plan, _ in plans])
+        runs = [PlanRun(*plans[-1], raw=raw, number=record.number, first=record.first - 1, since=record.at)]
+        if len(plans) > 1:
+            old = PlanRun(*plans[0], raw=raw, number=record.number - 1, first=record.started, since=record.since)
+            runs.insert(0, old)
+        fed = raw.frame({name: normalise(inputs[name], known[name]) for name in known})
+        return Ready(tuple(runs), fed, record)
+
+    def identity(self, ready_plan: StagePlan, intake: bool) -> Identity:
+        """What must not change while the query has state."""
+        level = self.level
+        bounds = f", block {show(level.block)}, remember {show(level.remember)}" if intake else ""
+        return Identity(explain_stages(ready_plan), self.settings.width, f"{level.emit.value}{bounds}")
 
     def begin(self, ready: Ready, journal: EpochLog, lease: Lease) -> tuple[StreamingQuery, EpochRunner]:
         """Start it, or go on with what its checkpoint holds."""
-        level, plan = self.level, ready.plan
-        bounds = "" if ready.intake is None else f", block {show(level.block)}, remember {show(level.remember)}"
-        identity = journal.open(Identity(explain_stages(plan), self.settings.width, f"{level.emit.value}{bounds}"))
+        level = self.level
+        identity = journal.open(self.identity(ready.plan, ready.runs[-1].intake is not None), ready.record is None)
         decided = journal.decision()
         for query_name, node in self.queries.items():
             self.sinks[query_name].resume(journal.newest() - 1)  # the last epoch that is done may be on its way still
@@ -110,8 +146,7 @@ class Job:
             check_sink(query_name, self.sinks[query_name], journal)
         runner = EpochRunner(
             self.session,
-            plan,
-            ready.resolved,
+            ready.runs,
             {query_name: node.schema for query_name, node in self.queries.items()},
             self.sinks,
             journal,
@@ -122,8 +157,7 @@ class Job:
             self.settings.snapshot_every,
             LateRows(f"{self.place}/everwhen/late"),
             level if decided is None else Consistency.from_plain(decided.level),
-            ready.intake,
-            ready.narrow,
+            ready.record,
             self.settings.ends,
             known=journal.known(journal.newest()),
             lease=lease,
@@ -133,9 +167,7 @@ class Job:
 
     def begin_again(self, ready: Ready, before: EpochRunner) -> tuple[StreamingQuery, EpochRunner]:
         """Go on over other frames, when no epoch is under way: what a run holds is still its own."""
-        runner = replace(
-            before, plan=ready.plan, sources=ready.resolved, intake=ready.intake, narrow=ready.narrow, stopping=False
-        )
+        runner = replace(before, runs=ready.runs, record=ready.record, stopping=False)
         return self._streamed(ready, runner), runner
 
     def _streamed(self, ready: Ready, runner: EpochRunner) -> StreamingQuery:
@@ -158,7 +190,9 @@ class Rebinding:
     def ready(self, name: str, frame: DataFrame, source: SparkSource | None, plan: StagePlan) -> Ready:
         """The job with another frame for an input, if that changes nothing else."""
         described = {**self.sources, **({name: source} if source is not None else {})}
-        found = self.job.ready({**self.inputs, name: frame}, described)
+        record = read_record(self.job.place)
+        given = {**self.inputs, name: frame}
+        found = self.job.ready(given, described) if record is None else self.job.replaced(record, given, described)
         if explain_stages(found.plan) != explain_stages(plan):
             raise QueryError(
                 f"the other DataFrame of {name!r} would change the plan of the query, which has state: it must have "
@@ -173,6 +207,15 @@ class Rebinding:
             self.sources[name] = source
 
 
+def check_streaming(inputs: Mapping[str, DataFrame]) -> None:
+    for input_name, frame in inputs.items():
+        if not frame.isStreaming:
+            raise QueryError(
+                f"input {input_name!r} is not a streaming DataFrame; read it with spark.readStream, or use "
+                "everwhen.spark.run for bounded ones"
+            )
+
+
 def named(query: Query | Mapping[str, Query]) -> dict[str, Node]:
     """Queries by name, narrowed to the columns they need; a single one is called `out`."""
     found = query if isinstance(query, Mapping) else {"out": query}
@@ -182,12 +225,16 @@ def named(query: Query | Mapping[str, Query]) -> dict[str, Node]:
 
 
 def resolved_sources(
-    queries: Mapping[str, Node], inputs: Mapping[str, DataFrame], sources: Mapping[str, SparkSource]
+    queries: Mapping[str, Node],
+    inputs: Mapping[str, DataFrame],
+    sources: Mapping[str, SparkSource],
+    others: Iterable[str] = (),
 ) -> dict[str, ResolvedSource]:
-    """Each source of the queries with the frame's columns that carry it."""
+    """Each source of the queries with the frame's columns that carry it.  `others` are inputs that may be given
+    although none of these queries reads them."""
     reads = {node.name: node for node in walk(*queries.values()) if isinstance(node, Source)}
     for what, given in (("input", set(inputs)), ("source description", set(sources))):
-        unknown = sorted(given - set(reads))
+        unknown = sorted(given - set(reads) - set(others))
         if unknown:
             raise QueryError(f"the query does not read the {what} {unknown[0]!r}; it reads {', '.join(sorted(reads))}")
     missing = sorted(set(reads) - set(inputs))

@@ -18,7 +18,9 @@ from everwhen.sinks.callback import CallbackSink
 from everwhen.sinks.changelog import ChangelogSink
 from everwhen.spark.api.handle import Handle
 from everwhen.spark.api.job import Job, Query, Rebinding, Settings, named
+from everwhen.spark.api.replacing import Replacement, resumed
 from everwhen.spark.driver.epoch_log import EpochLog
+from everwhen.spark.driver.plan_log import read_record
 from everwhen.spark.sources.source import SparkSource
 from everwhen.storage.lease import take_lease
 
@@ -26,7 +28,7 @@ Sink = EpochSink | str | os.PathLike[str] | Any
 
 
 def start(
-    query: Query | Mapping[str, Query],
+    query: Query | Mapping[str, Query] | Replacement,
     inputs: Mapping[str, DataFrame],
     *,
     sink: Sink | Mapping[str, Sink],
@@ -49,7 +51,8 @@ def start(
     "available" (what is there now, then stop).  `buckets`: the number of partitions of a stage's state, fixed at the
     first start (default: the cores of the cluster).  `ends`: the epochs with which inputs of a merge end, where that is
     known: such a copy then leaves, as one does that ends in process.  Without `consistency` the level is that of the
-    query's CONSISTENCY clause, else MIDDLE.
+    query's CONSISTENCY clause, else MIDDLE.  A query that takes the place of that of the checkpoint is given as
+    `Replacement(old, new)`.
 
     >>> import everwhen as ew
     >>> bids = ew.source("Bid", {"item": "string", "price": "int64"})
@@ -71,6 +74,8 @@ def start(
     >>> print(next(sink.elements()))
     insert [1, ∞) item='chair' best=40
     """
+    asked = query if isinstance(query, Replacement) else None
+    query = query.new if isinstance(query, Replacement) else query
     queries = named(query)
     if not inputs:
         raise QueryError("start: there are no inputs; give the streaming DataFrames by name: {'Bid': bids}")
@@ -82,12 +87,16 @@ def start(
         raise QueryError(f"start: a snapshot is taken every epoch at the most, not every {snapshot_every}")
     level = _level(query, consistency).changed(emit=emit)
     settings = Settings(trigger, width, name, snapshot_every, dict(ends or {}))
-    job = Job(session, query, queries, level, _absolute(checkpoint), _sinks(sink, queries), settings)
+    before = None if asked is None else named(asked.old)
+    job = Job(session, query, queries, level, _absolute(checkpoint), _sinks(sink, queries), settings, before)
     described = dict(sources or {})
-    ready = job.ready(inputs, described)
+    plain = asked is None and read_record(job.place) is None
+    ready = job.ready(inputs, described) if plain else None
     journal = EpochLog(job.place)
     lease = take_lease(journal.folder, job.place)
     try:
+        if ready is None:
+            ready = resumed(job, journal, inputs, described, None if asked is None else asked.at)
         stream, runner = job.begin(ready, journal, lease)
         return Handle(stream, runner, Rebinding(job, dict(inputs), described))
     except BaseException:

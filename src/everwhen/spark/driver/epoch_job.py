@@ -47,7 +47,7 @@ class _Step:
 
 class EpochJob:
     """The work of every epoch of a plan.  `program` gives what a stage does; which epoch it is, its tasks are told.
-    `session` is the one in which the query was started."""
+    `session` is the one in which the query was started; `kept`: whether Spark's plans are kept from epoch to epoch."""
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class EpochJob:
         partitions: int,
         program: MakeProgram,
         session: SparkSession,
+        kept: bool = True,
     ) -> None:
         self._session = session
         self._plan, self._sources, self._schemas, self._partitions, self._program = (
@@ -69,7 +70,7 @@ class EpochJob:
         self._promise_matters = promise_matters(sources)
         self._layouts = [ExchangeSchema.of(carried_by(plan, stage)) for stage in plan.stages]
         self._layouts.append(ExchangeSchema.of(schemas.values()))
-        fits = not plan.loops and SingleScan.fits(plan, sources)
+        fits = kept and not plan.loops and SingleScan.fits(plan, sources)
         self._one_pass = SingleScan(plan, sources, self._layouts[0], partitions) if fits else None
         self._chain: CachedPlan | None = None
         self._steps = self._made()

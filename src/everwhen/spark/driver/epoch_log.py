@@ -24,7 +24,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -45,7 +45,9 @@ class EpochState:
 
     `said` is what single partitions have promised about the data of an answer, by query: partition, pattern, time.
     `rows` and `late` count the rows of each source since the query was first started, and those that came too late.
-    `steps`: of each loop whose rounds cross exchanges the first step of the epoch, and the first one of the next.
+    `tau` is the largest start seen (None: an older version has not noted it), `ends` the largest end that each query
+    has said.  `steps`: of each loop whose rounds cross exchanges the first step of the epoch, and the first one of the
+    next.
     """
 
     sources: Mapping[str, int] = field(default_factory=dict)
@@ -54,6 +56,8 @@ class EpochState:
     said: Mapping[str, Sequence[tuple[int, Mapping[str, Any], int]]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
+    tau: int | None = None
+    ends: Mapping[str, int] = field(default_factory=dict)
     steps: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -103,8 +107,9 @@ class EpochLog:
         self.place = self._folder.place()
         self.state_root = self._folder.place("state")
 
-    def open(self, identity: Identity) -> str:
-        """The id of the query's state: a new one, or that of the query whose checkpoint this is, if it is the same."""
+    def open(self, identity: Identity, check: bool = True) -> str:
+        """The id of the query's state: a new one, or that of the query whose checkpoint this is, if it is the same.
+        Without `check` its plan may be another one: it has been replaced."""
         try:
             if not self._folder.exists("query.json"):
                 head = {"format": _FORMAT, "software": software(), "id": uuid.uuid4().hex}
@@ -121,9 +126,21 @@ class EpochLog:
                 f"{self._folder.place('query.json')} is damaged: {what}; restore the file, or start the query with a "
                 "new checkpoint"
             ) from None
+        if not check:
+            before = replace(before, plan=identity.plan)
         if before != identity:
-            raise QueryError(_difference(before, identity, self.place))
+            raise QueryError(difference(before, identity, self.place))
         return str(found["id"])
+
+    def holds(self, identity: Identity) -> bool:
+        """Whether this is the checkpoint of a query, or of none yet."""
+        if not self._folder.exists("query.json"):
+            return True
+        try:
+            self.open(identity)
+            return True
+        except QueryError:
+            return False
 
     def _other_version(self, found: Mapping[str, Any]) -> StateError:
         older = "Everwhen 0.4 or an older version" if found["format"] == 1 else "another version"
@@ -200,19 +217,37 @@ class EpochLog:
     def _withdraw(self, epoch: int, steps: Mapping[int, int]) -> None:
         """Take back what the tasks of an epoch have published that was not done: all of it, or its partitions
         would take the epoch's input at different times."""
-        state = self._folder.within("state")
-        first = {f"stage={level}": step for level, step in steps.items()}
-        for stage in state.folders():
-            for partition in state.within(stage).folders():
-                folder = state.within(stage).within(partition)
-                if stage not in first:
-                    folder.remove(f"snapshot-{epoch:012d}")
-                    folder.remove(f"log-{epoch:012d}")
-                    continue
-                for name in [entry.name for entry in folder.entries()]:
-                    kind, _, step = name.partition("-")
-                    if kind in ("snapshot", "log") and step.isdecimal() and int(step) >= first[stage]:
-                        folder.remove(name)
+        first = {("state", f"stage={level}"): step for level, step in steps.items()}
+        for plan in self.state_folders():
+            state = self._folder.within(plan)
+            for stage in state.folders():
+                for partition in state.within(stage).folders():
+                    folder = state.within(stage).within(partition)
+                    if (plan, stage) not in first:
+                        folder.remove(f"snapshot-{epoch:012d}")
+                        folder.remove(f"log-{epoch:012d}")
+                        continue
+                    for name in [entry.name for entry in folder.entries()]:
+                        kind, _, step = name.partition("-")
+                        if kind in ("snapshot", "log") and step.isdecimal() and int(step) >= first[plan, stage]:
+                            folder.remove(name)
+
+    def state_folders(self) -> list[str]:
+        """The folders with the state of plans: one, or several while a query is being replaced."""
+        return [name for name in self._folder.folders() if name == "state" or name.startswith("state-")]
+
+    def drop_state(self, plan: str) -> None:
+        """Delete the state of a plan that has been replaced."""
+        with self._explained(plan, "delete the state of a plan that has been replaced"):
+            state = self._folder.within(plan)
+            for stage in state.folders():
+                for partition in state.within(stage).folders():
+                    mine = state.within(stage).within(partition)
+                    for entry in mine.entries():
+                        mine.remove(entry.name)
+                    state.within(stage).remove_empty(partition)
+                state.remove_empty(stage)
+            self._folder.remove_empty(plan)
 
     def done(self, epoch: int, known: EpochState) -> None:
         """Remember what is known after an epoch."""
@@ -227,9 +262,8 @@ class EpochLog:
         """What was known after an epoch."""
         if epoch < 0:
             return EpochState()
-        found = self._read(
-            f"epochs/{epoch:012d}.done", "sources", "queries", "seen", "said", rows={}, late={}, steps={}
-        )
+        newer: dict[str, Any] = {"rows": {}, "late": {}, "tau": None, "ends": {}, "steps": {}}
+        found = self._read(f"epochs/{epoch:012d}.done", "sources", "queries", "seen", "said", **newer)
         return EpochState(**found)
 
     def has_begun(self, epoch: int) -> bool:
@@ -320,7 +354,7 @@ def check_first_epoch(epoch: int, journal: EpochLog, sinks: Mapping[str, EpochSi
             )
 
 
-def _difference(before: Identity, now: Identity, place: str) -> str:
+def difference(before: Identity, now: Identity, place: str) -> str:
     """What has changed, line by line."""
     lines = []
     if before.buckets != now.buckets:

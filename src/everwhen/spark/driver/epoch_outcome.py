@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow as pa
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.schema import Schema
-from everwhen.core.time import NEVER
+from everwhen.core.time import INF, NEVER
 from everwhen.plan.stages.model import StagePlan
 from everwhen.punctuation.api import PortIntersection, compacted, write_match
 from everwhen.spark.driver.epoch_log import EpochState
@@ -34,17 +35,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EpochOutcome:
-    """The elements of each query, what is said about their data by the number of the query, and the notes of all
-    partitions of all stages."""
+    """The elements of each query, what is said about their data by the number of the query, the notes of all partitions
+    of all stages, and how many elements the last stage has written."""
 
     results: Mapping[str, ElementBatch]
     words: Mapping[int, Heard]
     notes: Sequence[TaskNote]
+    written: int = 0
+    steps: Mapping[str, tuple[int, int]] = MappingProxyType({})
 
     @staticmethod
-    def of(table: pa.Table, schemas: Mapping[str, Schema], emit: Emit, earlier: Sequence[Message] = ()) -> EpochOutcome:
+    def of(
+        table: pa.Table,
+        schemas: Mapping[str, Schema],
+        emit: Emit,
+        stages: int = 1,
+        earlier: Sequence[Message] = (),
+        steps: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+    ) -> EpochOutcome:
         """What the last stage gave out; the error of a partition that gave up is raised.  `earlier`: messages of jobs
-        before the last one."""
+        before the last one; `steps`: those of loops."""
         table = table.combine_chunks()
         messages = [*earlier, *messages_in(table)]
         for message in messages:
@@ -61,7 +71,8 @@ class EpochOutcome:
                 sync = np.where(batch.op == ADJUST, np.minimum(batch.ve, batch.vnew), batch.vs)
                 batch = taken(batch, np.argsort(sync, kind="stable"))
             results[name] = batch
-        return EpochOutcome(results, heard(table, dict(enumerate(schemas.values()))), notes)
+        written = sum(note.rows_out for note in notes if note.stage == stages)
+        return EpochOutcome(results, heard(table, dict(enumerate(schemas.values()))), notes, written)
 
     @cached_property
     def fed(self) -> dict[str, int]:
@@ -98,7 +109,12 @@ class EpochOutcome:
             )
             for name in schemas
         }
-        return EpochState(promised, queries, seen)
+        tau = max([NEVER if known.tau is None else known.tau, *(note.tau for note in self.notes)])
+        before = (
+            dict.fromkeys(known.queries, INF) if known.tau is None else known.ends
+        )  # an older version tells nothing
+        ends = _largest([before, *(note.ends for note in self.notes)])
+        return EpochState(promised, queries, seen, tau=tau, ends=ends)
 
     def promised(
         self, known: EpochState, after: EpochState, schemas: Mapping[str, Schema], partitions: int

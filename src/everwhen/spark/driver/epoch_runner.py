@@ -23,28 +23,23 @@ from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.errors import InputError, SinkError, SinkLostError, StateError
-from everwhen.plan.stages.model import Stage, StagePlan
+from everwhen.errors import SinkError, SinkLostError, StateError
+from everwhen.plan.stages.model import StagePlan
 from everwhen.sinks.base import EpochSink, PartedSink
 from everwhen.spark.driver.copy_changes import CopyChanges
-from everwhen.spark.driver.epoch_job import EpochJob
+from everwhen.spark.driver.cutover import finished, from_instant, together
 from everwhen.spark.driver.epoch_log import EpochDecision, EpochLog, EpochState, check_first_epoch
 from everwhen.spark.driver.epoch_outcome import EpochOutcome, last_words
 from everwhen.spark.driver.ingress_stage import IngressStage
 from everwhen.spark.driver.late_rows import LateRows, LateWarnings, counted
-from everwhen.spark.driver.loop_rounds import RoundsAnswer, first_steps
-from everwhen.spark.exchange.messages import RowsBehind, WrongRows
-from everwhen.spark.exchange.punctuation_rows import Address
-from everwhen.spark.exchange.schema import ExchangeSchema
-from everwhen.spark.exchange.single_scan import SourceProjection
-from everwhen.spark.exchange.source_scan import with_promised
-from everwhen.spark.exchange.watermarks import explanation, late_rows
+from everwhen.spark.driver.loop_rounds import first_steps
+from everwhen.spark.driver.plan_jobs import PlanJobs
+from everwhen.spark.driver.plan_log import PlanRecord
+from everwhen.spark.driver.plan_run import PlanRun
 from everwhen.spark.internals.jvm_columns import JvmMap
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.spark.worker.epoch_context import EpochContext
 from everwhen.spark.worker.ingress_program import STAGE as INGRESS
-from everwhen.spark.worker.stage_program import StageProgram
-from everwhen.spark.worker.state_host import StateSpec
 from everwhen.storage.lease import Lease
 from everwhen.stream.element_batch import joined
 
@@ -106,8 +101,8 @@ class EpochRunner:
     """The function that `foreachBatch` calls."""
 
     session: SparkSession
-    plan: StagePlan
-    sources: Mapping[str, ResolvedSource]
+    runs: Sequence[PlanRun]
+    """The plan that runs; and the one that takes over, while a query is being replaced."""
     schemas: Mapping[str, Schema]
     sinks: Mapping[str, EpochSink]
     journal: EpochLog
@@ -118,8 +113,8 @@ class EpochRunner:
     snapshot_every: int
     late: LateRows
     level: Consistency = MIDDLE
-    intake: IngressStage | None = None
-    narrow: SourceProjection | None = None
+    record: PlanRecord | None = None
+    """How the query was replaced last."""
     ends: Mapping[str, int] = field(default_factory=dict)
     """The epochs with which sources end, where that is known."""
     clock: Callable[[], float] = time.time
@@ -136,6 +131,24 @@ class EpochRunner:
     gate: threading.Lock = field(default_factory=threading.Lock)
     """Held while an epoch runs."""
     _starts: list[str] | None = None
+
+    @property
+    def plan(self) -> StagePlan:
+        return self.runs[0].plan
+
+    @property
+    def sources(self) -> Mapping[str, ResolvedSource]:
+        return self.runs[0].sources
+
+    @property
+    def intake(self) -> IngressStage | None:
+        return self.runs[0].intake
+
+    @property
+    def replaced_at(self) -> int | None:
+        """The instant at which another plan takes over that is there already; None if there is none."""
+        going = self.record is not None and self.record.under_way(self.known, self.journal.newest() + 1)
+        return self.record.at if self.record is not None and going else None
 
     def __call__(self, frame: DataFrame, epoch: int) -> None:
         try:
@@ -160,6 +173,7 @@ class EpochRunner:
         for name, value in _SETTINGS.items():
             frame.sparkSession.conf.set(name, value)
         known = self.journal.known(epoch - 1)
+        self._settle(known, epoch)
         now = self.clock()
         asked = EpochDecision(self._idle(known, now), now, self.level.to_plain(), ended=self._ended(epoch))
         wanted = self.changes.wanted(asked, epoch)
@@ -167,44 +181,30 @@ class EpochRunner:
         decided = self.changes.decide(wanted, epoch, first_steps(self.plan, known.steps))
         known = replace(known, sources={k: v for k, v in known.sources.items() if k not in decided.anew})
         level = Consistency.from_plain(decided.level)
-        before = {source.name: known.sources.get(source.name, NEVER) for source in self.plan.sources}
         copies = (decided.ended, decided.detached, decided.anew, decided.until)
+        before = {source.name: known.sources.get(source.name, NEVER) for source in self.plan.sources}
         context = EpochContext(epoch, decided.idle, decided.now, level, before, *copies)
         context.tell(frame.sparkSession.sparkContext)
         admitted = None
         if self.intake is not None:
             admitted = self.intake.admitted(frame, self._ingress)
             frame = admitted.frame
-
-        def feeds() -> DataFrame:
-            return frame if self.narrow is None else self.narrow.tagged(frame)
-
         try:
-            if self.plan.loops:
-                answer = self._job.run_rounds(feeds, context, known.steps)
-            else:
-                answer = RoundsAnswer(self._job.run(frame, feeds, context))
+            found = self._found(frame, context, known)
             if admitted is not None and self.intake is not None:
                 self.intake.keep(admitted.held, epoch)
         finally:
             if admitted is not None:
                 admitted.held.unpersist()
-        try:
-            found = EpochOutcome.of(answer.table, self.schemas, level.emit, answer.earlier)
-        except WrongRows as error:
-            raise InputError(explanation(feeds(), self.plan) or str(error)) from None
-        except RowsBehind as error:
-            strict = [name for name, source in self.behind.items() if source.source.late == "error"]
-            told = late_rows(with_promised(feeds(), before.values()), self.plan, strict)
-            raise told or InputError(error.problem, source=error.source) from None
+        feeds = partial(self.runs[0].feeds, frame)
         after = found.after(known, now, before, self.schemas)
         promised, after = found.promised(known, after, self.schemas, self.partitions)
-        self.late.keep(feeds, self.plan, self.behind, before.values(), epoch, found.late)
+        self.late.keep(feeds, self.plan, self.runs[0].behind, before.values(), epoch, found.late)
         late = dict(found.late)
         for name, rows in found.left_out(self.plan).items():
             late[name] = late.get(name, 0) + rows
         lost = {} if admitted is None else admitted.note.dropped
-        after = replace(counted(known, after, found.fed, late, lost), steps=answer.steps)
+        after = replace(counted(known, after, found.fed, late, lost), steps=found.steps)
         if self.lease is not None:
             self.lease.check()
         self.journal.done(epoch, after)
@@ -214,48 +214,61 @@ class EpochRunner:
             now_said, before_said = after.queries[name], known.queries.get(name, NEVER)
             tail = last_words(self.schemas[name], promised.get(name, []), before_said, now_said)
             if isinstance(sink, PartedSink):
-                self._commit(name, epoch, partial(sink.commit_parts, epoch, found.parts(name), tail))
+                parts = [*self._told_part(name, sink, epoch, found), *found.parts(name)]
+                self._commit(name, epoch, partial(sink.commit_parts, epoch, parts, tail))
             else:
                 self._commit(name, epoch, partial(sink.commit, epoch, joined(found.results[name], tail)))
         self._report(epoch, time.perf_counter() - started, found, after, decided.idle, late, lost)
 
+    # -- plans --------------------------------------------------------------------------------------------------
+
+    def _settle(self, known: EpochState, epoch: int) -> None:
+        """Which plans run in an epoch, before which this is known.  A plan that has said all it had to is dropped: the
+        epoch before is committed, so nobody will ask for it again."""
+        if len(self.runs) > 1 and self.record is not None and not self.record.under_way(known, epoch):
+            self.runs = self.runs[1:]
+        if self.record is not None:
+            for name in self.journal.state_folders():
+                if name not in {run.state for run in self.runs}:
+                    self.journal.drop_state(name)
+
+    def _found(self, frame: DataFrame, context: EpochContext, known: EpochState) -> EpochOutcome:
+        """What the plans that run make of an epoch."""
+        run, *others = self.runs
+        if not others or self.record is None or context.epoch < self.record.first:
+            return self._jobs.done(run, run.span(), frame, context, known.steps)
+        (new,) = others
+        old = self._jobs.done(run, run.span(until=new.since), frame, context)
+        found = [old]
+        if self.record.first == context.epoch:
+            found.append(self._jobs.told(run, new, frame.sparkSession, context, known, self.changes))
+        if not finished(old, new.since):
+            return together([*found, self._jobs.done(new, new.beginning(), frame, context)], context.level.emit)
+        rest = from_instant(self._jobs.done(new, new.span(), frame, context), new.since)
+        return together([*found, rest], context.level.emit, leading=len(found))
+
+    def _told_part(self, name: str, sink: PartedSink, epoch: int, found: EpochOutcome) -> list[str]:
+        """What a plan says because of the past that it was told, as a part before all others: these may adjust it."""
+        if not len(found.results[name]):
+            return []
+        return [sink.write_part(epoch, (self.runs[-1].number + 1) * self.partitions, found.results[name])]
+
+    @cached_property
+    def _jobs(self) -> PlanJobs:
+        return PlanJobs(
+            self.session, self.schemas, self.sinks, self.journal, self.query, self.run, self.emit, self.partitions,
+            self.snapshot_every,
+        )  # fmt: skip
+
     @cached_property
     def _ingress(self) -> JvmMap:
         assert self.intake is not None
-        return self.intake.work(self._state(INGRESS))
-
-    def _state(self, stage: int) -> StateSpec:
-        loop = None if stage == INGRESS else self.plan.stages[stage - 1].loop
-        return StateSpec(self.query, self.run, self.journal.state_root, stage, self.snapshot_every, loop)
-
-    @cached_property
-    def behind(self) -> Mapping[str, ResolvedSource]:
-        """The sources as the feeds read them."""
-        return self.sources if self.intake is None else self.intake.behind
+        return self.intake.work(self._jobs.state(self.runs[0], INGRESS))
 
     @cached_property
     def _warnings(self) -> LateWarnings:
         kept = self.late.place if self.intake is None else self.intake.place
         return LateWarnings(self.sources, kept)
-
-    @cached_property
-    def _job(self) -> EpochJob:
-        return EpochJob(self.plan, self.behind, self.schemas, self.partitions, self._program, self.session)
-
-    def _program(self, stage: Stage, out: ExchangeSchema, onward: Mapping[str, Address]) -> StageProgram:
-        """What the partitions of a stage do in every epoch."""
-        sinks = {name: sink for name, sink in self.sinks.items() if isinstance(sink, PartedSink)}
-        return StageProgram(
-            self._state(stage.level),
-            stage,
-            self.emit,
-            self.partitions,
-            tuple(source.name for source in self.plan.sources),
-            out,
-            frozenset(name for name, source in self.behind.items() if source.source.late != "error"),
-            sinks if stage.level == len(self.plan.stages) else {},
-            onward,
-        )
 
     def _idle(self, known: EpochState, now: float) -> frozenset[str]:
         """Sources without rows for longer than they may be; one that never had any counts from the first epoch.  A copy
@@ -308,8 +321,8 @@ class EpochRunner:
         """The sources that hold answers back: those that have promised least; of copies any one would do."""
         merged = self.plan.copies.merged
         best = max((cti for name, cti in after.sources.items() if name in merged), default=NEVER)
-        gone = self.changes.detached
-        held = {name: best if name in merged else cti for name, cti in after.sources.items() if name not in gone}
+        read = {source.name for source in self.plan.sources} - self.changes.detached
+        held = {name: best if name in merged else cti for name, cti in after.sources.items() if name in read}
         low = min(held.values(), default=INF)
         return tuple(name for name, cti in held.items() if cti == low) if low < INF else ()
 
@@ -328,7 +341,7 @@ class EpochRunner:
             epoch,
             seconds,
             sum(found.fed.values()),
-            sum(note.rows_out for note in notes if note.stage == len(self.plan.stages)),
+            found.written,
             sum(note.state_rows for note in notes),
             sum(note.state_bytes for note in notes),
             dict(after.sources),

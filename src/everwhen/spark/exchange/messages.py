@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -79,8 +79,9 @@ class PunctuationRows:
 class TaskNote:
     """What a partition did.  `sources` are their frontiers, `fed` and `late` their numbers of rows, `left_out` how many
     adjusts of a stream had no event, `progress` the frontiers of queries, `parts` what was written for their sinks,
-    `caught_up` how many epochs had to be run again first (-1: none, the state was live).  Where rows turn back to go
-    round a loop: `sent`, how many; `external`, what the loop's inputs have promised; `sample`, one of the rows."""
+    `caught_up` how many epochs had to be run again first (-1: none, the state was live), `ends` the largest ends that
+    queries have said.  Where rows turn back to go round a loop: `sent`, how many; `external`, what the loop's inputs
+    have promised; `sample`, one of the rows."""
 
     stage: int
     partition: int
@@ -99,6 +100,7 @@ class TaskNote:
     worker: int
     damaged: Sequence[str]
     seconds: Mapping[str, float]
+    ends: Mapping[str, int] = field(default_factory=dict)
     sent: int = 0
     external: int | None = None
     sample: str = ""

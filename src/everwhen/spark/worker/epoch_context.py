@@ -17,6 +17,7 @@ from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.time import NEVER
 from everwhen.operators.loop.turn import TurnPhase
 from everwhen.spark.exchange.messages import Message, decode, encode, kind_of
+from everwhen.spark.worker.answer_span import WHOLE, AnswerSpan, span_of
 
 _PROPERTY: Final = "everwhen.epoch"
 
@@ -39,7 +40,8 @@ class EpochContext:
     """`idle` are the sources that have been silent for too long, `now` is the time by which that was decided,
     `promised` what the sources had promised before.  Of copies that are merged, those in `ended` have left; rows of
     those in `detached` are ignored; those in `anew` are other streams from now on, right from a time on; those in
-    `until` leave at an instant.  `progress` are messages that every partition of the first stage gets, where they were
+    `until` leave at an instant.  `span`: the instants of the answer that the plan speaks for; `tau`: a start that is
+    known already.  `progress` are messages that every partition of the first stage gets, where they were
     known before the stage began; they are part of its input.  `rounds`: of loops that are under way, by number."""
 
     epoch: int
@@ -51,6 +53,8 @@ class EpochContext:
     detached: frozenset[str] = frozenset()
     anew: Mapping[str, int] = field(default_factory=dict)
     until: Mapping[str, int] = field(default_factory=dict)
+    span: AnswerSpan = WHOLE
+    tau: int = NEVER
     progress: tuple[Message, ...] = ()
     rounds: Mapping[int, LoopRound] = field(default_factory=dict)
 
@@ -65,15 +69,18 @@ class EpochContext:
         copies: dict[str, Any] = {"ended": sorted(self.ended), "detached": sorted(self.detached)}
         copies |= {"anew": dict(self.anew), "until": dict(self.until)}
         copies["rounds"] = {str(loop): asdict(found) for loop, found in self.rounds.items()}
-        return plain | {name: found for name, found in copies.items() if found}
+        plain |= {name: found for name, found in copies.items() if found}
+        plain |= {} if self.span == WHOLE else {"span": self.span.to_plain()}
+        return plain if self.tau == NEVER else plain | {"tau": self.tau}
 
     @classmethod
     def from_plain(cls, given: Mapping[str, Any]) -> EpochContext:
         level = Consistency.from_plain(given["level"])
         ended, detached = (frozenset(given.get(name, ())) for name in ("ended", "detached"))
         rest = (level, given["promised"], ended, detached, given.get("anew", {}), given.get("until", {}))
+        span, tau = span_of(given.get("span")), given.get("tau", NEVER)
         rounds = {int(loop): LoopRound(**found) for loop, found in given.get("rounds", {}).items()}
-        return cls(given["epoch"], frozenset(given["idle"]), given["now"], *rest, rounds=rounds)
+        return cls(given["epoch"], frozenset(given["idle"]), given["now"], *rest, span, tau, rounds=rounds)
 
     def tell(self, context: SparkContext) -> None:
         """Tell the tasks of the jobs that this thread starts next."""

@@ -25,6 +25,7 @@ from everwhen.operators.ingress.guard import CheckedBatch
 from everwhen.operators.ingress.unordered_guard import UnorderedGuard
 from everwhen.operators.loop.turn import TurnOperator, TurnPhase
 from everwhen.operators.net import netted
+from everwhen.operators.output.changelog import EventChangelogEncoder
 from everwhen.operators.punctuate.punctuator import source_punctuators
 from everwhen.operators.stateless.linear import rounded_up_time
 from everwhen.plan.lower import lower
@@ -33,6 +34,7 @@ from everwhen.plan.stages.model import Stage, StreamIn
 from everwhen.punctuation.api import PortIntersection
 from everwhen.rows.changes import Changes, concat, no_changes
 from everwhen.spark.exchange.codec import Rows
+from everwhen.spark.worker.answer_span import WHOLE, AnswerSpan, said_by, span_of, speak_for
 from everwhen.stream.element_batch import ElementBatch, joined
 
 
@@ -46,7 +48,7 @@ class EpochInput:
     stage before has promised of its own share, its time and what is new.  `starts`: the largest start of the sources
     below a stream that is handed over; `ended`: the sources that have left the merges that they feed; `anew`: those
     that are other streams from now on, each right from a time on; `until`: what these promise counts up to an instant
-    only.
+    only; `span`: the instants of the answer that the plan speaks for.
 
     Where rounds of a loop cross exchanges, a step is a round, and `phase` says what its head does; to settle, `promise`
     is what is final of the loop."""
@@ -63,6 +65,7 @@ class EpochInput:
     ended: frozenset[str] = frozenset()
     anew: Mapping[str, int] = field(default_factory=dict)
     until: Mapping[str, int] = field(default_factory=dict)
+    span: AnswerSpan = WHOLE
     phase: TurnPhase | None = None
     promise: int = NEVER
 
@@ -93,6 +96,7 @@ class StagePartition:
         self.tau = NEVER
         self.starts = {stream.name: NEVER for stream in stage.inputs}
         self._ended: frozenset[str] = frozenset()
+        self.span, self._first_emit = WHOLE, emit
         self.cti = {s.feed.source.name: NEVER for s in stage.inputs if s.feed is not None}
         self.promised = {s.name: NEVER for s in stage.inputs if s.feed is None}
         self.gathered = {s.name: PortIntersection(s.schema, partitions) for s in stage.inputs if s.feed is None}
@@ -118,6 +122,7 @@ class StagePartition:
 
     def step(self, given: EpochInput) -> EpochOutput:
         """One epoch."""
+        taken = self._spoken_for(given.span)
         for name, since in given.anew.items():
             self._begin_anew(name, since)
         for name, until in given.until.items():
@@ -144,7 +149,7 @@ class StagePartition:
                 self._take(stream, given, wanted, inputs)
         first, brought = self._moved(given.emit)
         said_now = self.dataflow.step(inputs, self.tau, self.starts)
-        results = {name: joined(first[name], said) for name, said in said_now.items()}
+        results = {name: joined(joined(taken[name], first[name]), said) for name, said in said_now.items()}
         handed = {
             name: Output(concat(brought[name], output.changes), output.frontier) if name in brought else output
             for name, output in self.dataflow.handed().items()
@@ -152,6 +157,27 @@ class StagePartition:
         progress = {name: output.encoder.cti for name, output in self.dataflow.flow.outputs.items()}
         left_out = {name: guard.left_out - before[name] for name, guard in self.guards.items()}
         return EpochOutput(results, handed, progress, self.tau, left_out)
+
+    def _spoken_for(self, span: AnswerSpan) -> dict[str, ElementBatch]:
+        """Speak for other instants from now on: what is taken back."""
+        if span == self.span:
+            return self.dataflow.nothing_new()
+        self.span = span
+        return speak_for(self.dataflow, span, self._first_emit, self._recalled)
+
+    def _recalled(self, port: Port) -> Changes | None:
+        """What a source has brought that stands; None if that is not kept."""
+        guard = self.guards.get(port.source or "")
+        return None if guard is None or guard.insert_only else guard.standing()
+
+    def recalls(self, query: str, promised: int, ends: int) -> int:
+        """From which instant on the events are known that a query has said.  An encoder knows them, or the operator
+        below; else the guards, from the largest promise of a source on, or nobody.  Then it is the largest end said."""
+        output = self.dataflow.flow.outputs[query]
+        if not isinstance(output.encoder, EventChangelogEncoder):
+            return NEVER
+        known = said_by(output, self.dataflow, self._recalled) is not None
+        return min(promised, ends) if known else ends
 
     def _begin_anew(self, source: str, since: int) -> None:
         """Forget what a copy has said and promised: what comes of it now is another stream."""
@@ -261,6 +287,7 @@ class StagePartition:
             "gathered": {name: gathering.snapshot() for name, gathering in self.gathered.items() if len(gathering)},
             "dataflow": self.dataflow.snapshot(),
             "emit": self.emit.value,
+            **({} if self.span == WHOLE else {"span": self.span.to_plain()}),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -271,5 +298,8 @@ class StagePartition:
             guard.restore(state["guards"][name])
         for name, gathered in state["gathered"].items():
             self.gathered[name].restore(gathered)
+        self.span = span_of(state.get("span"))
+        if self.span != WHOLE:
+            speak_for(self.dataflow, self.span, self._first_emit, None)
         self.dataflow.restore(state["dataflow"])
         self.emit = Emit(state["emit"])

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -42,6 +43,7 @@ from everwhen.spark.worker.epoch_context import EpochContext
 from everwhen.spark.worker.partition import EpochInput, EpochOutput, StagePartition
 from everwhen.spark.worker.state_host import HOST, Program, StateSpec, Step
 from everwhen.stream.element import Punct
+from everwhen.stream.element_batch import ADJUST
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class StageOutput:
 class StageProgram:
     """A stage of a query.  `sources` are those of the whole plan; late rows of those in `lenient` are no error.
     `sinks` write their parts here; `onward` says where punctuations go of a stream that is handed on, or of an
-    answer."""
+    answer.  `number` is that of the plan: two that run side by side write parts of different names."""
 
     state: StateSpec
     stage: Stage
@@ -101,6 +103,7 @@ class StageProgram:
     lenient: frozenset[str] = frozenset()
     sinks: Mapping[str, PartedSink] = field(default_factory=dict)
     onward: Mapping[str, Address] = field(default_factory=dict)
+    number: int = 0
 
     def fresh(self) -> StagePartition:
         return StagePartition(self.stage, self.emit, self.lenient, self.partitions)
@@ -118,7 +121,7 @@ class StageProgram:
         starts: dict[str, int] = {}
         times: dict[str, dict[int, int]] = {}
         names = {stream.tag: stream.name for stream in self.stage.inputs}
-        tau = NEVER
+        tau = context.tau
         for message in messages_in(rows):
             match message:
                 case SourceProgress(at) | RowsLate(at) if self.sources[at] in context.detached:
@@ -156,6 +159,7 @@ class StageProgram:
             context.ended | context.detached,
             context.anew if turn is None or not turn.number else {},
             context.until,
+            context.span,
             None if turn is None else turn.phase,
             NEVER if turn is None else turn.promise,
         )
@@ -182,19 +186,23 @@ class StageProgram:
         if progress:
             yield message_rows(self.out, range(self.partitions), progress)
         parts: dict[str, Sequence[str]] = {}
+        ends: dict[str, int] = {}
         for number, (name, batch) in enumerate(out.results.items()):
             data = without_promises(batch)
             said = [said.promise for said in batch.promises.values() if isinstance(said, Punct)]
             yield from self._promised(name, said, at)
             written += len(data)
+            if len(data):
+                ends[name] = int(np.where(data.op == ADJUST, data.vnew, data.ve).max())
             if name in self.sinks:
-                parts[name] = [self.sinks[name].write_part(context.epoch, at, data)] if len(data) else []
+                named = self.number * self.partitions + at
+                parts[name] = [self.sinks[name].write_part(context.epoch, named, data)] if len(data) else []
             else:
                 yield from result_rows(self.out, number, data)
         note = TaskNote(
             self.stage.level, at, done.rows, written, done.size.rows, done.size.bytes, dict(partition.cti),
             done.out.fed, done.out.late, out.left_out, out.progress, parts, out.tau, done.caught_up, os.getpid(),
-            done.damaged, done.seconds, sent, external, next((turn.sample for turn in partition.turns), ""),
+            done.damaged, done.seconds, ends, sent, external, next((turn.sample for turn in partition.turns), ""),
         )  # fmt: skip
         yield message_rows(self.out, [0], [note])
 

@@ -59,14 +59,15 @@ Out = TypeVar("Out")
 @dataclass(frozen=True)
 class StateSpec:
     """Where the state of a stage is kept.  `query` names it for ever, `run` one start of the query: an owner only goes
-    on within a run, since an epoch that failed may be taken back before the next one.  `loop`: which loop has its
-    rounds there; its steps count then, where else epochs do."""
+    on within a run, since an epoch that failed may be taken back before the next one.  `first` is the first epoch of
+    the plan.  `loop`: which loop has its rounds there; its steps count then, where else epochs do."""
 
     query: str
     run: str
     root: str
     stage: int
     snapshot_every: int = 10
+    first: int = 0
     loop: int | None = None
 
 
@@ -210,16 +211,25 @@ class StateHost:
             if version - 1 - mine.version <= state.snapshot_every:
                 with suppress(StateError):  # what others have logged meanwhile may be gone, as a snapshot covers it
                     return _replayed(program, mine.partition, mine.version, version, store)
-        partition, after = program.fresh(), -1
-        snapshot = store.newest_snapshot(version - 1)
-        if snapshot is not None:
-            after = snapshot[0]
-            restore(partition, snapshot[1], store.place)
-        return _replayed(program, partition, after, version, store)
+        return _loaded(program, version, store)
 
 
 HOST: Final = StateHost(shared=True)
 """This process."""
+
+
+def state_before(program: Program[P, Any], epoch: int, store: PartitionStore) -> P:
+    """The state before an epoch as the files have it; whoever owns it keeps it."""
+    return _loaded(program, epoch, store)[0]
+
+
+def _loaded(program: Program[P, Any], epoch: int, store: PartitionStore) -> tuple[P, int]:
+    partition, after = program.fresh(), program.state.first - 1
+    snapshot = store.newest_snapshot(epoch - 1)
+    if snapshot is not None:
+        after = snapshot[0]
+        restore(partition, snapshot[1], store.place)
+    return _replayed(program, partition, after, epoch, store)
 
 
 def _replayed(program: Program[P, Any], partition: P, after: int, epoch: int, store: PartitionStore) -> tuple[P, int]:

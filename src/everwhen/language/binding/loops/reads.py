@@ -87,7 +87,7 @@ def _item(item: s.FromItem, scope: _Scope) -> Found:
             return next((found for known, found in reversed(scope) if same(name, known)), _NONE)
         case s.Derived(query):
             return _query(query, scope)
-        case s.Converted(_, inner):
+        case s.Converted(_, inner) | s.Matched(inner):
             return _item(inner, scope)
         case s.Merged(copies):
             return _all(_item(copy.item, scope) for copy in copies)

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from everwhen.operators.ingress.sort_by_time import by_time, pick
+from everwhen.containers.sort_by_time import by_time, pick
 
 
 @pytest.mark.parametrize("spread", [1, 5, 1_000_000], ids=["all equal", "counted", "compared"])

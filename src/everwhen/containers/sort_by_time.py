@@ -1,4 +1,4 @@
-"""Inserts put in the order of their starts: by counting, where many start together, else by comparing."""
+"""Inserts put in the order of their starts: by counting, where many start close together, else by comparing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def by_time(times: np.ndarray) -> np.ndarray:
     if not len(times):
         return np.empty(0, np.int64)
     lowest, highest = int(times.min()), int(times.max())
-    if highest - lowest >= len(times):
+    if highest - lowest >= 4 * len(times):
         return np.argsort(times, kind="stable")
     order = np.empty(len(times), np.int64)
     _counted(times, lowest, np.zeros(highest - lowest + 1, np.int64), order)

@@ -1,0 +1,1 @@
+"""MATCH_RECOGNIZE: rows in order, the automaton, and what matches say."""
