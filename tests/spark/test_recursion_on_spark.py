@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 import everwhen as ew
 from everwhen.algebra.nodes import Source, walk
-from everwhen.reference.evaluation import evaluate
 from everwhen.plan.stages.stages import cut
+from everwhen.reference.evaluation import evaluate
 from everwhen.sinks.memory import MemorySink
 from everwhen.spark.api.start import start
 from everwhen.spark.driver.cutover import check_replaceable
