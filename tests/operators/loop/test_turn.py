@@ -10,7 +10,6 @@ import everwhen as ew
 from everwhen.core.punctuation import Frontier
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
-from everwhen.operators.loop.fixpoint import MOST_ROWS
 from everwhen.operators.loop.head import with_birth
 from everwhen.operators.loop.support import SetHead
 from everwhen.operators.loop.turn import TurnOperator, TurnPhase, check_rounds
@@ -108,5 +107,5 @@ def test_a_loop_that_diverges_is_stopped() -> None:
     check_rounds("r", 4, 4, 100, 10**9, "")
     with pytest.raises(ew.EvaluationError, match="'r' has not ended after 4 rounds in one epoch; at instant 3 the row"):
         check_rounds("r", 5, 4, 100, 10**9, "at instant 3 the row (n='A')")
-    with pytest.raises(ew.EvaluationError, match="after 50,000,000 rows"):
-        check_rounds("r", 5, 10, MOST_ROWS + 1, "")
+    with pytest.raises(ew.EvaluationError, match="after 1000 rows"):
+        check_rounds("r", 5, 10, 1001, 1000, "")

@@ -122,8 +122,8 @@ class Job:
             plans.append((staged(queries, resolved), resolved))
         if across := [loop.name for plan, _ in plans for loop in plan.loops]:
             raise QueryError(
-                f"the recursion {across[0]!r} runs ACROSS PARTITIONS, and such a query can neither be replaced while it "
-                "runs nor take over from another one; leave ACROSS PARTITIONS out, or start it with a new checkpoint"
+                f"the recursion {across[0]!r} runs ACROSS PARTITIONS, and such a query can neither be replaced while "
+                "it runs nor take over from another one; leave ACROSS PARTITIONS out, or start it with a new checkpoint"
             )
         known = {name: resolve(inputs[name].schema, name, sources.get(name)) for name in record.inputs}
         raw = RawRows.of(record.inputs, known, [plan for plan, _ in plans])
