@@ -57,11 +57,11 @@ class Partitions:
         self.ended: frozenset[str] = frozenset()
         self.anew: dict[str, int] = {}
         self.until: dict[str, int] = {}
-        self.rounds = 0
-        self.restarts = 0.0
         self.span = WHOLE
         self.tau = NEVER
         """A start that is known already."""
+        self.rounds = 0
+        self.restarts = 0.0
 
     def end(self, sources: Iterable[str]) -> None:
         """These copies of merges have left from the next epoch on."""

@@ -35,12 +35,11 @@ class Loops(Cursor):
                 raise self.error(f"{word} is there already", self.span(begin))
             found[word] = self._loop_value(word)
         limits = found.get(_LEVEL), found.get(_ROWS)
-        ways = found.get("ROUNDS"), found.get("PROGRESS"), found.get(_ACROSS)
-        return LoopClause(*limits, *ways, self.span(first))
+        how = found.get("ROUNDS"), found.get("PROGRESS"), found.get(_ACROSS)
+        return LoopClause(*limits, *how, self.span(first))
 
     def _loop_word(self) -> str:
-        if self.take_words("ACROSS"):
-            self.expect_word("PARTITIONS")
+        if self.take_words("ACROSS", "PARTITIONS"):
             return _ACROSS
         if not self.take_words("MAX", "RECURSION"):
             return self.advance().text.upper()

@@ -20,6 +20,7 @@ from everwhen.core.punctuation import Frontier
 from everwhen.core.time import NEVER, show
 from everwhen.errors import EvaluationError
 from everwhen.operators.contract import Operator, Output, StateSize, lowest
+from everwhen.operators.loop.fixpoint import diverged
 from everwhen.operators.loop.head import LoopHead
 from everwhen.rows.changes import Changes, no_changes
 
@@ -64,7 +65,7 @@ class TurnOperator(Operator):
                 self._head.expire(promise)
         self._last = batch
         if self._head.endless:
-            raise EvaluationError(f"a recursion does not end; {self.sample} is derived ever more often")
+            raise EvaluationError(f"a recursion does not end: {self.sample} is derived ever more often")
         return Output(batch, Frontier(self._promise))
 
     @property
@@ -88,14 +89,8 @@ class TurnOperator(Operator):
         self._promise = state["promise"]
 
 
-def check_rounds(name: str, rounds: int, rows: int, most: tuple[int, int], sample: str) -> None:
-    """Stop a loop that diverges: so many rounds and rows were there in an epoch, and so many of both may be."""
-    most_rounds, most_rows = most
-    if rounds <= most_rounds and rows <= most_rows:
-        return
-    limit = f"{most_rounds} rounds" if rounds > most_rounds else f"{most_rows} rows"
-    raise EvaluationError(
-        f"the recursion {name!r} has not ended after {limit} in one epoch; {sample} still comes.  Bound the recursion "
-        "by a condition, or use UNION instead of UNION ALL where rows repeat; MAX RECURSION LEVEL allows more rounds, "
-        "MAX RECURSION ROWS more rows"
-    )
+def check_rounds(name: str, rounds: int, most_rounds: int, rows: int, most_rows: int, sample: str) -> None:
+    """Stop a loop that diverges: so many rounds and rows were there in an epoch."""
+    if rounds > most_rounds or rows > most_rows:
+        limit = f"{most_rounds} rounds" if rounds > most_rounds else f"{most_rows} rows"
+        raise diverged(name, limit, sample)

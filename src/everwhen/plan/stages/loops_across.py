@@ -83,8 +83,9 @@ class LoopsAcross:
             cutter.handed.setdefault(last, {})[stream.name] = turn
         names = frozenset(stream.name for stream in back.streams)
         first = min(level for level, stream in cutter.streams if stream.name in names)
-        most = loop.options.max_level, loop.options.max_rows
-        self.ranges.append(LoopRange(loop.token.name, first, last, names, most))
+        self.ranges.append(
+            LoopRange(loop.token.name, first, last, names, loop.options.max_level, loop.options.max_rows)
+        )
         stages = f"stage {last}" if first == last else f"stages {first} to {last}"
         words = f"loop {loop.token.name} across exchanges, as asked for: a round is a job over {stages}"
         cutter.loops.setdefault(last, []).append(words)

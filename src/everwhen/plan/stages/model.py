@@ -68,7 +68,8 @@ class LoopRange:
     first: int
     last: int
     streams: frozenset[str]
-    most: tuple[int, int]
+    most_rounds: int
+    most_rows: int
 
 
 @dataclass(frozen=True)

@@ -217,19 +217,17 @@ class EpochLog:
     def _withdraw(self, epoch: int, steps: Mapping[int, int]) -> None:
         """Take back what the tasks of an epoch have published that was not done: all of it, or its partitions
         would take the epoch's input at different times."""
-        first = {("state", f"stage={level}"): step for level, step in steps.items()}
+        first = {f"stage={level}": step for level, step in steps.items()}
         for plan in self.state_folders():
             state = self._folder.within(plan)
             for stage in state.folders():
                 for partition in state.within(stage).folders():
                     folder = state.within(stage).within(partition)
-                    if (plan, stage) not in first:
-                        folder.remove(f"snapshot-{epoch:012d}")
-                        folder.remove(f"log-{epoch:012d}")
-                        continue
                     for name in [entry.name for entry in folder.entries()]:
-                        kind, _, step = name.partition("-")
-                        if kind in ("snapshot", "log") and step.isdecimal() and int(step) >= first[plan, stage]:
+                        kind, _, version = name.partition("-")
+                        if kind not in ("snapshot", "log") or not version.isdecimal():
+                            continue
+                        if int(version) >= first[stage] if stage in first else int(version) == epoch:
                             folder.remove(name)
 
     def state_folders(self) -> list[str]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,25 +35,20 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class EpochOutcome:
     """The elements of each query, what is said about their data by the number of the query, the notes of all partitions
-    of all stages, and how many elements the last stage has written."""
+    of all stages, how many elements the last stage has written, and the steps of loops whose rounds cross exchanges."""
 
     results: Mapping[str, ElementBatch]
     words: Mapping[int, Heard]
     notes: Sequence[TaskNote]
     written: int = 0
-    steps: Mapping[str, tuple[int, int]] = MappingProxyType({})
+    steps: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @staticmethod
     def of(
-        table: pa.Table,
-        schemas: Mapping[str, Schema],
-        emit: Emit,
-        stages: int = 1,
-        earlier: Sequence[Message] = (),
-        steps: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+        table: pa.Table, schemas: Mapping[str, Schema], emit: Emit, stages: int = 1, earlier: Sequence[Message] = ()
     ) -> EpochOutcome:
         """What the last stage gave out; the error of a partition that gave up is raised.  `earlier`: messages of jobs
-        before the last one; `steps`: those of loops."""
+        before the last one."""
         table = table.combine_chunks()
         messages = [*earlier, *messages_in(table)]
         for message in messages:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -35,7 +34,6 @@ from everwhen.spark.worker.epoch_context import EpochContext, LoopRound
 
 LoopSteps: TypeAlias = Mapping[str, Sequence[int]]
 """Of each loop, by number, the first step of an epoch, and the first one of the next."""
-NO_STEPS: Final[LoopSteps] = MappingProxyType({})
 Levels: TypeAlias = Callable[[range, DataFrame | None, DataFrame | None, DataFrame | None], DataFrame]
 """What some levels give for what comes from the level below, from the sources, and round a loop."""
 
@@ -116,7 +114,7 @@ class _Epoch:
             sent = sum(note.sent for note in notes)
             rows += sent
             sample = next((note.sample for note in notes if note.sample), "")
-            check_rounds(loop.name, rounds - 1, rows, loop.most, sample)
+            check_rounds(loop.name, rounds - 1, loop.most_rounds, rows, loop.most_rows, sample)
             if not sent and phase == "insert":
                 break
             phase = phase if sent else "insert"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,7 +21,7 @@ from everwhen.spark.driver.cutover import past_frame
 from everwhen.spark.driver.epoch_job import EpochJob
 from everwhen.spark.driver.epoch_log import EpochLog, EpochState
 from everwhen.spark.driver.epoch_outcome import EpochOutcome
-from everwhen.spark.driver.loop_rounds import NO_STEPS, LoopSteps, RoundsAnswer
+from everwhen.spark.driver.loop_rounds import LoopSteps, RoundsAnswer
 from everwhen.spark.driver.plan_run import PlanRun
 from everwhen.spark.exchange.messages import RowsBehind, WrongRows
 from everwhen.spark.exchange.punctuation_rows import Address
@@ -31,6 +33,8 @@ from everwhen.spark.worker.epoch_context import EpochContext
 from everwhen.spark.worker.ingress_program import STAGE as INGRESS
 from everwhen.spark.worker.stage_program import StageProgram
 from everwhen.spark.worker.state_host import StateSpec
+
+_NO_STEPS: Final[LoopSteps] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,9 @@ class PlanJobs:
     _jobs: dict[int, EpochJob] = field(default_factory=dict)
 
     def done(
-        self, run: PlanRun, span: AnswerSpan, frame: DataFrame, context: EpochContext, steps: LoopSteps = NO_STEPS
+        self, run: PlanRun, span: AnswerSpan, frame: DataFrame, context: EpochContext, steps: LoopSteps = _NO_STEPS
     ) -> EpochOutcome:
-        """An epoch of a plan; `steps` are those of its loops before."""
+        """An epoch of a plan; `steps`: those of its loops whose rounds cross exchanges, in the epoch before."""
         before = {source.name: context.promised.get(source.name, NEVER) for source in run.plan.sources}
         told = replace(context, promised=before, span=span)
         feeds = partial(run.feeds, frame)
@@ -60,10 +64,12 @@ class PlanJobs:
                 run.plan, run.behind, self.schemas, self.partitions, partial(self._program, run), self.session
             )
         job = self._jobs[run.number]
-        found = job.run_rounds(feeds, told, steps) if run.plan.loops else RoundsAnswer(job.run(frame, feeds, told))
+        loops = run.plan.loops
+        answer = job.run_rounds(feeds, told, steps) if loops else RoundsAnswer(job.run(frame, feeds, told))
         try:
-            rest = (len(run.plan.stages), found.earlier, found.steps)
-            return EpochOutcome.of(found.table, self.schemas, context.level.emit, *rest)
+            stages = len(run.plan.stages)
+            found = EpochOutcome.of(answer.table, self.schemas, context.level.emit, stages, answer.earlier)
+            return replace(found, steps=answer.steps)
         except WrongRows as error:
             raise InputError(explanation(feeds(), run.plan) or str(error)) from None
         except RowsBehind as error:

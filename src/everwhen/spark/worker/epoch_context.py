@@ -41,8 +41,8 @@ class EpochContext:
     `promised` what the sources had promised before.  Of copies that are merged, those in `ended` have left; rows of
     those in `detached` are ignored; those in `anew` are other streams from now on, right from a time on; those in
     `until` leave at an instant.  `span`: the instants of the answer that the plan speaks for; `tau`: a start that is
-    known already.  `progress` are messages that every partition of the first stage gets, where they were
-    known before the stage began; they are part of its input.  `rounds`: of loops that are under way, by number."""
+    known already.  `progress` are messages that every partition of the first stage gets, where they were known before
+    the stage began; they are part of its input.  `rounds`: of loops that are under way, by number."""
 
     epoch: int
     idle: frozenset[str] = frozenset()

@@ -202,7 +202,8 @@ class StageProgram:
         note = TaskNote(
             self.stage.level, at, done.rows, written, done.size.rows, done.size.bytes, dict(partition.cti),
             done.out.fed, done.out.late, out.left_out, out.progress, parts, out.tau, done.caught_up, os.getpid(),
-            done.damaged, done.seconds, ends, sent, external, next((turn.sample for turn in partition.turns), ""),
+            done.damaged, done.seconds, ends, sent, external,
+            next((turn.sample for turn in partition.turns), ""),
         )  # fmt: skip
         yield message_rows(self.out, [0], [note])
 
