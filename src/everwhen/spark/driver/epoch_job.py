@@ -171,6 +171,8 @@ class EpochJob:
             if step.returned is not None and back is not None:
                 tags = [stream.tag for stream in stage.inputs if stream.returning]
                 frames.append(step.returned.of(back.where(F.col("kind").isin(tags))))
+            if not frames:  # before anything has gone round
+                frames.append(self._session.createDataFrame([], self._layouts[level - 1].spark))
             rows = reduce(DataFrame.union, frames).repartitionById(self._partitions, "partition")
             flowing = step.work.of(rows)
             if step.said is not None:
