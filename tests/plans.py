@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import everwhen as ew
+from everwhen.algebra.nodes import Fixpoint, Node, over
 
 COLUMNS = {"k": "string", "x": "int64"}
 S, T = ew.source("S", COLUMNS), ew.source("T", COLUMNS)
@@ -213,6 +214,43 @@ RECURSIVE: tuple[Plan, ...] = (
     plan("recursion over sums", lambda: ew.fixpoint(_sums(S).select("k", x=col("t") % 5), _met)),
 )
 
+
+def _linked(r: ew.Stream) -> ew.Stream:
+    """A step that keeps k and takes x along links that are the same for all k."""
+    links = T.select(a=col("x"), b=(col("x") + 1) % 4)
+    return r.join(links, on={"x": "a"}).select("k", x=col("b"))
+
+
+def across(query: ew.Stream) -> ew.Stream:
+    """The query with all its loops across partitions."""
+
+    def again(node: Node) -> Node:
+        found = over(node, *map(again, node.inputs))
+        return replace(found, options=replace(found.options, across=True)) if isinstance(found, Fixpoint) else found
+
+    return ew.Stream(again(query.node))
+
+
+SPREAD_LOOPS: tuple[Plan, ...] = (
+    plan("recursion with copied links", lambda: ew.fixpoint(S, _linked)),
+    plan("recursion, regrouped", lambda: ew.fixpoint(S, _linked).group_by("x").agg(n=ew.count())),
+    plan("recursion with a second beginning", lambda: ew.fixpoint(S, lambda r: T.union(_linked(r)))),
+    plan("recursion over its own base", lambda: ew.fixpoint(T, _linked)),
+    plan("recursion of a recursion", lambda: ew.fixpoint(ew.fixpoint(S, _linked).range(2), _met)),
+    plan(
+        "recursion joined with itself by a kept column",
+        lambda: ew.fixpoint(S, lambda r: r.join(r, on="k").select("k", x=(col("x") + col("x_right")) % 4)),
+    ),
+    plan(
+        "recursion beside groups",
+        lambda: ew.fixpoint(S, _linked).union(S.group_by("k").agg(x=ew.max("x"))).distinct(),
+    ),
+    plan("flying recursion", lambda: ew.fixpoint(S, _met, rounds=1)),
+    plan("flying recursion with copied links", lambda: ew.fixpoint(S, _linked, rounds=2, progress="probing")),
+    plan("flying recursion in one place", lambda: ew.fixpoint(S, _joined_with_itself, rounds=1).select("x").distinct()),
+)
+"""What is to be got right where the rows of a loop lie in partitions."""
+
 PLANS = (*UNARY, *PATTERNS, *BINARY, *COMPOSED, *RECURSIVE)
 
 REGROUPED: tuple[Plan, ...] = (
@@ -226,6 +264,8 @@ REGROUPED: tuple[Plan, ...] = (
     plan("full join, grouped", lambda: S.join(T, on={"k": "k"}, how="full").group_by("k").agg(n=ew.count())),
     plan("coalesce, grouped", lambda: S.select("k").coalesce().group_by("k").agg(n=ew.count())),
     plan("group of groups", lambda: S.group_by("k").agg(t=ew.sum("x")).group_by("t").agg(n=ew.count())),
+    plan("distinct over groups and rows", lambda: S.group_by("k").agg(x=ew.max("x")).union(T).distinct()),
+    plan("union of windowed groups and rows", lambda: T.range(3).union(_sums(S).select("k", x=col("t")))),
     plan(
         "union of groups",
         lambda: S.group_by("k").agg(t=ew.sum("x")).union(T.group_by("k").agg(t=ew.max("x"))).distinct(),
@@ -245,6 +285,8 @@ STAGED: dict[str, Plan] = {
             "window of sums", "lifetime of coalesced",
         )),
         *REGROUPED,
+        *RECURSIVE,
+        *SPREAD_LOOPS,
     )
 }  # fmt: skip
 """For the tests that compare runtimes: without those that are cut into stages as others are."""

@@ -7,6 +7,7 @@ import pytest
 import everwhen as ew
 from everwhen.algebra import nodes as n
 from everwhen.algebra.builder import Stream
+from everwhen.plan.explain import explain_stages
 from everwhen.plan.stages.model import StagePlan, Trait
 from everwhen.plan.stages.stages import cut
 
@@ -54,6 +55,90 @@ def spread(plan: StagePlan) -> list[list[tuple[str, ...] | None]]:
 )
 def test_rows_lie_together_where_they_must(query: Stream, expected: list[list[tuple[str, ...] | None]]) -> None:
     assert spread(staged(query)) == expected
+
+
+REACH = "WITH RECURSIVE reach(s, n) AS (SELECT s, s FROM Node UNION SELECT reach.s, b FROM reach JOIN Link ON n = a) "
+NODE, LINK = ew.source("Node", {"s": "string"}), ew.source("Link", {"a": "string", "b": "string"})
+
+
+@pytest.mark.parametrize(
+    ("query", "expected", "words"),
+    [
+        (
+            "SELECT * FROM reach",
+            [[("s",), None]],
+            "loop reach hashed by s, which it keeps from round to round; Link copied to every partition",
+        ),
+        # what reads the loop needs other rows together: they cross behind it
+        (
+            "SELECT n, COUNT(*) AS c FROM reach GROUP BY n",
+            [[("s",), None], [("n",)]],
+            "loop reach hashed by s, which it keeps from round to round; Link copied to every partition",
+        ),
+        # all rows in one place: the loop itself is still spread
+        ("SELECT MEDIAN(s) AS m FROM reach", [[("s",), None], [()]], "loop reach hashed by s"),
+        ("SELECT s, COUNT(*) AS c FROM reach GROUP BY s", [[("s",), None]], "loop reach hashed by s"),
+    ],
+)
+def test_a_loop_that_keeps_a_column_is_hashed_by_it(
+    query: str, expected: list[list[tuple[str, ...] | None]], words: str
+) -> None:
+    plan = staged(ew.sql(REACH + query, NODE, LINK))
+    assert spread(plan) == expected
+    assert words in explain_stages(plan)
+
+
+def test_what_a_loop_joins_by_the_kept_column_is_hashed_alike() -> None:
+    loop = ew.fixpoint(S, lambda r: r.join(T, on="k").select("k", x=c("x_right")))
+    assert spread(staged(loop)) == [[("k",), ("k",)]]
+    assert staged(loop).stages[0].loops == ("loop r hashed by k, which it keeps from round to round; T hashed alike",)
+    # two joins, by the kept column and by another one: the second needs copies
+    both = ew.fixpoint(
+        S,
+        lambda r: (
+            r.join(T, on="k").select("k", x=c("x_right")).join(S.select(y=c("x")), on={"x": "y"}).select("k", "x")
+        ),
+    )
+    assert sorted(spread(staged(both))[0], key=str) == [("k",), ("k",), None]
+
+
+def test_a_branch_that_begins_rows_is_hashed_as_the_base_is() -> None:
+    def step(r: Stream) -> Stream:
+        return T.union(r.join(LINK, on={"k": "a"}).select("k", x=c("x") + 1))
+
+    assert sorted(spread(staged(ew.fixpoint(S, step)))[0], key=str) == [("a",), ("k",), ("k",)]
+
+
+def test_a_loop_that_keeps_nothing_runs_in_one_partition() -> None:
+    swapped = ew.fixpoint(LINK, lambda r: r.select(a=c("b"), b=c("a")))
+    plan = staged(swapped)
+    assert spread(plan) == [[()]]
+    assert plan.stages[0].loops == ("loop r in one partition: it keeps no column from round to round",)
+    assert spread(staged(swapped.group_by("a").agg(n=ew.count()))) == [[()], [("a",)]]
+
+
+def test_rounds_across_exchanges_pass_the_stages_between_the_joins_and_the_turn() -> None:
+    far = ew.fixpoint(
+        NODE.select(n=c("s")), lambda r: r.join(LINK, on={"n": "a"}).select(n=c("b")), name="far", across=True
+    )
+    plan = staged(far)
+    (loop,) = plan.loops
+    assert (loop.name, loop.first, loop.last) == ("far", 1, 2)
+    assert [stage.loop for stage in plan.stages] == [0, 0, None]
+    assert plan.stages[1].returns == loop.streams and len(loop.streams) == 1
+    (back,) = loop.streams
+    assert plan.stream(back).by == ("n",) and plan.stream(back).returning
+    text = explain_stages(plan)
+    assert "loop far across exchanges, as asked for: a round is a job over stages 1 to 2" in text
+    assert f"back to the beginning of the round: {back}" in text
+    assert not cut({"out": far.node}, {}, lambda expr, schema: True, across=False).loops
+
+
+def test_both_sides_of_a_union_are_hashed_alike() -> None:
+    groups = S.group_by("k").agg(x=ew.max("x"))
+    assert spread(staged(groups.union(T.group_by("k").agg(x=ew.max("x"))).distinct())) == [[("k",), ("k",)]]
+    (first, second) = spread(staged(groups.union(T).distinct()))
+    assert first == [("k",)] and sorted(second, key=str) == [("k", "x"), ("k", "x")]
 
 
 def test_filters_and_projections_belong_to_the_feed_as_far_as_they_are_native() -> None:

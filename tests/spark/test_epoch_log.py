@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from everwhen.errors import StateError
-from everwhen.spark.driver.epoch_log import EpochLog, Identity
+from everwhen.plan.stages.model import LoopRange, StagePlan
+from everwhen.spark.driver.epoch_log import EpochLog, EpochState, Identity
+from everwhen.spark.driver.loop_rounds import first_steps
+from everwhen.spark.worker.epoch_context import EpochContext, LoopRound
 from everwhen.storage.state_format import software
 
 WHO = Identity("plan", 2, "final")
@@ -48,3 +51,18 @@ def test_a_journal_that_somebody_has_written_is_damaged_and_nothing_else(tmp_pat
         (tmp_path / "everwhen" / "query.json").write_text(text)
         with pytest.raises(StateError, match=r"query\.json is damaged"):
             journal.open(WHO)
+
+
+def test_what_is_told_of_rounds_arrives_as_it_was_sent() -> None:
+    rounds = {0: LoopRound(4, 31, "settle", 17, 22), 1: LoopRound(0, 9, "retract", kept=5)}
+    context = EpochContext(3, rounds=rounds)
+    assert EpochContext.from_plain(json.loads(json.dumps(context.to_plain()))) == context
+    assert [context.version(loop) for loop in (None, 0, 1)] == [3, 31, 9]
+
+
+def test_the_steps_of_loops_are_known_after_an_epoch(tmp_path: Path) -> None:
+    journal = EpochLog(str(tmp_path))
+    journal.done(0, EpochState(steps={"0": (0, 7)}))
+    plan = StagePlan((), loops=(LoopRange("r", 2, 3, frozenset(), 10), LoopRange("s", 5, 5, frozenset(), 10)))
+    assert first_steps(plan, journal.known(0).steps) == {2: 7, 3: 7, 5: 0}
+    assert first_steps(plan, journal.known(-1).steps) == {2: 0, 3: 0, 5: 0}

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,6 +16,7 @@ from everwhen.errors import SinkLostError, StateError
 from everwhen.sinks import ChangelogSink, read_changelog
 from everwhen.spark.api.start import start
 from everwhen.spark.driver.epoch_log import EpochDecision, EpochLog, EpochState
+from everwhen.spark.state.state_store import PartitionStore
 from everwhen.stream.history import History
 from everwhen.testing import assert_same_history
 from spark.fault_driver import PARTITIONS, SCHEMA, SNAPSHOT_EVERY, epochs, go_on, queries
@@ -112,6 +114,23 @@ def test_a_changelog_that_vanishes_while_the_query_runs_stops_it(spark: SparkSes
         History.of(read_changelog(tmp_path / "changelog"), queries()["alike"].schema),
         History.of(answers, queries()["alike"].schema),
     )
+
+
+def test_an_epoch_that_is_not_done_is_withdrawn_with_all_rounds_of_its_loops(tmp_path: Path) -> None:
+    journal = EpochLog(str(tmp_path))
+    decided = EpochDecision(frozenset(), 1.0, {})
+    journal.begun(1, decided, {2: 5})
+    for stage, versions in ((1, (0, 1)), (2, range(9)), (3, (0, 1))):
+        store = PartitionStore(journal.state_root, stage, 0)
+        for version in versions:
+            store.publish_log(version, pa.table({"x": [version]}), {})
+            store.publish_snapshot(version, {})
+    journal.begun(1, decided, {2: 5})
+    left = {path.name for path in Path(journal.state_root, "stage=2", "bucket=0").iterdir()}
+    assert left == {f"{kind}-{step:012d}" for kind in ("log", "snapshot") for step in range(5)}
+    for stage in (1, 3):
+        found = {path.name for path in Path(journal.state_root, f"stage={stage}", "bucket=0").iterdir()}
+        assert found == {"log-000000000000", "snapshot-000000000000"}
 
 
 def test_an_epoch_that_is_not_done_may_be_planned_anew(tmp_path: Path) -> None:

@@ -19,13 +19,13 @@ from everwhen.spark.api.run_bounded import run
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
 from everwhen.testing import reorder
-from plans import STAGED
+from plans import STAGED, across
 
 SCHEMA = Schema.of([("k", pa.string()), ("x", pa.int64())])
 CHOSEN = (
     "filter", "range slide", "union of groups", "strict difference", "holistic aggregates", "scalar aggregate",
     "aggregate of aggregate", "join, regrouped", "inequality join", "theta anti-join", "full join", "partitioned rows",
-    "coalesce, grouped", "highest bids",
+    "coalesce, grouped", "highest bids", "recursion, regrouped", "flying recursion", "recursion for the smallest",
 )  # fmt: skip
 FORMS = ("events", "elements")
 """Each plan reads one of the two; all plans read streams of elements in `test_spark_parity`."""
@@ -62,6 +62,8 @@ def test_a_bounded_run_answers_as_the_oracle_does(spark: SparkSession, tmp_path:
     rng = random.Random(f"{name} {op}")
     finite = not STAGED[name].infinite
     query = STAGED[name].build()
+    if name == "recursion, regrouped":
+        query = across(query)  # a bounded run is one pass: it goes round inside one stage
     read = sorted({node.name for node in walk(query.node) if isinstance(node, Source)})
     histories = {s: random_history(rng, finite) for s in read}
     frames = {s: frame(spark, histories[s], rng, op, finite, tmp_path / f"{s}.parquet") for s in read}

@@ -275,6 +275,19 @@ def test_collect_keeps_two_ways_back(store: PartitionStore) -> None:
     assert store.collect(8) == 0
 
 
+def test_collect_keeps_the_steps_of_a_loop_that_may_be_run_again(store: PartitionStore) -> None:
+    for step in range(10):
+        store.publish_log(step, table(step), {})
+    for step in (2, 5, 8):
+        store.publish_snapshot(step, step)
+    store.collect(8, kept=5)  # the steps from 5 on may be run again, so the state after 4 is needed
+    assert store.restore_points() == (2, 5, 8)
+    assert [step for step in range(10) if store.log(step)] == list(range(3, 10))
+    store.collect(8, kept=6)
+    assert store.restore_points() == (5, 8)
+    assert store.collect(8, kept=100) == 0  # the two ways back stay
+
+
 def test_collect_with_a_snapshot_every_epoch(store: PartitionStore) -> None:
     for epoch in range(6):
         store.publish_log(epoch, table(epoch), {})

@@ -145,6 +145,8 @@ def describe(node: Node) -> str:
             return "Deletes"
         case nodes.Fixpoint():
             return _describe_fixpoint(node)
+        case nodes.LoopTurn(kind=kind, value=value):
+            return f"Turn of the loop, {kind}{f' of {value}' if value is not None else ''}"
         case nodes.Recursion(token):
             return f"Recursion {token.name}"
         case nodes.Punctuate(_, schemes):
@@ -190,6 +192,7 @@ def _describe_fixpoint(node: nodes.Fixpoint) -> str:
                 node.kind + best,
                 f"{options.rounds} rounds at a time" if options.rounds is not None else "",
                 f"progress {options.progress}" if options.progress != usual.progress else "",
+                "across partitions" if options.across else "",
                 f"level {options.max_level} at most" if options.max_level != usual.max_level else "",
                 f"{options.max_rows} rows at most" if options.max_rows != usual.max_rows else "",
             ],

@@ -34,6 +34,7 @@ from everwhen.algebra.patterns.match_recognize import MatchRecognize as MatchRec
 from everwhen.algebra.recursion_nodes import Fixpoint as Fixpoint
 from everwhen.algebra.recursion_nodes import FixpointKind as FixpointKind
 from everwhen.algebra.recursion_nodes import LoopToken as LoopToken
+from everwhen.algebra.recursion_nodes import LoopTurn as LoopTurn
 from everwhen.algebra.recursion_nodes import Recursion as Recursion
 from everwhen.algebra.recursion_nodes import reads_recursion as reads_recursion
 from everwhen.core.kinds import is_orderable

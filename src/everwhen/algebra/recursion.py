@@ -23,6 +23,7 @@ def fixpoint(
     progress: ProgressStrategy = "hybrid",
     max_level: int = MAX_LEVEL,
     max_rows: int = MAX_ROWS,
+    across: bool = False,
 ) -> Stream:
     """The least fixed point of `base` and `step` at every instant; `step` is given the stream itself.
 
@@ -30,6 +31,7 @@ def fixpoint(
     key, which is all other columns.  `rounds` lets an epoch end after so many rounds, and the rest rides with later
     input; None runs until nothing circulates.  `progress` says how the loop finds out how far it is final.  After
     `max_level` rounds, or `max_rows` rows that went round, in one epoch the loop is taken to diverge: the run fails.
+    `across` lets its rounds go through all partitions on Spark, a job per round; in process it changes nothing.
 
     >>> import everwhen as ew
     >>> link = ew.source("Link", {"a": "int64", "b": "int64"})
@@ -51,5 +53,5 @@ def fixpoint(
     if found.schema.names != base.schema.names and found.schema.same_types(base.schema):
         columns = zip(base.schema.names, found.schema.names, strict=True)
         found = nodes.Map(found, tuple((called, col(own)) for called, own in columns))
-    options = LoopOptions(rounds, progress, max_level, max_rows)
+    options = LoopOptions(rounds, progress, max_level, max_rows, across)
     return Stream(nodes.Fixpoint(base.node, found, token, kind, value, options))

@@ -82,6 +82,25 @@ class Fixpoint(Node):
         return tuple(name for name in self.schema.names if name != self.value)
 
 
+@dataclass(frozen=True, eq=False)
+class LoopTurn(Node):
+    """The head of a loop whose rounds cross exchanges: takes `derived` rows, gives what goes round next.
+
+    Plans that users build have none; cutting a plan into stages puts them in.  `marks` are the loop's inputs without
+    their rows, for what they promise; `columns` are the loop's own, without what else goes round with a row.
+    """
+
+    derived: Node
+    marks: tuple[Node, ...]
+    columns: Schema
+    kind: FixpointKind = "union"
+    value: str | None = None
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.derived.schema
+
+
 def reads_recursion(node: Node, token: LoopToken) -> bool:
     """Whether a plan reads the loop."""
     return any(isinstance(each, Recursion) and each.token is token for each in walk(node))

@@ -20,7 +20,8 @@ MAX_ROWS: Final = 10_000_000
 class LoopOptions:
     """`rounds`: None runs an epoch until nothing circulates (staged); a number runs so many rounds of insertions per
     epoch, and the rest rides with later input (flying).  A loop that takes more than `max_level` rounds in an epoch, or
-    sends more than `max_rows` rows round, is taken to diverge.
+    sends more than `max_rows` rows round, is taken to diverge.  `across`: on Spark its rounds go through all
+    partitions, a job per round, where it would else run inside one stage; the answer is the same.
 
     >>> LoopOptions(rounds=2).flying
     True
@@ -30,6 +31,7 @@ class LoopOptions:
     progress: ProgressStrategy = "hybrid"
     max_level: int = MAX_LEVEL
     max_rows: int = MAX_ROWS
+    across: bool = False
 
     def __post_init__(self) -> None:
         if self.rounds is not None and self.rounds < 1:
@@ -37,6 +39,11 @@ class LoopOptions:
         for what, most in (("a recursion level", self.max_level), ("a number of rows", self.max_rows)):
             if most < 1:
                 raise QueryError(f"{what} of {most} at most leaves nothing; give at least 1")
+        if self.across and self.rounds is not None:
+            raise QueryError(
+                f"a recursion with ROUNDS {self.rounds} cannot run ACROSS PARTITIONS: there every epoch runs until "
+                "nothing circulates; leave out one of the two"
+            )
         if self.progress not in get_args(ProgressStrategy):
             known = ", ".join(map(repr, get_args(ProgressStrategy)))
             raise QueryError(f"progress={self.progress!r} is no strategy; there are {known}")

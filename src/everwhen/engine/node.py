@@ -92,6 +92,7 @@ class OperatorNode:
         self.output = Output(no_changes(self.codec), Frontier(part["frontier"]))
         for name in _KEPT:
             setattr(self, name, part[name])
+        self.woken = self.placed.operator.unfinished
 
 
 _KEPT: Final = ("since", "exact", "max_end", "tau", "rows_in", "rows_out")

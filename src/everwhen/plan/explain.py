@@ -208,7 +208,11 @@ def explain_stages(plan: StagePlan) -> str:
             if stream.feed is not None:
                 lines += _indented(explain(stream.feed.node))
                 lines += [f"      {step}" for step in _merging(stream)]
+        lines += [f"  {words}" for words in stage.loops]
         for name, node in stage.handed.items():
+            if name in stage.returns:
+                lines.append(f"  back to the beginning of the round: {name}")
+                continue
             lines.append(f"  to stage {stage.level + 1}: {name}")
             lines += _indented(explain(node))
         for name, node in stage.queries.items():

@@ -52,7 +52,7 @@ from everwhen.operators.windows.chronons import ChrononsOperator
 from everwhen.operators.windows.coalesce import CoalesceOperator
 from everwhen.operators.windows.rows_window import RowsOperator
 from everwhen.plan.lower_joins import lower_join
-from everwhen.plan.lower_loop import loop_operator
+from everwhen.plan.lower_loop import loop_operator, turn_operator
 from everwhen.plan.merge_kernel import merge_kernel
 from everwhen.plan.physical import Form, Handed, PhysicalPlan, PlacedOperator, Port, Sink
 from everwhen.plan.properties import (
@@ -79,13 +79,15 @@ def lower(
     pool: Interner | None = None,
     handed: Mapping[str, n.Node] | None = None,
     facing: frozenset[str] = frozenset(),
+    circulating: frozenset[str] = frozenset(),
 ) -> PhysicalPlan:
     """Operators for named queries; nodes that queries share are computed once.
 
     `handed` are nodes whose changes another stage takes: whole events where the node keeps them, else segments; those
-    named in `facing` meet nothing but a sink there.
+    named in `facing` meet nothing but a sink there.  `circulating` are exchanges that lie on a loop: what goes round is
+    neither clipped nor held back.
     """
-    lowering = Lowering(emit, pool or Interner())
+    lowering = Lowering(emit, pool or Interner(), circulating=circulating)
     sinks = tuple(lowering.sink(name, node) for name, node in queries.items())
     given = tuple(lowering.hand(name, node, name in facing) for name, node in (handed or {}).items())
     return PhysicalPlan(
@@ -105,6 +107,7 @@ class Lowering:
     sources: dict[str, n.Source] = field(default_factory=dict)
     codecs: dict[str, RowCodec] = field(default_factory=dict)
     operators: dict[int, PlacedOperator] = field(default_factory=dict)
+    circulating: frozenset[str] = frozenset()
     _numbers: Iterator[int] = field(default_factory=count)
     _placed: dict[tuple[int, str, bool], tuple[n.Node, Port]] = field(default_factory=dict)
 
@@ -182,6 +185,8 @@ class Lowering:
         """In `current`, only what faces the sink says an open piece without an end: operators above need to know how
         far it reaches.  In `ended`, only what faces the sink clips: to an operator above, what is not yet said would
         look like an end."""
+        if self.circulating and any(isinstance(x, n.Exchange) and x.name in self.circulating for x in n.walk(node)):
+            return EVERYTHING
         if self.emit is Emit.ENDED:
             return Policy(Emit.ENDED, moves=moves(node)) if top else EVERYTHING
         return Policy(self.emit, open_end=top)
@@ -312,6 +317,9 @@ class Lowering:
                 return self.place("match", matches, self.lower(input, "segments", about=node.partition))
             case n.Join():
                 return lower_join(self, node, policy)
+            case n.LoopTurn():
+                turned = [self.lower(each, "segments") for each in node.inputs]
+                return self.place("turn", turn_operator(node, self.pool), *turned)
             case n.Fixpoint(kind="union all"):
                 return self._loop(node)
             case n.Fixpoint():

@@ -11,6 +11,7 @@ from everwhen.operators.loop.body import BodyOperator, LoopBody
 from everwhen.operators.loop.fixpoint import FixpointOperator
 from everwhen.operators.loop.head import LoopHead
 from everwhen.operators.loop.support import SetHead
+from everwhen.operators.loop.turn import TurnOperator
 from everwhen.plan.loop import RECURSION, LoopPlan, loop_plan, sent_schema
 from everwhen.plan.physical import PhysicalPlan, Port
 from everwhen.rows.codec import RowCodec
@@ -26,19 +27,29 @@ def loop_operator(node: n.Fixpoint, pool: Interner, lower_body: LowerBody) -> tu
     codec = RowCodec(node.schema, pool)
     sent = RowCodec(sent_schema(node, plan.births), pool) if plan.births else codec
     body = _body(lower_body(plan.body, pool), plan, sent)
-    operator = FixpointOperator(node.token.name, len(plan.externals), _head(node, codec, sent), body, node.options)
+    operator = FixpointOperator(
+        node.token.name, len(plan.externals), _head(node.kind, node.value, codec, sent), body, node.options
+    )
     return operator, plan
 
 
-def _head(node: n.Fixpoint, codec: RowCodec, sent: RowCodec) -> LoopHead:
-    match node.kind:
+def turn_operator(node: n.LoopTurn, pool: Interner) -> TurnOperator:
+    """The head of a loop whose rounds cross exchanges."""
+    codec = RowCodec(node.columns, pool)
+    sent = codec if node.schema.names == node.columns.names else RowCodec(node.schema, pool)
+    return TurnOperator(len(node.inputs), _head(node.kind, node.value, codec, sent))
+
+
+def _head(kind: n.FixpointKind, value: str | None, codec: RowCodec, sent: RowCodec) -> LoopHead:
+    match kind:
         case "union":
             return SetHead(codec, sent)
         case "union all":
             return BagHead(codec)
-    assert node.value is not None
-    keys = RowCodec(node.schema.select(node.keys, "the recursion"), codec.pool)
-    return BestHead(codec, sent, keys, node.value, largest=node.kind == "max")
+    assert value is not None
+    names = [name for name in codec.schema.names if name != value]
+    keys = RowCodec(codec.schema.select(names, "the recursion"), codec.pool)
+    return BestHead(codec, sent, keys, value, largest=kind == "max")
 
 
 def _body(lowered: PhysicalPlan, plan: LoopPlan, sent: RowCodec) -> LoopBody:

@@ -343,13 +343,14 @@ class Cql:
 
 @dataclass(frozen=True, slots=True)
 class LoopClause:
-    """MAX RECURSION LEVEL n MAX RECURSION ROWS n ROUNDS n PROGRESS HYBRID: how a recursive query runs; None where
-    nothing is said."""
+    """MAX RECURSION LEVEL n MAX RECURSION ROWS n ROUNDS n PROGRESS HYBRID ACROSS PARTITIONS: how a recursive query
+    runs; None where nothing is said."""
 
     max_level: int | None
     max_rows: int | None
     rounds: int | None
     progress: Literal["hybrid", "probing", "high water mark"] | None
+    across: Literal[True] | None
     span: Span
 
 

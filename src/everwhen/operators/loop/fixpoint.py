@@ -30,6 +30,15 @@ from everwhen.operators.net import netted
 from everwhen.rows.changes import Changes, concat_all, no_changes
 
 
+def diverged(name: str, limit: str, sample: str) -> EvaluationError:
+    """The error of a loop that has not ended after so much; `sample` still comes."""
+    return EvaluationError(
+        f"the recursion {name!r} has not ended after {limit} in one epoch; {sample} still comes.  Bound the recursion "
+        "by a condition, or use UNION instead of UNION ALL where rows repeat; MAX RECURSION LEVEL allows more rounds, "
+        "MAX RECURSION ROWS more rows"
+    )
+
+
 class FixpointOperator(Operator):
     """See the module's docstring.  Ports are what the body reads from outside; its last input is the loop itself."""
 
@@ -138,11 +147,7 @@ class FixpointOperator(Operator):
         columns = zip(self.codec.schema.names, self.codec.decode(row.rows), strict=True)
         shown = ", ".join(f"{name}={column[0].as_py()!r}" for name, column in columns)
         limit = f"{level} rounds" if rounds > level else f"{most} rows" if rows > most else f"{rounds} rounds"
-        raise EvaluationError(
-            f"the recursion {self.name!r} has not ended after {limit} in one epoch; at instant {show(int(row.lo[0]))} "
-            f"the row ({shown}) still comes.  Bound the recursion by a condition, or use UNION instead of UNION ALL "
-            "where rows repeat; MAX RECURSION LEVEL allows more rounds, MAX RECURSION ROWS more rows"
-        )
+        raise diverged(self.name, limit, f"at instant {show(int(row.lo[0]))} the row ({shown})")
 
     def standing(self, frontiers: Sequence[Frontier]) -> tuple[int, Changes] | None:
         found = self._head.standing()

@@ -49,10 +49,27 @@ class StreamIn:
     feed: Feed | None = None
     sources: frozenset[str] = frozenset()
     """The sources that it comes from."""
+    rounds: bool = False
+    """Whether an epoch's rows were said round by round, so that some take others back."""
+    returning: bool = False
+    """Whether it is what goes round a loop."""
 
     @property
     def name(self) -> str:
         return f"@{self.tag}"
+
+
+@dataclass(frozen=True)
+class LoopRange:
+    """A loop whose rounds cross exchanges: the levels that a round passes, the streams that go back from the last of
+    them, and how many rounds and rows there may be in an epoch."""
+
+    name: str
+    first: int
+    last: int
+    streams: frozenset[str]
+    most_rounds: int
+    most_rows: int
 
 
 @dataclass(frozen=True)
@@ -67,6 +84,14 @@ class Stage:
     """Streams handed on that meet nothing but filters, projections and sinks."""
     merged: frozenset[str] = frozenset()
     """The sources of the whole plan below a merge: their frontiers are never forced, and are no measure for others."""
+    loops: tuple[str, ...] = ()
+    """Of every loop that runs here, where its rows lie and why."""
+    loop: int | None = None
+    """Which of the plan's loops has its rounds here."""
+    circulating: frozenset[str] = frozenset()
+    """Streams that lie on it."""
+    returns: frozenset[str] = frozenset()
+    """Streams that go back to the beginning of a round."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +100,8 @@ class StagePlan:
 
     stages: tuple[Stage, ...]
     copies: Copies = field(default_factory=Copies)
+    loops: tuple[LoopRange, ...] = ()
+    """Loops whose rounds cross exchanges, one behind the other."""
 
     @property
     def sources(self) -> tuple[n.Source, ...]:

@@ -22,57 +22,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Literal
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Column, Expr, col
 from everwhen.core.schema import Schema
 from everwhen.errors import QueryError
 from everwhen.plan.stages.copies import Copies, copies_in
+from everwhen.plan.stages.loop_inputs import LoopInputs
+from everwhen.plan.stages.loops_across import LoopsAcross, on_loop
 from everwhen.plan.stages.model import Feed, Stage, StagePlan, StreamIn, Trait
 from everwhen.plan.stages.partial import Partial, decompose
+from everwhen.plan.stages.wants import ALONE, COPIED, Copied, Hashed, Part, Together, Want, agreed, renamed
 
 Native = Callable[[Expr, Schema], bool]
 """Whether the engine that reads the sources computes an expression exactly as we do."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Together:
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Hashed:
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Copied:
-    pass
-
-
-_Want = _Together | _Hashed | _Copied
-_COPIED: Final = _Copied()
-_ALONE: Final = _Hashed(())
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A node whose stage is not fixed yet: it can be built at any level from `lowest` up."""
-
-    lowest: int
-    build: Callable[[int], n.Node]
-
-
-def cut(queries: Mapping[str, n.Node], traits: Mapping[str, Trait], native: Native) -> StagePlan:
-    """The stages of named queries; nodes that they share are computed once per stage."""
+def cut(queries: Mapping[str, n.Node], traits: Mapping[str, Trait], native: Native, across: bool = True) -> StagePlan:
+    """The stages of named queries; nodes that they share are computed once per stage.  `across`: whether loops that ask
+    for it may have their rounds across exchanges; else every loop runs inside one stage."""
     cutter = _Cutter(traits, native)
-    parts = {name: cutter.part(node, _Together(node.schema.names)) for name, node in queries.items()}
+    cutter.across = LoopsAcross(cutter) if across else None
+    parts = {name: cutter.part(node, Together(node.schema.names)) for name, node in queries.items()}
     last = max(part.lowest for part in parts.values())
     answers = {}
     for name, part in parts.items():
         if part.lowest < last:
-            part = cutter.exchange(queries[name], part, _Together(queries[name].schema.names))
+            part = cutter.exchange(queries[name], part, Together(queries[name].schema.names))
         answers[name] = part.build(last)
     return cutter.plan(last, answers, copies_in(queries))
 
@@ -83,44 +60,55 @@ class _Cutter:
     native: Native
     streams: list[tuple[int, StreamIn]] = field(default_factory=list)
     handed: dict[int, dict[str, n.Node]] = field(default_factory=dict)
-    _parts: dict[tuple[int, _Want], _Part] = field(default_factory=dict)
-    _built: dict[tuple[object, ...], n.Node] = field(default_factory=dict)
+    loops: dict[int, list[str]] = field(default_factory=dict)
+    across: LoopsAcross | None = None
+    parts: dict[tuple[int, Want], Part] = field(default_factory=dict)
+    built: dict[tuple[object, ...], n.Node] = field(default_factory=dict)
     _alive: list[object] = field(default_factory=list)
 
     def plan(self, last: int, answers: Mapping[str, n.Node], copies: Copies) -> StagePlan:
         stages = []
         facing = _facing(list(answers.values()))
+        circulating: set[str] = set()
+        ranges = [] if self.across is None else self.across.ranges
         for level in range(1, last + 1):
             inputs = tuple(stream for at, stream in self.streams if at == level)
             ready = answers if level == last else {}
             near = facing if level == last - 1 else frozenset()
-            stages.append(Stage(level, inputs, self.handed.get(level, {}), ready, near, copies.merged))
-        return StagePlan(tuple(stages), copies)
+            loops = tuple(self.loops.get(level, ()))
+            at = next((at for at, each in enumerate(ranges) if each.first <= level <= each.last), None)
+            returns = ranges[at].streams if at is not None and level == ranges[at].last else frozenset()
+            handed = self.handed.get(level, {})
+            circulating |= {stream.name for stream in inputs if stream.returning}
+            circulating |= {name for name, node in handed.items() if on_loop(node, circulating)}
+            mine = frozenset(stream.name for stream in inputs) & circulating
+            stages.append(Stage(level, inputs, handed, ready, near, copies.merged, loops, at, mine, returns))
+        return StagePlan(tuple(stages), copies, tuple(ranges))
 
     # -- parts --------------------------------------------------------------------------------------------------
 
-    def part(self, node: n.Node, want: _Want) -> _Part:
+    def part(self, node: n.Node, want: Want) -> Part:
         """The node with its rows as wanted."""
         key = (id(node), want)
-        if key not in self._parts:
+        if key not in self.parts:
             self._alive.append(node)
-            self._parts[key] = self._shared(key, self._part(node, want))
-        return self._parts[key]
+            self.parts[key] = self._shared(key, self._part(node, want))
+        return self.parts[key]
 
-    def _shared(self, key: tuple[object, ...], part: _Part) -> _Part:
+    def _shared(self, key: tuple[object, ...], part: Part) -> Part:
         """The same part, built once per level."""
 
         def build(level: int) -> n.Node:
-            if (*key, level) not in self._built:
-                self._built[*key, level] = part.build(level)
-            return self._built[*key, level]
+            if (*key, level) not in self.built:
+                self.built[*key, level] = part.build(level)
+            return self.built[*key, level]
 
-        return _Part(part.lowest, build)
+        return Part(part.lowest, build)
 
-    def _part(self, node: n.Node, want: _Want) -> _Part:
+    def _part(self, node: n.Node, want: Want) -> Part:
         feed = self._feed(node)
         if feed is not None:
-            return self._leaf(feed, self._hash(node, want))
+            return self._leaf(feed, self.hash(node, want))
         match node:
             case n.Filter(input) | n.TimeWindow(input) | n.Granularity(input):
                 return self._over(node, self.part(input, want))
@@ -131,7 +119,8 @@ class _Cutter:
             case n.Map():
                 return self._map(node, want)
             case n.Union(left, right):
-                return self._over(node, self.part(left, want), self.part(right, _renamed(want, left, right)))
+                both = agreed(node, want)
+                return self._over(node, self.part(left, both), self.part(right, renamed(both, left, right)))
             case n.Aggregate():
                 return self._aggregate(node, want)
             case n.RowsWindow(input, partition=partition) | n.MatchRecognize(input, partition=partition):
@@ -142,6 +131,13 @@ class _Cutter:
                 return self._keyed(node, want, node.schema.names, *node.inputs)
             case n.LMerge():
                 return self._merge(node, want)
+            case n.Fixpoint():
+                if self.across is not None and node.options.across:
+                    return self.part(self.across.answer(node), want)
+                return self._loop(node, want)
+            case n.Exchange():
+                assert self.across is not None, "only loops leave any"
+                return self.across.part(node, want)
             case n.Sort() | n.Punctuate():
                 what = "ORDER BY (sort)" if isinstance(node, n.Sort) else "punctuate() inside a plan"
                 raise QueryError(f"{what} needs all rows in one place; it runs in process only (--engine local)")
@@ -149,23 +145,23 @@ class _Cutter:
         (only,) = node.inputs
         return self._keyed(node, want, node.schema.names, only)
 
-    def _over(self, node: n.Node, *parts: _Part) -> _Part:
+    def _over(self, node: n.Node, *parts: Part) -> Part:
         """A node in the stage of its inputs."""
-        return _Part(max(part.lowest for part in parts), lambda level: n.over(node, *(p.build(level) for p in parts)))
+        return Part(max(part.lowest for part in parts), lambda level: n.over(node, *(p.build(level) for p in parts)))
 
-    def _keyed(self, node: n.Node, want: _Want, keys: tuple[str, ...], *inputs: n.Node) -> _Part:
+    def _keyed(self, node: n.Node, want: Want, keys: tuple[str, ...], *inputs: n.Node) -> Part:
         """A node that needs the rows equal in `keys` together, and gives its rows hashed as its inputs are."""
         by = self._chosen(want, keys, node)
         if by is None:
-            return self.exchange(node, self.part(node, _Together(node.schema.names)), want)
+            return self.exchange(node, self.part(node, Together(node.schema.names)), want)
         first = inputs[0]
-        parts = [self.part(first, _Hashed(by))]
-        parts += [self.part(other, _renamed(_Hashed(by), first, other)) for other in inputs[1:]]
-        if len(inputs) == 1 and isinstance(want, _Together) and by == keys:
-            parts = [self.part(first, _Together(keys))]
+        parts = [self.part(first, Hashed(by))]
+        parts += [self.part(other, renamed(Hashed(by), first, other)) for other in inputs[1:]]
+        if len(inputs) == 1 and isinstance(want, Together) and by == keys:
+            parts = [self.part(first, Together(keys))]
         return self._over(node, *parts)
 
-    def _merge(self, node: n.LMerge, want: _Want) -> _Part:
+    def _merge(self, node: n.LMerge, want: Want) -> Part:
         """Copies hashed alike.  The frontier of each must be the same in all partitions, else these would follow
         different copies: where it depends on rows an exchange makes it one."""
         if node.policy.kernel in ("R0", "R1", "R2"):
@@ -175,38 +171,64 @@ class _Cutter:
             )
         by = self._chosen(want, node.schema.names, node)
         if by is None:
-            return self.exchange(node, self.part(node, _Together(node.schema.names)), want)
+            return self.exchange(node, self.part(node, Together(node.schema.names)), want)
         parts = []
         for copy in node.copies:
             if any(isinstance(each, n.Coalesce) for each in n.walk(copy)):
-                parts.append(self.exchange(copy, self.part(copy, _Together(copy.schema.names)), _Hashed(by)))
+                parts.append(self.exchange(copy, self.part(copy, Together(copy.schema.names)), Hashed(by)))
             else:
-                parts.append(self.part(copy, _Hashed(by)))
+                parts.append(self.part(copy, Hashed(by)))
         return self._over(node, *parts)
 
-    def _chosen(self, want: _Want, keys: tuple[str, ...], node: n.Node) -> tuple[str, ...] | None:
+    def _loop(self, node: n.Fixpoint, want: Want) -> Part:
+        """A loop inside one stage, hashed by columns that it keeps, or in one partition."""
+        inputs = LoopInputs(node)
+        everything = Together(node.schema.names)
+        match want:
+            case Hashed(columns) if set(columns) <= inputs.kept and (columns or not inputs.kept):
+                by = columns
+            case Together(columns):
+                by = inputs.hashed_by(frozenset(columns))
+                if not by and want != everything:
+                    return self.exchange(node, self.part(node, everything), want)
+            case _:
+                return self.exchange(node, self.part(node, everything), want)
+        begin = {id(each): self.part(each, Hashed(inputs.begun_by(each, by))) for each in inputs.begin}
+        joined = {}
+        for each, partners in inputs.joined:
+            theirs = inputs.partners(each, partners, by)
+            joined[id(each)] = self.part(each, COPIED if theirs is None else Hashed(theirs))
+
+        def build(level: int) -> n.Node:
+            loops = self.loops.setdefault(level, [])
+            loops.append(inputs.words(by))
+            return inputs.over(*({at: part.build(level) for at, part in each.items()} for each in (begin, joined)))
+
+        return Part(max(part.lowest for part in (*begin.values(), *joined.values())), build)
+
+    def _chosen(self, want: Want, keys: tuple[str, ...], node: n.Node) -> tuple[str, ...] | None:
         """The columns to hash a keyed node's inputs by, so that its output is as wanted; None: there are none."""
         match want:
-            case _Hashed(columns):
+            case Hashed(columns):
                 return columns if set(columns) <= set(keys) else None
-            case _Together(columns):
+            case Together(columns):
                 if set(keys) <= set(columns):
                     return keys
                 common = tuple(key for key in keys if key in columns)
                 return common if common or not keys else None
         return None
 
-    def _hash(self, node: n.Node, want: _Want) -> tuple[str, ...] | None:
+    def hash(self, node: n.Node, want: Want) -> tuple[str, ...] | None:
         match want:
-            case _Together(columns) | _Hashed(columns):
+            case Together(columns) | Hashed(columns):
                 return columns
         return None
 
     # -- crossing -----------------------------------------------------------------------------------------------
 
-    def exchange(self, node: n.Node, part: _Part, want: _Want) -> _Part:
+    def exchange(self, node: n.Node, part: Part, want: Want) -> Part:
         """The node's rows, brought to the next stage as wanted."""
-        by = self._hash(node, want)
+        by = self.hash(node, want)
         key = ("exchange", id(node), by)
         self._alive.append(node)
 
@@ -221,9 +243,9 @@ class _Cutter:
             self.handed.setdefault(level - 1, {})[stream.name] = below
             return n.Exchange(stream.name, node.schema, node.keeps_events)
 
-        return self._shared(key, _Part(part.lowest + 1, build))
+        return self._shared(key, Part(part.lowest + 1, build))
 
-    def _leaf(self, feed: Feed, by: tuple[str, ...] | None) -> _Part:
+    def _leaf(self, feed: Feed, by: tuple[str, ...] | None) -> Part:
         key = ("feed", id(feed.node), feed.window, feed.partial, by)
         self._alive.append(feed)
 
@@ -239,7 +261,7 @@ class _Cutter:
             schemes = feed.source.schemes if trait.promising else ()
             return n.Source(stream.name, feed.schema, trait.insert_only, trait.chronons, schemes=schemes)
 
-        return self._shared(key, _Part(1, build))
+        return self._shared(key, Part(1, build))
 
     def _trait(self, source: n.Source) -> Trait:
         trait = self.traits.get(source.name, Trait())
@@ -275,33 +297,33 @@ class _Cutter:
 
     # -- operators ----------------------------------------------------------------------------------------------
 
-    def _map(self, node: n.Map, want: _Want) -> _Part:
+    def _map(self, node: n.Map, want: Want) -> Part:
         plain = {name: e.name for name, e in node.columns if isinstance(e, Column)}
         match want:
-            case _Copied():
+            case Copied():
                 return self._over(node, self.part(node.input, want))
-            case _Hashed(columns) if set(columns) <= set(plain):
-                return self._over(node, self.part(node.input, _Hashed(tuple(plain[c] for c in columns))))
-            case _Together(columns):
+            case Hashed(columns) if set(columns) <= set(plain):
+                return self._over(node, self.part(node.input, Hashed(tuple(plain[c] for c in columns))))
+            case Together(columns):
                 known = tuple(dict.fromkeys(plain[c] for c in columns if c in plain))
                 if known:
-                    return self._over(node, self.part(node.input, _Together(known)))
-        return self.exchange(node, self._over(node, self.part(node.input, _Together(node.input.schema.names))), want)
+                    return self._over(node, self.part(node.input, Together(known)))
+        return self.exchange(node, self._over(node, self.part(node.input, Together(node.input.schema.names))), want)
 
-    def _aggregate(self, node: n.Aggregate, want: _Want) -> _Part:
+    def _aggregate(self, node: n.Aggregate, want: Want) -> Part:
         partial = decompose(node)
         by = self._chosen(want, node.keys, node)
         feed = self._feed(node.input)
         if by is None:
-            return self.exchange(node, self.part(node, _Together(node.schema.names)), want)
+            return self.exchange(node, self.part(node, Together(node.schema.names)), want)
         if partial is not None and feed is not None and self._mergeable(feed, partial):
             leaf = self._leaf(replace(feed, partial=partial), by)
-            return _Part(leaf.lowest, lambda level: partial.finish(leaf.build(level)))
+            return Part(leaf.lowest, lambda level: partial.finish(leaf.build(level)))
         if partial is not None and not node.keys:
             parts = n.Aggregate(node.input, (), partial.lanes)
-            rows = self._over(parts, self.part(node.input, _Together(node.input.schema.names)))
-            merged = self.exchange(parts, rows, _ALONE)
-            return _Part(merged.lowest, lambda level: partial.finish(merged.build(level)))
+            rows = self._over(parts, self.part(node.input, Together(node.input.schema.names)))
+            merged = self.exchange(parts, rows, ALONE)
+            return Part(merged.lowest, lambda level: partial.finish(merged.build(level)))
         return self._keyed(node, want, node.keys, node.input)
 
     def _mergeable(self, feed: Feed, partial: Partial) -> bool:
@@ -316,31 +338,31 @@ class _Cutter:
             and all(_exact(lane.function, schema, lane.columns) for lane in partial.lanes)
         )
 
-    def _join(self, node: n.Join, want: _Want) -> _Part:
+    def _join(self, node: n.Join, want: Want) -> Part:
         left, right = node.left, node.right
         if not node.left_keys:
             if node.kind == "full":
-                if want not in (_ALONE, _Together(node.schema.names)):
-                    return self.exchange(node, self.part(node, _ALONE), want)
-                return self._over(node, self.part(left, _ALONE), self.part(right, _ALONE))
+                if want not in (ALONE, Together(node.schema.names)):
+                    return self.exchange(node, self.part(node, ALONE), want)
+                return self._over(node, self.part(left, ALONE), self.part(right, ALONE))
             mine = want
-            if isinstance(want, _Together):
-                mine = _Together(tuple(c for c in want.columns if c in left.schema))
-            if isinstance(mine, _Copied) or not mine.columns or not set(mine.columns) <= set(left.schema.names):
-                rows = self._over(node, self.part(left, _Together(left.schema.names)), self.part(right, _COPIED))
+            if isinstance(want, Together):
+                mine = Together(tuple(c for c in want.columns if c in left.schema))
+            if isinstance(mine, Copied) or not mine.columns or not set(mine.columns) <= set(left.schema.names):
+                rows = self._over(node, self.part(left, Together(left.schema.names)), self.part(right, COPIED))
                 return self.exchange(node, rows, want)
-            return self._over(node, self.part(left, mine), self.part(right, _COPIED))
+            return self._over(node, self.part(left, mine), self.part(right, COPIED))
         by = self._chosen(want, node.left_keys, node) if node.kind != "full" else None
         if by is None:
             rows = self._joined(node, node.left_keys)
-            known = isinstance(want, _Together) and want.columns == node.schema.names and node.kind != "full"
+            known = isinstance(want, Together) and want.columns == node.schema.names and node.kind != "full"
             return rows if known else self.exchange(node, rows, want)
         return self._joined(node, by)
 
-    def _joined(self, node: n.Join, by: tuple[str, ...]) -> _Part:
+    def _joined(self, node: n.Join, by: tuple[str, ...]) -> Part:
         partner = dict(zip(node.left_keys, node.right_keys, strict=True))
-        theirs = _Hashed(tuple(partner[key] for key in by))
-        return self._over(node, self.part(node.left, _Hashed(by)), self.part(node.right, theirs))
+        theirs = Hashed(tuple(partner[key] for key in by))
+        return self._over(node, self.part(node.left, Hashed(by)), self.part(node.right, theirs))
 
 
 def _exact(function: str, schema: Schema, columns: tuple[str, ...]) -> bool:
@@ -352,15 +374,6 @@ def _exact(function: str, schema: Schema, columns: tuple[str, ...]) -> bool:
     if function == "sum":
         return text in ("int8", "int16", "int32", "int64", "float", "double")
     return text in ("int8", "int16", "int32", "int64", "string", "date32[day]") or text.startswith("timestamp")
-
-
-def _renamed(want: _Want, left: n.Node, right: n.Node) -> _Want:
-    """The same columns by the names that the right input of a union or a set operation has for them."""
-    match want:
-        case _Together(columns) | _Hashed(columns):
-            names = tuple(right.schema.names[left.schema.index(c)] for c in columns)
-            return type(want)(names)
-    return want
 
 
 def _facing(answers: list[n.Node]) -> frozenset[str]:

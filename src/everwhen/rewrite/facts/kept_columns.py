@@ -36,19 +36,20 @@ _NOWHERE: frozenset[str] = frozenset()
 
 def kept_columns(loop: Fixpoint) -> frozenset[str]:
     """The columns that are kept; of MIN and MAX never the value."""
-    homes = _homes(loop.step, loop)
+    found = homes(loop.step, loop)
     places = dict(zip(loop.schema.names, loop.step.schema.names, strict=True))
-    return frozenset(name for name in loop.keys if places[name] in homes.get(name, _NOWHERE))
+    return frozenset(name for name in loop.keys if places[name] in found.get(name, _NOWHERE))
 
 
-def _homes(node: Node, loop: Fixpoint) -> Homes:
+def homes(node: Node, loop: Fixpoint) -> Homes:
+    """Where a part of the step, which reads the loop, has the loop's columns."""
     match node:
         case Recursion():
             return {name: frozenset({name}) for name in node.schema.names}
         case Filter(input) | Distinct(input):
-            return _homes(input, loop)
+            return homes(input, loop)
         case Map(input, columns):
-            below = _homes(input, loop)
+            below = homes(input, loop)
             plain = [(name, expr.name) for name, expr in columns if isinstance(expr, Column)]
             return {p: frozenset(name for name, own in plain if own in held) for p, held in below.items()}
         case Union(left, right) | SetOperation(left, right, "intersect"):
@@ -61,8 +62,8 @@ def _homes(node: Node, loop: Fixpoint) -> Homes:
 def _both(node: Node, left: Node, right: Node, loop: Fixpoint) -> Homes:
     one, two = reads_recursion(left, loop.token), reads_recursion(right, loop.token)
     names = dict(zip(right.schema.names, left.schema.names, strict=True))
-    mine = _homes(left, loop) if one else {}
-    theirs = {p: frozenset(names[name] for name in held) for p, held in (_homes(right, loop) if two else {}).items()}
+    mine = homes(left, loop) if one else {}
+    theirs = {p: frozenset(names[name] for name in held) for p, held in (homes(right, loop) if two else {}).items()}
     if one and two:
         return {p: mine[p] & theirs[p] for p in mine.keys() & theirs.keys()}
     if isinstance(node, Union):
@@ -96,7 +97,7 @@ def _joined(join: Join, loop: Fixpoint) -> Homes:
 def _placed(side: Node, names: Mapping[str, str], loop: Fixpoint) -> Homes:
     if not reads_recursion(side, loop.token):
         return {}
-    held = {p: frozenset(names[name] for name in each) for p, each in _homes(side, loop).items()}
+    held = {p: frozenset(names[name] for name in each) for p, each in homes(side, loop).items()}
     return {name: held.get(name, _NOWHERE) for name in loop.schema.names}
 
 

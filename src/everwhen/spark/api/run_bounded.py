@@ -81,7 +81,7 @@ def run(
     resolved = resolved_sources(queries, inputs, sources or {})
     known = {name: _known(source) for name, source in resolved.items()}
     traits = {name: Trait(insert_only=True, chronons=source.source.chronons) for name, source in resolved.items()}
-    plan = cut(queries, traits, is_native)
+    plan = cut(queries, traits, is_native, across=False)  # one lazy pass
     session = next(iter(inputs.values())).sparkSession
     width = buckets if buckets is not None else max(session.sparkContext.defaultParallelism, 1)
     elements = {name: _history(normalise(inputs[name], source), source) for name, source in resolved.items()}

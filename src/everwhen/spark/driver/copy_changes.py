@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from everwhen.errors import StateError
@@ -91,8 +92,11 @@ class CopyChanges:
         detached = self.detached | (waiting.keys() - due.keys())
         return replace(asked, detached=detached, anew=anew, numbers=numbers, until=self.until)
 
-    def decide(self, wanted: EpochDecision, epoch: int) -> EpochDecision:
-        """What holds for an epoch, as it is logged: as wanted now, or when it was first run."""
-        decided = self.log.begun(epoch, wanted)
+    def decide(
+        self, wanted: EpochDecision, epoch: int, steps: Mapping[int, int] = MappingProxyType({})
+    ) -> EpochDecision:
+        """What holds for an epoch, as it is logged: as wanted now, or when it was first run.  `steps`: of stages on
+        loops, the first step of the epoch."""
+        decided = self.log.begun(epoch, wanted, steps)
         self.numbers = dict(decided.numbers)
         return decided

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from everwhen.core.schema import Schema
 from everwhen.plan.stages.lineage import lain_by
 from everwhen.plan.stages.model import Stage, StagePlan
+from everwhen.spark.driver.loop_rounds import LoopSteps, RoundsAnswer, carried_by, run_rounds
 from everwhen.spark.exchange.punctuation_rows import Address, own_words
 from everwhen.spark.exchange.schema import ExchangeSchema
 from everwhen.spark.exchange.single_scan import SingleScan
@@ -40,6 +41,8 @@ class _Step:
     work: JvmMap
     said: Column | None
     """A filter that leaves out punctuations of a partition about rows that it does not own; None if there are none."""
+    returned: JvmColumns | None = None
+    """How rows come to it that go round a loop."""
 
 
 class EpochJob:
@@ -65,9 +68,9 @@ class EpochJob:
             program,
         )
         self._promise_matters = promise_matters(sources)
-        self._layouts = [ExchangeSchema.of(stream.schema for stream in stage.inputs) for stage in plan.stages]
+        self._layouts = [ExchangeSchema.of(carried_by(plan, stage)) for stage in plan.stages]
         self._layouts.append(ExchangeSchema.of(schemas.values()))
-        fits = kept and SingleScan.fits(plan, sources)
+        fits = kept and not plan.loops and SingleScan.fits(plan, sources)
         self._one_pass = SingleScan(plan, sources, self._layouts[0], partitions) if fits else None
         self._chain: CachedPlan | None = None
         self._steps = self._made()
@@ -82,11 +85,16 @@ class EpochJob:
                 feed = self._one_pass
             elif any(stream.feed is not None for stream in stage.inputs):
                 feed = StageInput(stage, self._plan, into, self._sources, self._partitions)
-            handed = None
+            handed = returned = None
+            present = {name: F.col(name) for name, _ in into.columns}
             if at:
-                streams = [stream for stream in stage.inputs if stream.feed is None]
-                present = {name: F.col(name) for name, _ in into.columns}
+                streams = [stream for stream in stage.inputs if stream.feed is None and not stream.returning]
                 handed = JvmColumns(placed(streams, into, self._partitions, present))
+            back = [stream for stream in stage.inputs if stream.returning]
+            if back and stage.loop is not None:
+                there = {name for name, _ in self._layouts[self._plan.loops[stage.loop].last].columns}
+                present = {name: column for name, column in present.items() if name in there}
+                returned = JvmColumns(placed(back, into, self._partitions, present))
             addresses = _onward(self._plan, at, self._sources, self._schemas)
             task = EpochTask(self._program(stage, out, addresses), into, out, self._partitions, first=at == 0)
             steps.append(
@@ -95,6 +103,7 @@ class EpochJob:
                     handed,
                     JvmMap(task, [name for name, _ in into.columns], out.spark),
                     own_words(list(addresses.values()), self._partitions),
+                    returned,
                 )
             )
         return steps
@@ -111,6 +120,13 @@ class EpochJob:
             self._steps = self._made()
             told.tell(inputs.sparkSession.sparkContext)
         return self._flow(feeds(), told).toArrow()
+
+    def run_rounds(self, feeds: Callable[[], DataFrame], told: EpochContext, steps: LoopSteps) -> RoundsAnswer:
+        """The same where loops cross exchanges, in a job per round; `steps` are those of the loops before."""
+        fed = feeds()
+        if self._promise_matters:
+            fed = with_promised(fed, told.promised.values())
+        return run_rounds(self._plan, self._levels, fed, told, steps)
 
     def _chained(
         self,
@@ -140,11 +156,21 @@ class EpochJob:
         """The epoch as one lazy frame."""
         if self._promise_matters:
             inputs = with_promised(inputs, told.promised.values())
-        flowing: DataFrame | None = None
-        for step in self._steps:
+        return self._levels(range(1, len(self._steps) + 1), None, inputs, None)
+
+    def _levels(
+        self, levels: range, below: DataFrame | None, inputs: DataFrame | None, back: DataFrame | None
+    ) -> DataFrame:
+        """What some levels give for what comes from the level below them, from the sources, and round a loop."""
+        flowing = below
+        for level in levels:
+            step, stage = self._steps[level - 1], self._plan.stages[level - 1]
             frames = [] if flowing is None or step.handed is None else [step.handed.of(flowing)]
-            if step.feed is not None:
+            if step.feed is not None and inputs is not None:
                 frames.append(step.feed.fed(inputs))
+            if step.returned is not None and back is not None:
+                tags = [stream.tag for stream in stage.inputs if stream.returning]
+                frames.append(step.returned.of(back.where(F.col("kind").isin(tags))))
             rows = reduce(DataFrame.union, frames).repartitionById(self._partitions, "partition")
             flowing = step.work.of(rows)
             if step.said is not None:

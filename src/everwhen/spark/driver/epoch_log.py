@@ -25,6 +25,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from everwhen.errors import QueryError, SinkError, SinkLostError, StateError
@@ -45,7 +46,8 @@ class EpochState:
     `said` is what single partitions have promised about the data of an answer, by query: partition, pattern, time.
     `rows` and `late` count the rows of each source since the query was first started, and those that came too late.
     `tau` is the largest start seen (None: an older version has not noted it), `ends` the largest end that each query
-    has said.
+    has said.  `steps`: of each loop whose rounds cross exchanges the first step of the epoch, and the first one of the
+    next.
     """
 
     sources: Mapping[str, int] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class EpochState:
     late: Mapping[str, int] = field(default_factory=dict)
     tau: int | None = None
     ends: Mapping[str, int] = field(default_factory=dict)
+    steps: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -148,9 +151,11 @@ class EpochLog:
             "query with a new checkpoint."
         )
 
-    def begun(self, epoch: int, decided: EpochDecision) -> EpochDecision:
+    def begun(
+        self, epoch: int, decided: EpochDecision, steps: Mapping[int, int] = MappingProxyType({})
+    ) -> EpochDecision:
         """What holds for an epoch: as decided now, or when it was first run.  An epoch that is done and for which Spark
-        has planned other offsets since is refused."""
+        has planned other offsets since is refused.  `steps`: of stages on loops, the first step of the epoch."""
         name = f"epochs/{epoch:012d}.begun"
         offsets = self._planned(epoch)
         text = decided.to_plain() | {"offsets": offsets}
@@ -160,7 +165,7 @@ class EpochLog:
         found = self._read(name, "idle", "now", "level", offsets=None, **_COPIES)
         if not self.has(epoch):
             with self._explained(name, "write what was decided for the epoch"):
-                self._withdraw(epoch)
+                self._withdraw(epoch, steps)
                 if found["offsets"] != offsets:  # it left no trace, so what Spark plans now is the epoch
                     self._folder.replace(name, [json.dumps(found | {"offsets": offsets}).encode()])
         return _decision(found)
@@ -209,15 +214,21 @@ class EpochLog:
             return None
         return [str(each["start"]) if isinstance(each, dict) and "start" in each else "" for each in found]
 
-    def _withdraw(self, epoch: int) -> None:
+    def _withdraw(self, epoch: int, steps: Mapping[int, int]) -> None:
         """Take back what the tasks of an epoch have published that was not done: all of it, or its partitions
         would take the epoch's input at different times."""
+        first = {f"stage={level}": step for level, step in steps.items()}
         for plan in self.state_folders():
             state = self._folder.within(plan)
             for stage in state.folders():
                 for partition in state.within(stage).folders():
-                    for kind in ("snapshot", "log"):
-                        state.within(stage).within(partition).remove(f"{kind}-{epoch:012d}")
+                    folder = state.within(stage).within(partition)
+                    for name in [entry.name for entry in folder.entries()]:
+                        kind, _, version = name.partition("-")
+                        if kind not in ("snapshot", "log") or not version.isdecimal():
+                            continue
+                        if int(version) >= first[stage] if stage in first else int(version) == epoch:
+                            folder.remove(name)
 
     def state_folders(self) -> list[str]:
         """The folders with the state of plans: one, or several while a query is being replaced."""
@@ -249,7 +260,7 @@ class EpochLog:
         """What was known after an epoch."""
         if epoch < 0:
             return EpochState()
-        newer: dict[str, Any] = {"rows": {}, "late": {}, "tau": None, "ends": {}}
+        newer: dict[str, Any] = {"rows": {}, "late": {}, "tau": None, "ends": {}, "steps": {}}
         found = self._read(f"epochs/{epoch:012d}.done", "sources", "queries", "seen", "said", **newer)
         return EpochState(**found)
 

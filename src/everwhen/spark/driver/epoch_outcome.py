@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,7 @@ from everwhen.plan.stages.model import StagePlan
 from everwhen.punctuation.api import PortIntersection, compacted, write_match
 from everwhen.spark.driver.epoch_log import EpochState
 from everwhen.spark.exchange.codec import element_rows, taken
-from everwhen.spark.exchange.messages import Failure, TaskNote, kinds_in, messages_in
+from everwhen.spark.exchange.messages import Failure, Message, TaskNote, kinds_in, messages_in
 from everwhen.spark.exchange.punctuation_rows import Heard, by_partition, heard
 from everwhen.stream.element import Cti, Punct
 from everwhen.stream.element_batch import ADJUST, ElementBatch, batch_of
@@ -35,18 +35,22 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class EpochOutcome:
     """The elements of each query, what is said about their data by the number of the query, the notes of all partitions
-    of all stages, and how many elements the last stage has written."""
+    of all stages, how many elements the last stage has written, and the steps of loops whose rounds cross exchanges."""
 
     results: Mapping[str, ElementBatch]
     words: Mapping[int, Heard]
     notes: Sequence[TaskNote]
     written: int = 0
+    steps: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @staticmethod
-    def of(table: pa.Table, schemas: Mapping[str, Schema], emit: Emit, stages: int = 1) -> EpochOutcome:
-        """What the last stage gave out; the error of a partition that gave up is raised."""
+    def of(
+        table: pa.Table, schemas: Mapping[str, Schema], emit: Emit, stages: int = 1, earlier: Sequence[Message] = ()
+    ) -> EpochOutcome:
+        """What the last stage gave out; the error of a partition that gave up is raised.  `earlier`: messages of jobs
+        before the last one."""
         table = table.combine_chunks()
-        messages = messages_in(table)
+        messages = [*earlier, *messages_in(table)]
         for message in messages:
             if isinstance(message, Failure):
                 raise message.raised()

@@ -32,6 +32,7 @@ from everwhen.spark.driver.epoch_log import EpochDecision, EpochLog, EpochState,
 from everwhen.spark.driver.epoch_outcome import EpochOutcome, last_words
 from everwhen.spark.driver.ingress_stage import IngressStage
 from everwhen.spark.driver.late_rows import LateRows, LateWarnings, counted
+from everwhen.spark.driver.loop_rounds import first_steps
 from everwhen.spark.driver.plan_jobs import PlanJobs
 from everwhen.spark.driver.plan_log import PlanRecord
 from everwhen.spark.driver.plan_run import PlanRun
@@ -177,7 +178,7 @@ class EpochRunner:
         asked = EpochDecision(self._idle(known, now), now, self.level.to_plain(), ended=self._ended(epoch))
         wanted = self.changes.wanted(asked, epoch)
         self._check_starts(epoch, wanted)
-        decided = self.changes.decide(wanted, epoch)
+        decided = self.changes.decide(wanted, epoch, first_steps(self.plan, known.steps))
         known = replace(known, sources={k: v for k, v in known.sources.items() if k not in decided.anew})
         level = Consistency.from_plain(decided.level)
         copies = (decided.ended, decided.detached, decided.anew, decided.until)
@@ -203,7 +204,7 @@ class EpochRunner:
         for name, rows in found.left_out(self.plan).items():
             late[name] = late.get(name, 0) + rows
         lost = {} if admitted is None else admitted.note.dropped
-        after = counted(known, after, found.fed, late, lost)
+        after = replace(counted(known, after, found.fed, late, lost), steps=found.steps)
         if self.lease is not None:
             self.lease.check()
         self.journal.done(epoch, after)
@@ -235,7 +236,7 @@ class EpochRunner:
         """What the plans that run make of an epoch."""
         run, *others = self.runs
         if not others or self.record is None or context.epoch < self.record.first:
-            return self._jobs.done(run, run.span(), frame, context)
+            return self._jobs.done(run, run.span(), frame, context, known.steps)
         (new,) = others
         old = self._jobs.done(run, run.span(until=new.since), frame, context)
         found = [old]
@@ -335,7 +336,7 @@ class EpochRunner:
         late: Mapping[str, int],
         dropped: Mapping[str, Mapping[str, int]],
     ) -> None:
-        notes = found.notes
+        notes = list({(note.stage, note.partition): note for note in found.notes}.values())  # the last of each
         report = EpochReport(
             epoch,
             seconds,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,6 +21,7 @@ from everwhen.spark.driver.cutover import past_frame
 from everwhen.spark.driver.epoch_job import EpochJob
 from everwhen.spark.driver.epoch_log import EpochLog, EpochState
 from everwhen.spark.driver.epoch_outcome import EpochOutcome
+from everwhen.spark.driver.loop_rounds import LoopSteps, RoundsAnswer
 from everwhen.spark.driver.plan_run import PlanRun
 from everwhen.spark.exchange.messages import RowsBehind, WrongRows
 from everwhen.spark.exchange.punctuation_rows import Address
@@ -27,8 +30,11 @@ from everwhen.spark.exchange.source_scan import with_promised
 from everwhen.spark.exchange.watermarks import explanation, late_rows
 from everwhen.spark.worker.answer_span import AnswerSpan
 from everwhen.spark.worker.epoch_context import EpochContext
+from everwhen.spark.worker.ingress_program import STAGE as INGRESS
 from everwhen.spark.worker.stage_program import StageProgram
 from everwhen.spark.worker.state_host import StateSpec
+
+_NO_STEPS: Final[LoopSteps] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,10 @@ class PlanJobs:
     snapshot_every: int
     _jobs: dict[int, EpochJob] = field(default_factory=dict)
 
-    def done(self, run: PlanRun, span: AnswerSpan, frame: DataFrame, context: EpochContext) -> EpochOutcome:
-        """An epoch of a plan."""
+    def done(
+        self, run: PlanRun, span: AnswerSpan, frame: DataFrame, context: EpochContext, steps: LoopSteps = _NO_STEPS
+    ) -> EpochOutcome:
+        """An epoch of a plan; `steps`: those of its loops whose rounds cross exchanges, in the epoch before."""
         before = {source.name: context.promised.get(source.name, NEVER) for source in run.plan.sources}
         told = replace(context, promised=before, span=span)
         feeds = partial(run.feeds, frame)
@@ -55,9 +63,13 @@ class PlanJobs:
             self._jobs[run.number] = EpochJob(
                 run.plan, run.behind, self.schemas, self.partitions, partial(self._program, run), self.session
             )
-        table = self._jobs[run.number].run(frame, feeds, told)
+        job = self._jobs[run.number]
+        loops = run.plan.loops
+        answer = job.run_rounds(feeds, told, steps) if loops else RoundsAnswer(job.run(frame, feeds, told))
         try:
-            return EpochOutcome.of(table, self.schemas, context.level.emit, len(run.plan.stages))
+            stages = len(run.plan.stages)
+            found = EpochOutcome.of(answer.table, self.schemas, context.level.emit, stages, answer.earlier)
+            return replace(found, steps=answer.steps)
         except WrongRows as error:
             raise InputError(explanation(feeds(), run.plan) or str(error)) from None
         except RowsBehind as error:
@@ -91,7 +103,8 @@ class PlanJobs:
         """Where the state of a stage is.  `telling`: who tells a plan its past does not own its state."""
         name = f"{run.named(self.run)}.past" if telling else run.named(self.run)
         root = self.journal.folder.place(run.state)
-        return StateSpec(run.named(self.query), name, root, stage, self.snapshot_every, run.first)
+        loop = None if stage == INGRESS else run.plan.stages[stage - 1].loop
+        return StateSpec(run.named(self.query), name, root, stage, self.snapshot_every, run.first, loop)
 
     def _program(
         self, run: PlanRun, stage: Stage, out: ExchangeSchema, onward: Mapping[str, Address], telling: bool = False

@@ -80,7 +80,8 @@ class TaskNote:
     """What a partition did.  `sources` are their frontiers, `fed` and `late` their numbers of rows, `left_out` how many
     adjusts of a stream had no event, `progress` the frontiers of queries, `parts` what was written for their sinks,
     `caught_up` how many epochs had to be run again first (-1: none, the state was live), `ends` the largest ends that
-    queries have said."""
+    queries have said.  Where rows turn back to go round a loop: `sent`, how many; `external`, what the loop's inputs
+    have promised; `sample`, one of the rows."""
 
     stage: int
     partition: int
@@ -100,6 +101,9 @@ class TaskNote:
     damaged: Sequence[str]
     seconds: Mapping[str, float]
     ends: Mapping[str, int] = field(default_factory=dict)
+    sent: int = 0
+    external: int | None = None
+    sample: str = ""
 
     def to_plain(self) -> dict[str, Any]:
         """As reports show it."""

@@ -160,18 +160,20 @@ class PartitionStore:
 
     # --- tidying up ---------------------------------------------------------------------------------------------
 
-    def collect(self, epoch: int, leftover_age: float = _LEFTOVER_AGE) -> int:
+    def collect(self, epoch: int, kept: int | None = None, leftover_age: float = _LEFTOVER_AGE) -> int:
         """Deletes what a snapshot of `epoch` made superfluous and returns the number of files.
 
         The base that stays is the newest whole snapshot of an epoch `<= epoch - 2`: from it the state before
         `epoch - 1` and all later ones follow.  Without one, the logs from epoch 0 on are the base, and all stay.
+        Where steps of a loop count instead of epochs, `kept` is the first that may be run again; else `epoch - 1` is.
         """
+        kept = epoch - 1 if kept is None else min(kept, epoch - 1)
         logs, snapshots = self._epochs()
         with _explained(self._folder.place(), "tidy up"):
             count = self._folder.sweep(leftover_age)
             if epoch not in snapshots:
                 return count
-            base = next((old for old in reversed(snapshots) if old <= epoch - 2 and self._is_whole(old)), None)
+            base = next((old for old in reversed(snapshots) if old < kept and self._is_whole(old)), None)
             if base is None:
                 return count
             gone = [_log(old) for old in logs if old <= base] + [f"snapshot-{o:012d}" for o in snapshots if o < base]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,8 @@ from everwhen.engine.merge_inputs import begin_anew, leave_at
 from everwhen.operators.contract import Output, StateSize
 from everwhen.operators.ingress.guard import CheckedBatch
 from everwhen.operators.ingress.unordered_guard import UnorderedGuard
+from everwhen.operators.loop.turn import TurnOperator, TurnPhase
+from everwhen.operators.net import netted
 from everwhen.operators.output.changelog import EventChangelogEncoder
 from everwhen.operators.punctuate.punctuator import source_punctuators
 from everwhen.operators.stateless.linear import rounded_up_time
@@ -45,7 +48,10 @@ class EpochInput:
     stage before has promised of its own share, its time and what is new.  `starts`: the largest start of the sources
     below a stream that is handed over; `ended`: the sources that have left the merges that they feed; `anew`: those
     that are other streams from now on, each right from a time on; `until`: what these promise counts up to an instant
-    only; `span`: the instants of the answer that the plan speaks for."""
+    only; `span`: the instants of the answer that the plan speaks for.
+
+    Where rounds of a loop cross exchanges, a step is a round, and `phase` says what its head does; to settle, `promise`
+    is what is final of the loop."""
 
     rows: Mapping[str, Rows] = field(default_factory=dict)
     sources: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -60,6 +66,8 @@ class EpochInput:
     anew: Mapping[str, int] = field(default_factory=dict)
     until: Mapping[str, int] = field(default_factory=dict)
     span: AnswerSpan = WHOLE
+    phase: TurnPhase | None = None
+    promise: int = NEVER
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ class StagePartition:
     def __init__(self, stage: Stage, emit: Emit, lenient: frozenset[str] = frozenset(), partitions: int = 1) -> None:
         self.stage = stage
         self.emit = emit
-        self.plan = lower(stage.queries, emit, handed=stage.handed, facing=stage.facing)
+        self.plan = lower(stage.queries, emit, handed=stage.handed, facing=stage.facing, circulating=stage.circulating)
         self.dataflow = FixedDataflow(self.plan)
         self.tau = NEVER
         self.starts = {stream.name: NEVER for stream in stage.inputs}
@@ -132,6 +140,7 @@ class StagePartition:
             fed = NEVER if stream.feed is None else given.sources.get(stream.feed.source.name, (NEVER, NEVER))[0]
             self.starts[stream.name] = max(self.starts[stream.name], given.starts.get(stream.name, fed))
         self._end(given.ended)
+        self._tell(given.phase, given.promise)
         inputs: dict[Port, Output] = {}
         before = {name: guard.left_out for name, guard in self.guards.items()}
         for stream in self.stage.inputs:
@@ -193,6 +202,21 @@ class StagePartition:
             self._ended = ended
             self.dataflow.flow.end(ended)
 
+    def _tell(self, phase: TurnPhase | None, promise: int) -> None:
+        """Tell the head of a loop what to do in this round, and those who read the loop what is final of it."""
+        if phase is None:
+            return
+        for turn in self.turns:
+            turn.tell(phase, promise)
+        for stream in self.stage.inputs:
+            if stream.returning and phase == "settle":
+                self.promised[stream.name] = max(self.promised[stream.name], promise)
+
+    @cached_property
+    def turns(self) -> list[TurnOperator]:
+        """The heads of loops whose rounds cross exchanges."""
+        return [each.operator for each in self.plan.operators if isinstance(each.operator, TurnOperator)]
+
     def start(self, port: Port) -> int:
         """The largest start of the sources below a port."""
         return max(self.starts[each.source] for each in self.dataflow.flow.below(port) if each.source is not None)
@@ -237,6 +261,7 @@ class StagePartition:
                 changes = no_changes(codec)
             else:
                 changes = Changes(codec, rows.lo, rows.hi, rows.weight, codec.encode(rows.columns, len(rows.lo)))
+                changes = netted(changes) if stream.rounds else changes
             inputs[port] = Output(changes, frontier)
 
     def frontier(self, stream: StreamIn) -> int:

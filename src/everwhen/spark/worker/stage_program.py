@@ -142,6 +142,7 @@ class StageProgram:
                     handed[name] = min(handed.get(name, frontier), frontier)
                     times.setdefault(name, {})[sender] = frontier
                     tau = max(tau, known)
+        turn = None if self.stage.loop is None else context.rounds[self.stage.loop]
         kinds = kinds_in(rows)
         promises = heard(rows, {s.tag: s.schema for s in self.stage.inputs}) if (kinds == PUNCTUATION).any() else {}
         ignored = {s.name for s in self.stage.inputs if s.feed and s.feed.source.name in context.detached}
@@ -156,9 +157,11 @@ class StageProgram:
             {name: promises.get(tag, Heard()).frontiers(times[name]) for tag, name in names.items() if name in times},
             starts,
             context.ended | context.detached,
-            context.anew,
+            context.anew if turn is None or not turn.number else {},
             context.until,
             context.span,
+            None if turn is None else turn.phase,
+            NEVER if turn is None else turn.promise,
         )
         return StageOutput(partition.step(given), fed, late)
 
@@ -169,10 +172,14 @@ class StageProgram:
     ) -> Iterator[pa.RecordBatch]:
         out, partition, written = done.out.epoch, done.partition, 0
         progress: list[Message] = []
+        sent, external = 0, min((turn.external for turn in partition.turns), default=None)
         for handed in partition.plan.handed:
             output, stream = out.handed[handed.name], int(handed.name[1:])
             written += len(output.changes)
             yield from handed_rows(self.out, stream, handed.codec, output.changes)
+            if handed.name in self.stage.returns:
+                sent += len(output.changes)
+                continue
             yield from self._promised(handed.name, output.frontier.promises, at)
             start = partition.start(handed.port)
             progress.append(StreamProgress(stream, at, output.frontier.time, out.tau, start))
@@ -195,7 +202,8 @@ class StageProgram:
         note = TaskNote(
             self.stage.level, at, done.rows, written, done.size.rows, done.size.bytes, dict(partition.cti),
             done.out.fed, done.out.late, out.left_out, out.progress, parts, out.tau, done.caught_up, os.getpid(),
-            done.damaged, done.seconds, ends,
+            done.damaged, done.seconds, ends, sent, external,
+            next((turn.sample for turn in partition.turns), ""),
         )  # fmt: skip
         yield message_rows(self.out, [0], [note])
 

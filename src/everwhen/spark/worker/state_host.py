@@ -60,7 +60,7 @@ Out = TypeVar("Out")
 class StateSpec:
     """Where the state of a stage is kept.  `query` names it for ever, `run` one start of the query: an owner only goes
     on within a run, since an epoch that failed may be taken back before the next one.  `first` is the first epoch of
-    the plan."""
+    the plan.  `loop`: which loop has its rounds there; its steps count then, where else epochs do."""
 
     query: str
     run: str
@@ -68,6 +68,7 @@ class StateSpec:
     stage: int
     snapshot_every: int = 10
     first: int = 0
+    loop: int | None = None
 
 
 @dataclass(frozen=True)
@@ -104,15 +105,16 @@ class Program(Protocol[P, Out]):
 
 @dataclass
 class _Owned:
-    """A partition after an epoch, and the program that it runs."""
+    """A partition after an epoch, or a step of its loop, and the program that it runs."""
 
     program: Program[Any, Any]
-    epoch: int
+    version: int
     partition: Any
 
-    def is_before(self, run: str, epoch: int) -> bool:
+    def is_before(self, run: str, context: EpochContext) -> bool:
         """Whether an epoch of a run can go on from here."""
-        return self.program.state.run == run and self.epoch == epoch - 1
+        state = self.program.state
+        return state.run == run and self.version == context.version(state.loop) - 1
 
 
 class StateHost:
@@ -133,7 +135,7 @@ class StateHost:
         state = program.state
         key = (state.query, state.stage, at)
         mine = self._owned.get(key)
-        if self._shared and (mine is None or not mine.is_before(state.run, context.epoch)):
+        if self._shared and (mine is None or not mine.is_before(state.run, context)):
             request = {"key": key, "run": state.run, "held": self._held(state.run), "started": started}
             answer = ask(_name(state, at), request | {"context": context.to_plain()}, rows)
             if answer is not None:
@@ -147,7 +149,7 @@ class StateHost:
         query, stage, at = request["key"]
         context = EpochContext.from_plain(request["context"])
         mine = self._owned.get((query, stage, at))
-        if mine is None or not mine.is_before(request["run"], context.epoch):
+        if mine is None or not mine.is_before(request["run"], context):
             return None
         if self._stepping.locked() and self._held(request["run"]) >= request["held"] + 2:
             self._owned.pop((query, stage, at), None)
@@ -168,7 +170,7 @@ class StateHost:
             yield program.failed(error)
             return
         done.partition.collect()
-        self._owned[state.query, state.stage, at] = _Owned(program, context.epoch, done.partition)
+        self._owned[state.query, state.stage, at] = _Owned(program, context.version(state.loop), done.partition)
         if self._shared:
             with suppress(OSError):  # where a system has not what it takes, every worker is on its own
                 self._server = self._server or StateServer(self.offer)
@@ -178,38 +180,38 @@ class StateHost:
         self, program: Program[P, Out], context: EpochContext, at: int, rows: pa.Table, started: float
     ) -> Step[P, Out]:
         """Take the state, step, publish the input, and now and then a snapshot."""
-        state, epoch = program.state, context.epoch
+        state, version = program.state, context.version(program.state.loop)
         store = PartitionStore(state.root, state.stage, at)
         with self._stepping:
             while True:
-                published = _published(store, epoch)
+                published = _published(store, version)
                 table, told = published or (rows, context)
-                mine, caught_up = self._state(program, epoch, at, store)
+                mine, caught_up = self._state(program, version, at, store)
                 loaded = time.perf_counter()
                 out = program.step(mine, table, told)
                 stepped = time.perf_counter()
                 size = mine.state_size()
                 meta = context.to_plain() | {"state_rows": size.rows, "state_bytes": size.bytes}
-                if published is not None or store.publish_log(epoch, table, meta):
+                if published is not None or store.publish_log(version, table, meta):
                     break
-            if (epoch + at) % state.snapshot_every == 0:
-                store.publish_snapshot(epoch, mine.snapshot())
-                store.collect(epoch)
+            if (version + at) % state.snapshot_every == 0:
+                store.publish_snapshot(version, mine.snapshot())
+                store.collect(version, None if state.loop is None else context.rounds[state.loop].kept)
         logged = time.perf_counter()
         seconds = {"load": loaded - started, "step": stepped - loaded, "state": logged - stepped}
         return Step(mine, out, table.num_rows, size, caught_up, store.damaged, seconds)
 
-    def _state(self, program: Program[P, Any], epoch: int, at: int, store: PartitionStore) -> tuple[P, int]:
-        """The state before an epoch: what is here, or what the files say; and how many epochs were replayed for it."""
+    def _state(self, program: Program[P, Any], version: int, at: int, store: PartitionStore) -> tuple[P, int]:
+        """The state before a version: what is here, or what the files say; and how many logs were replayed for it."""
         state = program.state
         mine = self._owned.pop((state.query, state.stage, at), None)
-        if mine is not None and mine.program.state.run == state.run and mine.epoch < epoch:
-            if mine.epoch == epoch - 1:
+        if mine is not None and mine.program.state.run == state.run and mine.version < version:
+            if mine.version == version - 1:
                 return mine.partition, -1
-            if epoch - 1 - mine.epoch <= state.snapshot_every:
+            if version - 1 - mine.version <= state.snapshot_every:
                 with suppress(StateError):  # what others have logged meanwhile may be gone, as a snapshot covers it
-                    return _replayed(program, mine.partition, mine.epoch, epoch, store)
-        return _loaded(program, epoch, store)
+                    return _replayed(program, mine.partition, mine.version, version, store)
+        return _loaded(program, version, store)
 
 
 HOST: Final = StateHost(shared=True)

@@ -224,6 +224,9 @@ def test_options() -> None:
     assert loop(text).options == LoopOptions(2, "high water mark", 7)
     assert loop(text.replace(clause, "")).options == LoopOptions()
     assert loop(text.replace(clause, "PROGRESS PROBING")).options == LoopOptions(progress="probing")
+    assert loop(text.replace(clause, "ACROSS PARTITIONS")).options == LoopOptions(across=True)
+    with pytest.raises(ew.QueryError, match="leave out one of the two"):
+        loop(text.replace(clause, "ROUNDS 2 ACROSS PARTITIONS"))
 
 
 def test_branches_that_do_not_read_the_name_are_the_base() -> None:

@@ -163,7 +163,7 @@ class _Loop:
             clause = form.common.loop
             if clause is None:
                 continue
-            for what in ("max_level", "max_rows", "rounds", "progress"):
+            for what in ("max_level", "max_rows", "rounds", "progress", "across"):
                 value = getattr(clause, what)
                 if value is not None and given.setdefault(what, value) != value:
                     raise self.binding.error(
