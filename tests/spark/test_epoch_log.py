@@ -63,6 +63,7 @@ def test_what_is_told_of_rounds_arrives_as_it_was_sent() -> None:
 def test_the_steps_of_loops_are_known_after_an_epoch(tmp_path: Path) -> None:
     journal = EpochLog(str(tmp_path))
     journal.done(0, EpochState(steps={"0": (0, 7)}))
-    plan = StagePlan((), loops=(LoopRange("r", 2, 3, frozenset(), 10), LoopRange("s", 5, 5, frozenset(), 10)))
+    loops = LoopRange("r", 2, 3, frozenset(), 10, 10), LoopRange("s", 5, 5, frozenset(), 10, 10)
+    plan = StagePlan((), loops=loops)
     assert first_steps(plan, journal.known(0).steps) == {2: 7, 3: 7, 5: 0}
     assert first_steps(plan, journal.known(-1).steps) == {2: 0, 3: 0, 5: 0}

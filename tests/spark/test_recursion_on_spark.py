@@ -10,9 +10,12 @@ from pyspark.sql import SparkSession
 
 import everwhen as ew
 from everwhen.algebra.nodes import Source, walk
+from everwhen.plan.stages.stages import cut
 from everwhen.reference.evaluation import evaluate
 from everwhen.sinks.memory import MemorySink
 from everwhen.spark.api.start import start
+from everwhen.spark.driver.cutover import check_replaceable
+from everwhen.spark.driver.plan_run import PlanRun
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid
 from plans import STAGED, across
@@ -70,6 +73,12 @@ def test_a_loop_that_does_not_end_is_named(spark: SparkSession, tmp_path: Path) 
         ew.EvaluationError, match=r"'up' has not ended after 3 rounds .* at instant 4 the row \(k='a', x="
     ):
         handle.await_termination(300)
+
+
+def test_a_query_across_partitions_is_not_replaced() -> None:
+    run = PlanRun(cut({"out": across(STAGED["recursion"].build()).node}, {}, lambda expr, schema: True), {})
+    with pytest.raises(ew.QueryError, match=r"a recursion ACROSS PARTITIONS \('r'\) cannot be replaced, nor take"):
+        check_replaceable(run, run)
 
 
 def test_explain_says_how_a_loop_runs_and_why(spark: SparkSession, tmp_path: Path) -> None:

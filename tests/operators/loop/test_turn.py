@@ -10,6 +10,7 @@ import everwhen as ew
 from everwhen.core.punctuation import Frontier
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER
+from everwhen.operators.loop.bag import BagHead
 from everwhen.operators.loop.head import with_birth
 from everwhen.operators.loop.support import SetHead
 from everwhen.operators.loop.turn import TurnOperator, TurnPhase, check_rounds
@@ -109,3 +110,14 @@ def test_a_loop_that_diverges_is_stopped() -> None:
         check_rounds("r", 5, 4, 100, 10**9, "at instant 3 the row (n='A')")
     with pytest.raises(ew.EvaluationError, match="after 1000 rows"):
         check_rounds("r", 5, 10, 1001, 1000, "")
+
+
+def test_a_row_that_is_derived_ever_more_often_is_named() -> None:
+    codec = RowCodec(COLUMNS, Interner())
+    turn = TurnOperator(2, BagHead(codec))
+    n = 2000
+    lo, weight = np.zeros(n, np.int64), np.full(n, 2**31, np.int64)
+    changes = Changes(codec, lo, lo + 9, weight, codec.encode([pa.array(["A"] * n)], n))
+    turn.tell("insert", NEVER)
+    with pytest.raises(ew.EvaluationError, match=r"at instant 0 the row \(n='A'\) is derived ever more often"):
+        turn.step([changes, changes.take(slice(0, 0))], [Frontier(NEVER), Frontier(3)], 0)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import NEVER, show
+from everwhen.errors import EvaluationError
 from everwhen.operators.contract import Operator, Output, StateSize, lowest
 from everwhen.operators.loop.fixpoint import diverged
 from everwhen.operators.loop.head import LoopHead
@@ -63,6 +64,8 @@ class TurnOperator(Operator):
                 self._promise = promise
                 self._head.expire(promise)
         self._last = batch
+        if self._head.endless:
+            raise EvaluationError(f"a recursion does not end: {self.sample} is derived ever more often")
         return Output(batch, Frontier(self._promise))
 
     @property

@@ -78,6 +78,11 @@ def check_replaceable(old: PlanRun, new: PlanRun) -> None:
             "order yet; start it at the level middle or strong"
         )
     for run in (old, new):
+        for loop in run.plan.loops:
+            raise QueryError(
+                f"a query with a recursion ACROSS PARTITIONS ({loop.name!r}) cannot be replaced, nor take the place of "
+                f"another one; {_BESIDE}"
+            )
         for source in run.plan.sources:
             if source.schemes or run.sources[source.name].match is not None:
                 raise QueryError(
