@@ -6,6 +6,7 @@ import random
 import sys
 import traceback
 
+from everwhen.core.time import INF
 from operators.loop.recursive_runs import QUERIES, run
 
 
@@ -17,13 +18,15 @@ def main(runs: int, first: int) -> int:
         flying = rng.random() < 0.3
         options = {"rounds": rng.choice((1, 2, 3))} if flying else {}
         if rng.random() < 0.3:
-            options["progress"] = rng.choice(("probing", "hybrid"))
+            options["progress"] = rng.choice(("probing", "hybrid", "high water mark"))
+        prompt = options.get("progress") != "high water mark"
+        block = rng.choice((0, 0, 0, 2, 5, INF))
         emit = rng.choice(("all", "all", "current", "ended", "final"))
         try:
-            run(QUERIES[name](**options), rng, rng.randrange(2, 12), emit, staged=not flying)
+            run(QUERIES[name](**options), rng, rng.randrange(2, 12), emit, not flying, prompt=prompt, block=block)
         except Exception:
             failed += 1
-            print(f"seed {seed}: {name} {options} {emit}")
+            print(f"seed {seed}: {name} {options} {emit} {block}")
             traceback.print_exc(limit=-3)
             if failed > 3:
                 break

@@ -12,6 +12,7 @@ from typing import Any
 
 import everwhen as ew
 from everwhen.algebra.expressions.build import Call
+from everwhen.core.consistency import MIDDLE
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
 from everwhen.reference import evaluate
@@ -188,12 +189,13 @@ class Network:
 
 def run(
     query: ew.Stream, rng: random.Random, epochs: int = 8, emit: str = "all", staged: bool = True,
-    restarts: bool = True, inserts_only: bool = False, prompt: bool = True,
+    restarts: bool = True, inserts_only: bool = False, prompt: bool = True, block: int = 0,
 ) -> LocalRuntime:  # fmt: skip
     """Run a recursion over a random network beside its definition.  `prompt`: staged, it promises what its inputs
-    have; else less, if nothing came."""
+    have; else less, if nothing came.  `block`: how long elements wait to be put in order."""
     network = Network(rng, inserts_only)
-    runtime = LocalRuntime(query, emit=emit)
+    level = MIDDLE.changed(block=block)
+    runtime = LocalRuntime(query, emit=emit, consistency=level)
     said = Said(query.schema)
     for _ in range(epochs):
         pushed = network.epoch()
@@ -206,15 +208,15 @@ def run(
         expected = _fixed_point(query, network.given)
         lowest = min(network.ctis[name] if _promised(network.given[name]) else FIRST for name in runtime.inputs)
         assert said.cti <= max(lowest, FIRST), f"promised {said.cti}, the inputs only {lowest}"
-        if staged and prompt:
+        if staged and prompt and not block:
             assert said.cti == lowest or lowest == FIRST, f"promised {said.cti}, the inputs {lowest}"
-        if emit == "all" and staged:
+        if emit == "all" and staged and not block:
             assert_snapshots(said, expected, range(FIRST, LAST + 2), "after an epoch")
         else:
             assert_snapshots(said, expected, range(FIRST, min(said.cti, LAST + 2)), "before the promise")
         if restarts and rng.random() < 0.2:
             state = through_file(runtime.snapshot())
-            runtime = LocalRuntime(query, emit=emit)
+            runtime = LocalRuntime(query, emit=emit, consistency=level)
             runtime.restore(state)
     said.take(runtime.close()["out"])
     assert said.cti == INF
