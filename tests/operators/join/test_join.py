@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
 import pyarrow as pa
 import pytest
 
@@ -86,3 +89,57 @@ def test_a_restart_is_invisible() -> None:
     assert trial.step((), [(1, 15, 1, 2, 8)]) == {(1, 15, 2, None, 2, 8): 3}
     since, standing = trial.operator.standing([trial.frontier, trial.frontier])  # type: ignore[misc]
     assert since == 2 and standing.weight.sum() == 4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_key_with_many_rows_that_come_and_go(seed: int) -> None:
+    """Taking rows back from a crowd notes where each stands; what is met is the same, whole or in parts."""
+    rng, trial = random.Random(seed), join()
+    alive: Counter[tuple[int, int, int]] = Counter()
+    cti = 0
+    for _ in range(60):
+        batch: list[tuple[int, int, int, int, int]] = []
+        for _ in range(rng.randrange(12)):
+            mine = [each for each, count in alive.items() if count and each[1] > cti]
+            if mine and rng.random() < 0.55:
+                lo, hi, a = rng.choice(mine)
+                alive[lo, hi, a] -= 1
+                since = max(lo, cti)
+                if rng.random() < 0.3 and hi - since > 1:  # only the end goes
+                    cut = rng.randrange(since + 1, hi)
+                    alive[lo, cut, a] += 1
+                    since = cut
+                batch.append((since, hi, -1, 1, a))
+            else:
+                lo, a = cti + rng.randrange(6), rng.randrange(40)
+                hi, count = lo + rng.randrange(1, 9), rng.choice((1, 1, 2))
+                alive[lo, hi, a] += count
+                batch.append((lo, hi, count, 1, a))
+        trial.step(batch, ctis=[cti, cti])
+        if rng.random() < 0.1:
+            trial.restart()
+        cti += rng.random() < 0.15
+        probe = trial.step((), [(cti, cti + 20, 1, 1, 7)], ctis=[cti, cti])
+        trial.step((), [(cti, cti + 20, -1, 1, 7)], ctis=[cti, cti])
+        for t in range(cti, cti + 16):
+            met: Counter[int] = Counter()
+            for (lo, hi, _, a, _, _), weight in probe.items():
+                met[a] += weight if lo <= t < hi else 0
+            wanted: Counter[int] = Counter()
+            for (lo, hi, a), count in alive.items():
+                wanted[a] += count if lo <= t < hi else 0
+            assert +met == +wanted, t
+
+
+def test_the_places_of_rows_are_noted_when_a_crowd_is_searched() -> None:
+    trial = join()
+    crowd = [(0, 50, 1, 1, a) for a in range(300)]
+    trial.step(crowd)
+    for first in range(0, 200, 50):
+        trial.step([(0, 50, -1, 1, a) for a in range(first, first + 50)])
+    side = trial.operator._kept[0]  # type: ignore[attr-defined]
+    assert len(side._slots), "64 rows were searched for among hundreds"
+    looked = int(side.touched[0])
+    trial.step([(0, 50, -1, 1, a) for a in range(200, 290)])
+    assert int(side.touched[0]) == looked, "each is found at once"
+    assert trial.rows == 10 and len(trial.step((), [(0, 9, 1, 1, 5)])) == 10

@@ -120,11 +120,6 @@ class Job:
         for queries in [*([self.before] if both and self.before is not None else []), self.queries]:
             resolved = resolved_sources(queries, inputs, sources, record.inputs)
             plans.append((staged(queries, resolved), resolved))
-        if across := [loop.name for plan, _ in plans for loop in plan.loops]:
-            raise QueryError(
-                f"the recursion {across[0]!r} runs ACROSS PARTITIONS, and such a query can neither be replaced while "
-                "it runs nor take over from another one; leave ACROSS PARTITIONS out, or start it with a new checkpoint"
-            )
         known = {name: resolve(inputs[name].schema, name, sources.get(name)) for name in record.inputs}
         raw = RawRows.of(record.inputs, known, [plan for plan, _ in plans])
         runs = [PlanRun(*plans[-1], raw=raw, number=record.number, first=record.first - 1, since=record.at)]

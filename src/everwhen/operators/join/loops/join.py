@@ -284,10 +284,17 @@ def _cut(segments, side, count, first, cut, since, path, stack, slots):
             if count + 2 > len(log):
                 return i, cut, since, count, _FULL
             begin = max(a, since)
-            settle(heads, log, ids[i], touched)
             best = found(slots, log, rows, i, begin, b)
-            if best < 0:
-                best = _fitting(ids[i], begin, b, rows, i, heads, log, stack, touched)
+            if best >= 0:  # the ends above it stay too late, as they may, until the log is tidied
+                times = min(-weight[i] - cut, log[best, WEIGHT]) if begin == a else np.int64(1)
+                log[best, WEIGHT] -= times
+                if log[best, WEIGHT] == 0:
+                    log[best, HI] = GONE
+                cut += times
+                since = GONE
+                continue
+            settle(heads, log, ids[i], touched)
+            best = _fitting(ids[i], begin, b, rows, i, heads, log, stack, touched)
             if best < 0:
                 return i, cut, since, count, _DEEP if best == _TOO_DEEP else _UNCOVERED
             s = log[best, LO]
