@@ -19,7 +19,7 @@ from everwhen.spark.driver.loop_rounds import LoopSteps, RoundsAnswer, carried_b
 from everwhen.spark.exchange.punctuation_rows import Address, own_words
 from everwhen.spark.exchange.schema import ExchangeSchema
 from everwhen.spark.exchange.single_scan import SingleScan
-from everwhen.spark.exchange.source_scan import placed, promise_matters, with_promised
+from everwhen.spark.exchange.source_scan import nothing_for_all, placed, promise_matters, with_promised
 from everwhen.spark.exchange.stage_input import StageInput
 from everwhen.spark.internals.jvm_columns import JvmColumns, JvmMap
 from everwhen.spark.internals.plan_cache import CachedPlan
@@ -171,8 +171,9 @@ class EpochJob:
             if step.returned is not None and back is not None:
                 tags = [stream.tag for stream in stage.inputs if stream.returning]
                 frames.append(step.returned.of(back.where(F.col("kind").isin(tags))))
-            if not frames:  # before anything has gone round
-                frames.append(self._session.createDataFrame([], self._layouts[level - 1].spark))
+            if not frames:  # in the first round, where nothing but what goes round comes in
+                assert inputs is not None
+                frames.append(nothing_for_all(inputs.sparkSession, self._layouts[level - 1], self._partitions))
             rows = reduce(DataFrame.union, frames).repartitionById(self._partitions, "partition")
             flowing = step.work.of(rows)
             if step.said is not None:

@@ -2,7 +2,7 @@
 
     partition  where the row goes
     kind       0, 1, …: a row of the stream with that number (behind the last stage: of the query with that number);
-               below 0: a control message (`messages`)
+               below 0: a control message (`messages`); NOTHING: neither
     lo, hi, vnew, weight    the times of a row, and its weight
     slots…     the payload: the k-th column of a type stands in the k-th slot of that type, in whatever stream
     message    a control message as JSON; null in a row
@@ -36,6 +36,7 @@ from everwhen.storage.state_format import software
 VERSION: Final = 1
 """Of the columns and of the messages.  It stands in every message and in every log of a partition's input."""
 NUMBERS: Final = ("lo", "hi", "vnew", "weight")
+NOTHING: Final = 2**31 - 1
 _HEAD: Final = (("partition", pa.int32()), ("kind", pa.int32()), *((name, pa.int64()) for name in NUMBERS))
 _METADATA: Final = b"everwhen.exchange"
 

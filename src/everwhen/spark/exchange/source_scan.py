@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from everwhen.algebra import nodes as n
@@ -25,7 +25,7 @@ from everwhen.errors import QueryError
 from everwhen.plan.stages.model import StagePlan, StreamIn
 from everwhen.spark.exchange.messages import PUNCTUATION, field_in_jvm
 from everwhen.spark.exchange.punctuation_rows import BY_HASH, partition_of
-from everwhen.spark.exchange.schema import ExchangeSchema, carried, slots
+from everwhen.spark.exchange.schema import NOTHING, ExchangeSchema, carried, slots
 from everwhen.spark.exchange.watermarks import sync
 from everwhen.spark.sources.constraints import wrong_with
 from everwhen.spark.sources.source import ResolvedSource
@@ -173,6 +173,13 @@ def numbers(streams: Sequence[StreamIn]) -> dict[str, Column]:
 def partitioned(frame: DataFrame, streams: Sequence[StreamIn], layout: ExchangeSchema, partitions: int) -> DataFrame:
     """Rows in the columns of a layout, each with the partition it goes to; messages have theirs already."""
     return frame.select(*placed(streams, layout, partitions, {name: F.col(name) for name in frame.columns}))
+
+
+def nothing_for_all(session: SparkSession, layout: ExchangeSchema, partitions: int) -> DataFrame:
+    """A row for every partition that says nothing, so that each has its turn."""
+    given = {"partition": F.col("id"), "kind": F.lit(NOTHING)}
+    columns = [(given.get(name, F.lit(None))).cast(carried(type_)).alias(name) for name, type_ in layout.columns]
+    return session.range(partitions).select(*columns)
 
 
 def placed(
