@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 import everwhen as ew
@@ -27,9 +28,11 @@ from spark.spark_epochs import read_epochs, write_epochs
 BIDS = ew.source("Bid", {"item": "string", "price": "int64"})
 LIVE = 20
 """The feed is right from here on; before there is history."""
-STEPS = 9
-TOPS = (3, 7)
-"""The steps in which the query that merges is replaced, too."""
+RUNS = (
+    pytest.param(2, (2,), id="five cutovers"),
+    pytest.param(9, (3, 7), marks=pytest.mark.slow, id="twenty cutovers"),
+)
+"""How many steps, and in which of them the query that merges is replaced, too."""
 
 
 def versions() -> list[ew.Stream]:
@@ -67,14 +70,15 @@ def spliced(parts: Sequence[tuple[int, History]]) -> list[ew.Insert]:
     return found
 
 
-def test_twenty_cutovers_and_a_backfill(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("steps", "merging"), RUNS)
+def test_cutovers_and_a_backfill(spark: SparkSession, tmp_path: Path, steps: int, merging: tuple[int, ...]) -> None:
     rng = random.Random(11)
     raw = [
         ew.Insert(vs, vs + rng.choice([1, 3, 5]), {"item": rng.choice("pq"), "price": rng.randrange(9)})
-        for vs in range(LIVE + 2 * STEPS + 4)
+        for vs in range(LIVE + 2 * steps + 4)
     ]
     files = []
-    for since, until in pairwise([NEVER, *range(LIVE + 2, LIVE + 2 * STEPS + 4, 2), ew.INF]):
+    for since, until in pairwise([NEVER, *range(LIVE + 2, LIVE + 2 * steps + 4, 2), ew.INF]):
         part = [e for e in raw if since <= e.vs < until and e.vs > LIVE - 10]  # what ended long ago the feed lacks
         rng.shuffle(part)
         files.append(batch_of([*part, ew.Cti(until)], BIDS.schema))
@@ -100,12 +104,12 @@ def test_twenty_cutovers_and_a_backfill(spark: SparkSession, tmp_path: Path) -> 
     top = start(tops()[0](merged), frames, sink=sink, checkpoint=tmp_path / "state", buckets=1, snapshot_every=4)
     top.process_available()
     parts, read = [(NEVER, whole[0])], [(NEVER, tops()[0])]
-    for step in range(1, STEPS + 1):
+    for step in range(1, steps + 1):
         version = step % len(versions())
         at = feeds[0].progress.answered["out"] + 1
         assert [feed.replace(versions()[version], at=at) for feed in feeds] == [at, at]
         parts.append((at, whole[version]))
-        if step in TOPS:
+        if step in merging:
             other = tops()[len(read)]
             read.append((top.replace(other(merged)), other))
             assert read[-1][0] >= top.progress.answered["out"]
@@ -113,11 +117,11 @@ def test_twenty_cutovers_and_a_backfill(spark: SparkSession, tmp_path: Path) -> 
         for query in (*feeds, top):
             query.process_available()
             assert query.replaced_at is None
-    write_epochs(tmp_path / "Bid", files[STEPS + 1 :], first=STEPS + 1)
+    write_epochs(tmp_path / "Bid", files[steps + 1 :], first=steps + 1)
     for query in (*feeds, top):
         query.process_available()
         query.stop()
-    assert len(parts) - 1 + len(parts) - 1 + len(read) - 1 == 20
+    assert 2 * (len(parts) - 1) + len(read) - 1 == 2 * steps + len(merging)
     found = list(sink.elements())
     assert_valid(found)
     assert found[-1] == ew.Cti(ew.INF)
