@@ -38,7 +38,7 @@ def fixpoint(
     >>> start = ew.source("Start", {"n": "int64"})
     >>> reach = ew.fixpoint(start, lambda r: r.join(link, on={"n": "a"}).select(n=ew.col("b")))
     >>> inputs = {"Start": [ew.Insert(0, 9, {"n": 1})], "Link": [ew.Insert(2, 7, {"a": 1, "b": 2})]}
-    >>> print(*ew.run(reach, inputs), sep=chr(10))
+    >>> print(*ew.run(reach, inputs, emit="all"), sep=chr(10))
     insert [0, 9) n=1
     insert [2, 7) n=2
     cti ∞

@@ -26,7 +26,7 @@ from everwhen.operators.contract import Operator, Output, StateSize, lowest
 from everwhen.operators.loop.body import BodyOperator, LoopBody
 from everwhen.operators.loop.head import LoopHead
 from everwhen.operators.loop.progress import ProgressToken
-from everwhen.operators.net import netted
+from everwhen.operators.net import netted, put_together
 from everwhen.rows.changes import Changes, concat_all, no_changes
 
 
@@ -85,7 +85,9 @@ class FixpointOperator(Operator):
         self._promise(external, resting, tau)
         answer = [self._head.answer(each) for each in said]
         changes = concat_all(self.codec, answer)
-        if any((each.weight < 0).any() for each in answer):
+        if self._head.once and len(answer) > 1:  # pieces of a row that came in different rounds
+            changes = put_together(changes)
+        elif any((each.weight < 0).any() for each in answer):
             changes = netted(changes)
         return Output(changes, Frontier(self.progress.promise))
 

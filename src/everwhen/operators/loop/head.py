@@ -33,6 +33,8 @@ class LoopHead(ABC):
     """Rows as the loop's answer has them."""
     sent: RowCodec
     """Rows as they go round."""
+    once: bool = False
+    """Whether each row is there at most once at any instant."""
     endless: bool = False
     """Whether it is certain that the loop does not end."""
     keeps: str

@@ -26,6 +26,8 @@ class KeyedHead(LoopHead):
     """Keys of `keys` by number; per number runs of records `[lo, hi, …]`.  A key is gone when its run in the first of
     `regions` is empty."""
 
+    once = True
+
     def __init__(self, codec: RowCodec, sent: RowCodec, keys: RowCodec, regions: Sequence[Regions]) -> None:
         self.codec = codec
         self.sent = sent
