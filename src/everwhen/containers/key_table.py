@@ -57,9 +57,14 @@ def _probe(slots, codes, hashes, row, h):
 
 @loop
 def _intern(slots, codes, hashes, free, n_free, top, batch, ids):
+    mask = np.uint64(len(slots) - 1)
+    for i in range(len(batch)):  # where the slots are, while others are looked up: a large table is in no cache
+        ids[i] = np.int64(_hash(batch[i]))
     for i in range(len(batch)):
+        if i + 16 < len(batch):
+            prefetch(slots, np.int64(np.uint64(ids[i + 16]) & mask))
         row = batch[i]
-        h = _hash(row)
+        h = np.uint64(ids[i])
         at, found = _probe(slots, codes, hashes, row, h)
         if found < 0:
             found, n_free, top = _new_id(free, n_free, top)
