@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,9 @@ import pyarrow as pa
 from everwhen.compiled.njit import loop, njit
 from everwhen.compiled.prefetch import prefetch
 from everwhen.containers.arrays import grown
+
+_CACHED: Final = 1 << 18
+"""So many slots are as good as in a cache."""
 
 
 @njit(cache=True)
@@ -58,13 +62,18 @@ def _probe(slots, codes, hashes, row, h):
 @loop
 def _intern(slots, codes, hashes, free, n_free, top, batch, ids):
     mask = np.uint64(len(slots) - 1)
-    for i in range(len(batch)):  # where the slots are, while others are looked up: a large table is in no cache
-        ids[i] = np.int64(_hash(batch[i]))
+    large = len(slots) > _CACHED
+    if large:  # hash all rows first, so that slots can be asked for ahead
+        for i in range(len(batch)):
+            ids[i] = np.int64(_hash(batch[i]))
     for i in range(len(batch)):
-        if i + 16 < len(batch):
-            prefetch(slots, np.int64(np.uint64(ids[i + 16]) & mask))
         row = batch[i]
-        h = np.uint64(ids[i])
+        if large:
+            if i + 16 < len(batch):
+                prefetch(slots, np.int64(np.uint64(ids[i + 16]) & mask))
+            h = np.uint64(ids[i])
+        else:
+            h = _hash(row)
         at, found = _probe(slots, codes, hashes, row, h)
         if found < 0:
             found, n_free, top = _new_id(free, n_free, top)

@@ -23,6 +23,8 @@ from everwhen.rows import restored
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 
+_PUT: Final = 4
+"""So many entries are looked at to add one, or fewer."""
 _FEWEST: Final = 64
 _MANY: Final = 16
 """If so many segments were taken back, and this many entries looked at for each, their places are noted."""
@@ -99,7 +101,8 @@ class JoinState:
             if 2 * self._slots[-1] >= len(self._slots):
                 self._note_places()
         elif len(batch) and int(batch.weight.min()) < 0:
-            self._searched += (int((batch.weight < 0).sum()), int(self.touched[0]) - before)
+            gone = int((batch.weight < 0).sum())
+            self._searched += (gone, int(self.touched[0]) - before - _PUT * (len(batch) - gone))
             if self._searched[0] > _FEWEST and self._searched[1] > _MANY * self._searched[0]:
                 self._note_places()
         if missing >= 0:
