@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.containers.calendar import Calendar
-from everwhen.containers.key_table import KeyTable, Regions
+from everwhen.containers.key_table import KeyTable
+from everwhen.containers.regions import Regions
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
 from everwhen.stream.element import Cti, Insert

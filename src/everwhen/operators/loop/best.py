@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.containers.key_table import Regions
+from everwhen.containers.regions import Regions
 from everwhen.errors import EvaluationError, EverwhenError, QueryError
 from everwhen.operators.loop import best_loops as kernel
 from everwhen.operators.loop.best_loops import CANDIDATE, HI, LO, NOT_THERE, RANK, SAID, WORSE

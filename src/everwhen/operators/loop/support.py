@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from everwhen.containers.key_table import Regions
+from everwhen.containers.regions import Regions
 from everwhen.errors import EverwhenError
 from everwhen.operators.loop import support_loops as kernel
 from everwhen.operators.loop.head import join_birth, split_birth

@@ -24,8 +24,9 @@ import numpy as np
 
 from everwhen.containers.arrays import grown
 from everwhen.containers.calendar import Calendar
-from everwhen.containers.key_table import KeyTable, Regions
+from everwhen.containers.key_table import KeyTable
 from everwhen.containers.live_runs import group_rows
+from everwhen.containers.regions import Regions
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
