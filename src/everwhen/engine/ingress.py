@@ -76,6 +76,7 @@ class Ingress:
         self._idleness = IdleSources(clock, idle)
         self._horizons: dict[Bounds, ReleaseHorizon] = {}
         self._dropped = dropped
+        self._heard: dict[str, float] = {}
 
     # -- sources ------------------------------------------------------------------------------------------------
 
@@ -153,8 +154,10 @@ class Ingress:
             for intake in reversed(checked):  # copies of a stream may share what they keep
                 intake.undo()
             raise
+        heard = [source for source, batch in batches.items() if len(batch)]
+        self._heard |= dict.fromkeys(heard, self._clock())
         if self._idleness.seconds is not None:
-            self._idleness.heard({source for source, batch in batches.items() if len(batch)})
+            self._idleness.heard(heard)
 
     def end(self, sources: Collection[str]) -> None:
         """These sources have ended: everything is promised."""
@@ -241,6 +244,10 @@ class Ingress:
         for each in self.inputs.values():
             found[each.source] = min(found.get(each.source, INF), each.intake.cti)
         return found
+
+    def silent_for(self, source: str) -> float | None:
+        """Seconds since the last element of a source came to this process; None if none has come."""
+        return None if source not in self._heard else self._clock() - self._heard[source]
 
     def dropped(self, names: Iterable[str]) -> dict[str, dict[Reason, int]]:
         """How many elements were given up, by source and reason; sources that lost none are left out."""

@@ -36,6 +36,7 @@ as long as some query reads it.  Left and read again, it goes on behind its CTI.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -52,6 +53,9 @@ from everwhen.engine.session import snapshot as session_state
 from everwhen.engine.session.cutover import lowered
 from everwhen.engine.session.output_port import Cutover
 from everwhen.engine.session.session_queries import SessionQueries
+from everwhen.engine.waiting.find import find_waiting
+from everwhen.engine.waiting.model import Waiting
+from everwhen.engine.waiting.situation import situation
 from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
 from everwhen.sinks.base import EpochSink
@@ -159,6 +163,27 @@ class Session(SessionQueries):
         """By name, per operator, per output's chain, and per query for its last filters: which queries use it, rates,
         selectivity, state, progress, what it waits for.  Names stay as long as the operator runs."""
         return metrics.collect(self._network, self._catalogue.running(), self._clock())
+
+    def waiting(self, name: str) -> Waiting:
+        """Why a running query says nothing at the moment: which source holds it back, and which promise would bring
+        something (`engine/waiting`).  It copies the session's state, and tries."""
+        entry = self._catalogue[name]
+        if entry.exit is None:
+            raise QueryError(f"the query {name!r} is {entry.state}, so it waits for nothing; start it")
+        network, state, now = self._network, self.snapshot(), self._clock()
+        before = {each: made.replaces for each, made in self._catalogue.entries.items()}
+        queries = {
+            each: made.node if (old := before[each]) is None else (old.node, made.node)
+            for each, made in self._catalogue.entries.items()
+        }
+
+        def copy() -> Session:
+            copied = Session(optimize=self._optimize, clock=lambda: now, idle=math.inf if self._idle else None)
+            copied.restore(state, queries)
+            return copied
+
+        ports = [each for port in network.outlets[entry.exit].ports for each in network.below(port)]
+        return find_waiting(situation(name, network.flow, network.ingress, dict.fromkeys(ports), copy, {}))
 
     # -- state --------------------------------------------------------------------------------------------------
 
