@@ -25,7 +25,7 @@ from everwhen.engine.ingress import Ingress, OnDropped
 from everwhen.engine.latest_dropped import LatestDropped
 from everwhen.engine.merge_inputs import grow, merge_port, restart, right_from, unknown_spans, with_copy
 from everwhen.engine.metadata import OperatorMetadata, filter_metadata, node_metadata
-from everwhen.engine.node import StepCheck
+from everwhen.engine.node import OperatorNode, StepCheck
 from everwhen.engine.output_port import standing_elements
 from everwhen.engine.source_levels import Bounds, bounds_of
 from everwhen.engine.waiting.find import find_waiting
@@ -304,8 +304,7 @@ class LocalRuntime:
         return unknown_spans(self._dataflow)
 
     def waiting(self, query: str = "out") -> Waiting:
-        """Why a query says nothing at the moment: which source holds it back, and which promise would bring something
-        (`engine/waiting`).  It copies the state, and tries.
+        """Why a query says nothing now: who holds it back, and which promise would bring something; it tries on copies.
 
         >>> import everwhen as ew
         >>> s = ew.source("S", {"x": "int64"})
@@ -351,6 +350,11 @@ class LocalRuntime:
         """All that is kept: intakes, operators and chains."""
         return self._ingress.state_size() + self._dataflow.flow.state_size()
 
+    @property
+    def operators(self) -> list[OperatorNode]:
+        """The operators at work, inputs before their users."""
+        return list(self._dataflow.flow.nodes.values())
+
     def metadata(self) -> list[OperatorMetadata]:
         """Per operator: rates, selectivity, state, progress, what it waits for."""
         elapsed = max(self._clock() - self._since, 1e-9)
@@ -361,9 +365,8 @@ class LocalRuntime:
 
     def standing(self) -> tuple[int, ElementBatch] | None:
         """What the one output has said that stands: an instant, and the events that live from then on as inserts, under
-        the names by which they may still be adjusted, with the CTI.
-
-        Who hears this and all that is said later knows the answer from the instant on.  None: it is not kept.
+        the names by which they may still be adjusted, with the CTI.  Who hears this and all that is said later knows
+        the answer from the instant on.  None: it is not kept.
         """
         (output,) = self._dataflow.flow.outputs.values()
         flow, intakes = self._dataflow.flow, {name: each.intake for name, each in self._ingress.inputs.items()}

@@ -191,6 +191,17 @@ def _state(shell: Shell, order: Order) -> None:
     shell.say(*(state_table(parts, shell.width) if parts else ["nothing is running"]))
 
 
+def _waiting(shell: Shell, order: Order) -> None:
+    if len(order.words) > 1:
+        raise QueryError("write \\waiting NAME; \\queries lists them")
+    running = [query.name for query in shell.session.queries() if query.state == "running"]
+    names = list(order.words) or running
+    if not names:
+        raise QueryError("no query is running: SELECT … ;")
+    for name in names:
+        shell.say(*shell.session.waiting(name).lines())
+
+
 def _quit(shell: Shell, order: Order) -> None:
     shell.is_over = True
 
@@ -206,6 +217,7 @@ COMMANDS: Final = MappingProxyType(
         "run": ShellCommand("run [QUERY] [SECONDS]", "push epochs and show the answer as it changes", _run),
         "show": ShellCommand("show [QUERY]", "the answer now", _show),
         "state": ShellCommand("state", "what every operator has done and keeps", _state),
+        "waiting": ShellCommand("waiting [QUERY]", "why nothing comes out: who holds it back, the remedy", _waiting),
         "explain": ShellCommand("explain QUERY", "the plan of a query, a stream or a SELECT, and why", _explain),
         "stop": ShellCommand("stop QUERY", "stop a query", _stop),
         "start": ShellCommand("start QUERY", "start a stopped query again", _start),

@@ -195,8 +195,8 @@ def test_as_plain_data() -> None:
 def test_asking_changes_nothing() -> None:
     one, other = (started(S.range(5).distinct(), S=[insert(1, 5), insert(3, 4)]) for _ in range(2))
     one.waiting()
-    told = [each.push({"S": batch_of([Cti(9)], SCHEMA, "S")})["out"] for each in (one, other)]
-    assert [list(map(str, each.elements())) for each in told][0] == list(map(str, told[1].elements()))
+    first, second = (each.push({"S": batch_of([Cti(9)], SCHEMA, "S")})["out"] for each in (one, other))
+    assert [str(each) for each in first.elements()] == [str(each) for each in second.elements()]
 
 
 # -- sessions ----------------------------------------------------------------------------------------------------------

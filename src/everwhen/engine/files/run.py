@@ -98,6 +98,30 @@ def run_files(
         return write_answer(store.answer(saved), out, schema)
 
 
+def watch_files(
+    runtime: LocalRuntime,
+    inputs: Mapping[str, str | InputFile],
+    *,
+    batch: int = 10_000,
+    open: bool = True,
+    progress: Watch | None = None,
+) -> Progress:
+    """Let a runtime read files, for what it does on the way: the answer is counted, not kept."""
+    given = input_files(inputs, {name: runtime.schema_of(name) for name in runtime.inputs}, batch)
+    _begin(runtime, given, lambda _: None)
+    last = Progress("running")
+
+    def watch(seen: Progress) -> None:
+        nonlocal last
+        last = seen
+        if progress is not None:
+            progress(seen)
+
+    for _ in _Work(runtime, given, batch, open, watch).epochs(Saved()):
+        pass
+    return last
+
+
 def _begin(runtime: LocalRuntime, given: Mapping[str, InputFile], tell: Callable[[str], None]) -> None:
     """Changelogs that are right from an instant on only: a merge takes them so, of other answers it is told."""
     starts = {name: header_of(each.file).start.since for name, each in given.items() if is_folder(each.file)}

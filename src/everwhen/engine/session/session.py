@@ -46,6 +46,7 @@ from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import show
+from everwhen.engine.analyze import Analysis, analyzed
 from everwhen.engine.local import Query
 from everwhen.engine.metadata import OperatorMetadata
 from everwhen.engine.session import metrics
@@ -163,6 +164,19 @@ class Session(SessionQueries):
         """By name, per operator, per output's chain, and per query for its last filters: which queries use it, rates,
         selectivity, state, progress, what it waits for.  Names stay as long as the operator runs."""
         return metrics.collect(self._network, self._catalogue.running(), self._clock())
+
+    def analyze(self, name: str) -> Analysis:
+        """What the operators of a running query have done, those that it shares with others included: rows, state and
+        time since they began."""
+        entry = self._catalogue[name]
+        if entry.exit is None:
+            raise QueryError(f"the query {name!r} is {entry.state}, so there is nothing to look at; start it")
+        outlet = self._network.outlets[entry.exit]
+        below = sorted({port.operator for port in self._network.below(outlet.port) if port.source is None})
+        nodes = [self._network.flow.nodes[number] for number in below]
+        seconds = self._clock() - min((node.began for node in nodes), default=outlet.began)
+        read = sum(node.rows_in for node in nodes if all(port.source is not None for port in node.placed.inputs))
+        return Analysis(read, outlet.rows_out, seconds, analyzed(nodes, {}))
 
     def waiting(self, name: str) -> Waiting:
         """Why a running query says nothing at the moment: which source holds it back, and which promise would bring

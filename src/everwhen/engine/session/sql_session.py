@@ -42,12 +42,15 @@ from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import MIDDLE, Consistency, Duration
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
+from everwhen.engine.analyze import Analysis
 from everwhen.engine.metadata import OperatorMetadata
 from everwhen.engine.session.query_registry import State
 from everwhen.engine.session.session import Session
 from everwhen.engine.session.sql_transaction import Outcome, Planned, SqlTransaction, Start
+from everwhen.engine.session.stream_info import StreamInfo, stream_info
+from everwhen.engine.waiting.model import Waiting
 from everwhen.errors import QueryError, SqlError
-from everwhen.language.catalog import Catalog, Entry, Found
+from everwhen.language.catalog import Catalog, Found
 from everwhen.language.program import Functions
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import Reason
@@ -75,26 +78,6 @@ class SqlQuery:
     sources: tuple[str, ...]
     error: str
     consistency: Consistency = MIDDLE
-
-
-@dataclass(frozen=True, slots=True)
-class StreamInfo:
-    """A stream or relation of the catalogue.
-
-    `kind` is stream, constant, temporal, varying or derived; `times` are the columns that tell lifetimes; `made_from`
-    the entries that a derived one reads; `read_by` derived streams and running queries; `is_running`: it is part of the
-    running graph.
-    """
-
-    name: str
-    kind: str
-    schema: Schema
-    keys: tuple[tuple[str, ...], ...]
-    times: tuple[str, ...]
-    made_from: tuple[str, ...]
-    read_by: tuple[str, ...]
-    is_running: bool
-    text: str
 
 
 @dataclass(frozen=True)
@@ -350,32 +333,25 @@ class SqlSession:
             if name not in used:
                 used.add(name)
                 waiting += self._catalog.entries[name].reads
-        return [self._stream(entry, running, entry.name in used) for entry in self._catalog.entries.values()]
+        readers = {query.name: query.reads for query in running}
+        entries = self._catalog.entries.values()
+        return [stream_info(entry, entries, readers, self._derived, entry.name in used) for entry in entries]
 
-    def _stream(self, entry: Entry, running: list[SqlQuery], is_running: bool) -> StreamInfo:
-        readers = [other.name for other in self._catalog.entries.values() if entry.name in other.reads]
-        readers += [query.name for query in running if entry.name in query.reads]
-        derived = entry.name in self._derived
-        declaration = entry.declaration
-        times: tuple[str, ...] = ()
-        if declaration is not None:
-            pairs = (declaration.ordered_by, *(declaration.period or ()))
-            times = tuple(pair[0] for pair in pairs if pair is not None)
-        source = entry.node if isinstance(entry.node, Source) and not derived else None
-        return StreamInfo(
-            entry.name,
-            "derived" if source is None else source.kind,
-            entry.node.schema,
-            () if source is None else source.keys,
-            times,
-            tuple(sorted(entry.reads)),
-            tuple(readers),
-            is_running,
-            entry.text,
-        )
+    def waiting(self, name: str) -> Waiting:
+        """Why a running query says nothing at the moment; see `Session.waiting`."""
+        return self._session.waiting(self.query(name).name)
+
+    def analyze(self, name: str) -> Analysis:
+        """What the operators of a running query have done; see `Session.analyze`."""
+        return self._session.analyze(self.query(name).name)
 
     def explain(self, what: str) -> str:
-        """EXPLAIN of a query or derived stream by its name, or of the last statement of a text, which is not run."""
+        """EXPLAIN of a query or derived stream by its name, or of the last statement of a text, which is not run; with
+        WAITING or ANALYZE before the name of a running query, why it is silent and what its operators did."""
+        word, _, rest = what.strip().partition(" ")
+        if word.upper() in ("WAITING", "ANALYZE") and rest.strip() in self._asked:
+            told = self.waiting(rest.strip()) if word.upper() == "WAITING" else self.analyze(rest.strip())
+            return "\n".join(told.lines())
         if what in self._asked:
             return self._explained(what, self._asked[what].plan)
         entry = self._catalog.stream(what, quoted=True) or self._catalog.stream(what)
