@@ -153,6 +153,12 @@ def declare(statement: s.Statement, text: str, catalog: Catalog, tick: str) -> C
             if if_exists and catalog.stream(name.text, name.quoted) is None:
                 return catalog
             return _said(lambda: catalog.without(name.text, name.quoted), name, binder)
+        case s.AlterQuery():
+            raise binder.error(
+                "ALTER QUERY changes a query that runs: in a session, or in everwhen shell; a run that goes on is "
+                "replaced by handle.replace",
+                statement.span,
+            )
         case s.Ask():
             raise AssertionError("a query declares nothing")
     return _said(lambda: binder.catalog.with_entry(entry, statement.or_replace), statement.name, binder)

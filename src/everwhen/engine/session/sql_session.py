@@ -226,6 +226,8 @@ class SqlSession:
                 undo.append(self._session.forget(source))
             for start in draft.starts:
                 undo.append(self._register(start, draft))
+            if draft.altered is not None:  # last, because it is not undone
+                self._alter(draft.altered, draft)
         except BaseException:
             for step in reversed(undo):
                 step()
@@ -241,6 +243,15 @@ class SqlSession:
             raise SqlError(f"{why}{error}", draft.text, start.span.start, start.span.end) from error
         self._asked[start.name] = _Asked(start.text, start.reads, start.plan, start.sink)
         return lambda: self._session.remove(start.name)
+
+    def _alter(self, new: Start, draft: SqlTransaction) -> None:
+        """A query becomes another one; the outcome tells from when on."""
+        try:
+            at = self._session.replace(new.name, new.plan.node)
+        except QueryError as error:
+            raise SqlError(str(error), draft.text, new.span.start, new.span.end) from error
+        self._asked[new.name] = replace(self._asked[new.name], text=new.text, reads=new.reads, plan=new.plan)
+        draft.outcomes = [replace(each, at=at) if each.kind == "altered" else each for each in draft.outcomes]
 
     def _retire(self, name: str) -> None:
         """Keep a query as it is now, and take it out of the graph's catalogue."""

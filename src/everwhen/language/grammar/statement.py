@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, cast
 
 from everwhen.language.grammar.punctuate import BatchPunctuation
 from everwhen.language.syntax import (
+    AlterQuery,
     Ask,
     ColumnDef,
     Consistency,
@@ -29,7 +30,7 @@ _REFUSED: Final = {
     "UPDATE": f"UPDATE is not part of the language: rows come from a stream's source; {_THERE_ARE}",
     "DELETE": f"DELETE is not part of the language: rows come from a stream's source; {_THERE_ARE}",
     "MERGE": f"MERGE is not part of the language; {_THERE_ARE}",
-    "ALTER": "ALTER is not part of the language; write CREATE OR REPLACE STREAM",
+    "ALTER": "there is ALTER QUERY name AS SELECT …; a stream is changed by CREATE OR REPLACE STREAM",
     "TRUNCATE": f"TRUNCATE is not part of the language; {_THERE_ARE}",
     "EXPLAIN": "EXPLAIN is a command of its own: everwhen explain",
     "VALUES": f"VALUES is not part of the language; {_THERE_ARE}",
@@ -77,6 +78,8 @@ class Statements(BatchPunctuation):
             return self._create()
         if self.at_word("DROP"):
             return self._drop()
+        if self.at_words("ALTER", "QUERY"):
+            return self._alter()
         if self.at_word(*_REFUSED):
             raise self.error(_REFUSED[self.peek().text.upper()])
         if not self.starts_query():
@@ -109,6 +112,18 @@ class Statements(BatchPunctuation):
             parts[word] = self.length()
         self.expect_symbol(")")
         return Consistency(None, parts.get("BLOCK"), parts.get("REMEMBER"), self.span(first))
+
+    def _alter(self) -> AlterQuery:
+        first = self.at
+        self.at += 2
+        name = self.name("the name of a running query")
+        self.expect_word("AS")
+        if not self.starts_query():
+            self.fail_expected("a query")
+        query = self.query()
+        if self.at_word("CONSISTENCY"):
+            raise self.error("ALTER QUERY leaves the level as it is; it is changed by change()")
+        return AlterQuery(name, query, self.span(first))
 
     # -- DROP ----------------------------------------------------------------------------------------------------------
 

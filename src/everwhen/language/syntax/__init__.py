@@ -11,6 +11,7 @@ from everwhen.language.syntax.schemes import (
     SchemeUnique,
 )
 from everwhen.language.syntax.statements import (
+    AlterQuery,
     Ask,
     ColumnDef,
     Consistency,
@@ -66,6 +67,7 @@ from everwhen.language.syntax.tree import (
 from everwhen.language.syntax.words import Ident, Length, Span
 
 __all__ = [
+    "AlterQuery",
     "Ask",
     "Case",
     "CastTo",

@@ -103,4 +103,13 @@ class Ask:
     order: tuple[OrderItem, ...] = ()
 
 
-Statement = CreateSource | CreateDerived | Drop | Ask
+@dataclass(frozen=True, slots=True)
+class AlterQuery:
+    """ALTER QUERY name AS query: a running query becomes another one."""
+
+    name: Ident
+    query: Query
+    span: Span
+
+
+Statement = CreateSource | CreateDerived | Drop | Ask | AlterQuery
