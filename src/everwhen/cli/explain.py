@@ -51,12 +51,13 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _ran(title: str, found: Compiled, options: argparse.Namespace) -> str:
     """What a run over the files shows."""
-    from everwhen.engine.analyze import Analysis, Meter, analyzed
     from everwhen.engine.files.run import Progress, watch_files
     from everwhen.engine.local import LocalRuntime
+    from everwhen.engine.observe.analyze import Analysis, Meter, analyzed
 
     meter = Meter() if options.analyze else None
-    runtime = LocalRuntime(found.node, consistency=level(options, found.program.consistency), check=meter)
+    asked = level(options, found.program.consistency)
+    runtime = LocalRuntime(found.node, clock=lambda: 0.0, consistency=asked, check=meter)  # files have no present
     began = time.perf_counter()
     with watched(STANDARD_INPUT) as watch:
 

@@ -24,13 +24,13 @@ from everwhen.engine.forward.needs import an_instant
 from everwhen.engine.ingress import Ingress, OnDropped
 from everwhen.engine.latest_dropped import LatestDropped
 from everwhen.engine.merge_inputs import grow, merge_port, restart, right_from, unknown_spans, with_copy
-from everwhen.engine.metadata import OperatorMetadata, filter_metadata, node_metadata
 from everwhen.engine.node import OperatorNode, StepCheck
+from everwhen.engine.observe.find_waiting import find_waiting
+from everwhen.engine.observe.metadata import OperatorMetadata, filter_metadata, node_metadata
+from everwhen.engine.observe.situation import situation
+from everwhen.engine.observe.waiting import Waiting
 from everwhen.engine.output_port import standing_elements
 from everwhen.engine.source_levels import Bounds, bounds_of
-from everwhen.engine.waiting.find import find_waiting
-from everwhen.engine.waiting.model import Waiting
-from everwhen.engine.waiting.situation import situation
 from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import Reason

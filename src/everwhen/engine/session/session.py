@@ -46,17 +46,17 @@ from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import show
-from everwhen.engine.analyze import Analysis, analyzed
 from everwhen.engine.local import Query
-from everwhen.engine.metadata import OperatorMetadata
+from everwhen.engine.observe.analyze import Analysis, analyzed
+from everwhen.engine.observe.find_waiting import find_waiting
+from everwhen.engine.observe.metadata import OperatorMetadata
+from everwhen.engine.observe.situation import situation
+from everwhen.engine.observe.waiting import Waiting
 from everwhen.engine.session import metrics
 from everwhen.engine.session import snapshot as session_state
 from everwhen.engine.session.cutover import lowered
 from everwhen.engine.session.output_port import Cutover
 from everwhen.engine.session.session_queries import SessionQueries
-from everwhen.engine.waiting.find import find_waiting
-from everwhen.engine.waiting.model import Waiting
-from everwhen.engine.waiting.situation import situation
 from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
 from everwhen.sinks.base import EpochSink
@@ -180,7 +180,7 @@ class Session(SessionQueries):
 
     def waiting(self, name: str) -> Waiting:
         """Why a running query says nothing at the moment: which source holds it back, and which promise would bring
-        something (`engine/waiting`).  It copies the session's state, and tries."""
+        something (`engine/observe`).  It copies the session's state, and tries."""
         entry = self._catalogue[name]
         if entry.exit is None:
             raise QueryError(f"the query {name!r} is {entry.state}, so it waits for nothing; start it")

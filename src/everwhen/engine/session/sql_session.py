@@ -42,13 +42,13 @@ from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import MIDDLE, Consistency, Duration
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
-from everwhen.engine.analyze import Analysis
-from everwhen.engine.metadata import OperatorMetadata
+from everwhen.engine.observe.analyze import Analysis
+from everwhen.engine.observe.metadata import OperatorMetadata
+from everwhen.engine.observe.waiting import Waiting
 from everwhen.engine.session.query_registry import State
 from everwhen.engine.session.session import Session
 from everwhen.engine.session.sql_transaction import Outcome, Planned, SqlTransaction, Start
 from everwhen.engine.session.stream_info import StreamInfo, stream_info
-from everwhen.engine.waiting.model import Waiting
 from everwhen.errors import QueryError, SqlError
 from everwhen.language.catalog import Catalog, Found
 from everwhen.language.program import Functions

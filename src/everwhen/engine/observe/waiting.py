@@ -37,7 +37,7 @@ class SourceStatus:
             return f"{self.name} has ended"
         if self.largest_start == NEVER:
             return f"{self.name} {said}; nothing has come from it"
-        ago = "" if self.heard is None else f"; its last element came {self.heard:.0f} s ago"
+        ago = "" if self.heard is None or self.heard < 1 else f"; its last element came {self.heard:.0f} s ago"
         return f"{self.name} {said}; its largest start is {show(self.largest_start)}{ago}"
 
 

@@ -11,9 +11,9 @@ import pytest
 import everwhen as ew
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.local import LocalRuntime
+from everwhen.engine.observe import find_waiting as find
+from everwhen.engine.observe.waiting import Waiting
 from everwhen.engine.session.session import Session
-from everwhen.engine.waiting import find
-from everwhen.engine.waiting.model import Waiting
 from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.element_batch import batch_of
 from operators.differential import EMITS, SCHEMA
@@ -125,9 +125,9 @@ def test_two_sources_hold_a_join_back() -> None:
     found = started(S.join(T, on="k"), S=[insert(1, 9), Cti(4)], T=[insert(5, 20)]).waiting()
     assert str(found).splitlines() == [
         "out: 1 row from 5 on waits for a promise of 6 of S and T",
-        "  S has promised 4; its largest start is 1; its last element came 0 s ago: it holds the answer back",
+        "  S has promised 4; its largest start is 1: it holds the answer back",
         '    -> {"op":"cti","t":6} of S, or a promise about its data, punct k = \'a\'',
-        "  T has promised nothing yet; its largest start is 5; its last element came 0 s ago: it holds the answer back",
+        "  T has promised nothing yet; its largest start is 5: it holds the answer back",
         '    -> {"op":"cti","t":6} of T, or a promise about its data, punct k = \'a\'',
     ]
 
@@ -137,6 +137,14 @@ def test_the_pattern_that_is_named_brings_something_as_well() -> None:
     (need,) = runtime.waiting().needs
     assert need.t == 2 and need.pattern is not None
     assert rows_of(runtime.push({"S": batch_of([Punct(need.pattern)], SCHEMA, "S")})["out"]) == 1
+
+
+def test_it_is_told_when_a_source_spoke_last() -> None:
+    now = [10.0]
+    runtime = LocalRuntime(S.distinct(), emit="final", clock=lambda: now[0])
+    runtime.push({"S": batch_of([insert(1, 5)], SCHEMA, "S")})
+    now[0] = 52.4
+    assert "its last element came 42 s ago" in str(runtime.waiting())
 
 
 def test_nothing_came() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import everwhen as ew
-from everwhen.engine.analyze import Analysis, Meter, analyzed
 from everwhen.engine.local import LocalRuntime
+from everwhen.engine.observe.analyze import Analysis, Meter, analyzed
 from everwhen.engine.session.session import Session
 from everwhen.stream.element import Adjust, Cti, Insert
 from everwhen.stream.element_batch import batch_of

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 from everwhen.core.time import INF
 from everwhen.engine.dataflow import Dataflow
 from everwhen.engine.ingress import Ingress
-from everwhen.engine.metadata import OperatorMetadata, node_metadata
-from everwhen.engine.waiting.find import Situation, Trial
-from everwhen.engine.waiting.model import SourceStatus
+from everwhen.engine.observe.find_waiting import Situation, Trial
+from everwhen.engine.observe.metadata import OperatorMetadata, node_metadata
+from everwhen.engine.observe.waiting import SourceStatus
 from everwhen.plan.physical import Port
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, batch_of

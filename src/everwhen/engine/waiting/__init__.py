@@ -1,1 +1,0 @@
-"""Why a query is silent."""
