@@ -28,7 +28,7 @@ from generated.streams import CATALOG, SOURCES, World, world
 from generated.tree import OURS, Expr, Join, Lifetimes, Select, SetOperation, Stage, literal
 from generated.ways import Asked, Case, Outcome, difference
 
-WORLDS = {"run": 16, "sessions": 10, "restore": 10}
+WORLDS = {"run": 16, "sessions": 10, "restore": 10, "migrate": 6}
 SEED = "ci13"
 
 
