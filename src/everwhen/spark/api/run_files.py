@@ -68,6 +68,10 @@ _MATCH: Final = "_everwhen_match"
 _FIRST_MOMENT: Final = 1_000_000_000
 """Spark takes the oldest file first: the n-th is n seconds younger than this."""
 _FOREVER: Final = "36500d"
+_SHORT: Final = 2_000_000
+"""Fewer elements are a short run,"""
+_QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""in which the JVM would spend 10 of 25 seconds of processor time on compiling well what is soon over."""
 _MOMENT: Final = 0.1
 
 
@@ -208,7 +212,7 @@ class _SparkWork:
         self.watch(Progress("starting Spark, which takes a few seconds", read))
         kernels = threading.Thread(target=self._compile, name="everwhen-kernels", daemon=True)
         kernels.start()
-        with kept_signals() as check, _spark(self.place, check) as spark:
+        with kept_signals() as check, _spark(self.place, check, read) as spark:
             while kernels.is_alive():
                 self.watch(Progress("compiling kernels, which takes up to a minute at the first start", read))
                 kernels.join(_MOMENT)
@@ -349,8 +353,9 @@ class _Answer(EpochSink):
 
 
 @contextmanager
-def _spark(place: Path, check: Callable[[], None]) -> Iterator[SparkSession]:
-    """The session there is; or a new one, whose words go to a file, and which is gone in the end."""
+def _spark(place: Path, check: Callable[[], None], elements: int) -> Iterator[SparkSession]:
+    """The session there is; or a new one for so many elements, whose words go to a file, and which is gone in the
+    end."""
     from pyspark import SparkContext
 
     from everwhen.spark.api.session import session
@@ -359,7 +364,10 @@ def _spark(place: Path, check: Callable[[], None]) -> Iterator[SparkSession]:
         yield session()
         return
     with heard_by(place / "spark.log"), ended_on_failure():
-        spark = apart(lambda: session("local[*]", "everwhen run", spark_sql_shuffle_partitions=2), check)
+        conf: dict[str, object] = {"spark.sql.shuffle.partitions": 2}
+        if elements < _SHORT:
+            conf["spark.driver.extraJavaOptions"] = _QUICK_START
+        spark = apart(lambda: session("local[*]", "everwhen run", **conf), check)
     try:
         yield spark
     finally:
