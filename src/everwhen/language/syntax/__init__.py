@@ -18,6 +18,7 @@ from everwhen.language.syntax.statements import (
     CreateSource,
     Drop,
     OrderItem,
+    ProgressSyntax,
     SourceCall,
     Statement,
 )
@@ -103,6 +104,7 @@ __all__ = [
     "Name",
     "Operator",
     "OrderItem",
+    "ProgressSyntax",
     "Quantified",
     "Query",
     "RangeWindow",
