@@ -3,7 +3,7 @@
     elements ──▶ late rows ──▶ guard ──▶ finalize ──▶ align ──▶ changes, with a promise and the largest start
 
 LateRows is there where the source has a policy.  What follows from the bound of its disorder is promised with the
-batch, after all of it has been taken.  The guard holds the source to its own promises.  Finalize and Align are there only
+batch, after all of it has been taken.  The guard holds the source to its own promises.  Finalize and Align stand only
 where the level of consistency asks for them, and only below operators with state; what needs neither costs nothing.  An
 epoch has two halves: `check` may refuse a batch, and then nothing has happened to any input; `take` and `release`
 cannot fail.
