@@ -9,9 +9,20 @@ Sources that have ended are ignored.  If all sources are idle, none is forced.  
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass
 
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
+
+
+@dataclass
+class NotedClock:
+    """A clock that is set from outside, and noted whenever it is: so what follows from it is the same again."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class IdleSources:
@@ -38,9 +49,20 @@ class IdleSources:
         self._own = {name: seconds for name, seconds in own.items() if seconds is not None}
 
     def heard(self, inputs: Iterable[str]) -> None:
-        """These inputs have spoken now."""
+        """These inputs have spoken now; before a noted clock is set for the first time nobody has rested."""
         if self.may_rest:
+            self._spoke = {name: at or self._clock() for name, at in self._spoke.items()}
             self._spoke |= dict.fromkeys(self._spoke.keys() & set(inputs), self._clock())
+
+    @property
+    def spoke(self) -> dict[str, float]:
+        """When each input spoke last, where the clock is noted: else that means nothing to others."""
+        return dict(self._spoke) if isinstance(self._clock, NotedClock) else {}
+
+    def restore(self, spoke: Mapping[str, float]) -> None:
+        """Go on from what was noted."""
+        if isinstance(self._clock, NotedClock):
+            self._spoke |= {name: at for name, at in spoke.items() if name in self._spoke}
 
     def forced(self, promised: Mapping[str, int]) -> dict[str, int]:
         """How far the inputs that rest have to be taken to have come, given what each has promised; those of which

@@ -294,6 +294,7 @@ class Ingress:
                 "intake": each.intake.snapshot(),
                 "exact": each.exact,
                 "max_end": each.max_end,
+                "spoke": self._idleness.spoke.get(each.source),
                 "horizon": self._horizons[each.bounds].snapshot() if each.bounds in self._horizons else None,
             }
             for name, each in self.inputs.items()
@@ -309,6 +310,8 @@ class Ingress:
             each = self.inputs[name]
             each.intake.restore(part["intake"])
             each.exact, each.max_end = part["exact"], part["max_end"]
+            if part.get("spoke") is not None:
+                self._idleness.restore({each.source: part["spoke"]})
             if part["horizon"] is not None:
                 self._horizons.setdefault(each.bounds, ReleaseHorizon(self._clock)).restore(part["horizon"])
 

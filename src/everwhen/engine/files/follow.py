@@ -45,6 +45,7 @@ from everwhen.engine.files.live_options import LiveOptions as LiveOptions
 from everwhen.engine.files.live_pace import Pace, lag_allowed
 from everwhen.engine.files.live_run import LiveSteps, Step
 from everwhen.engine.files.run import Progress, Watch
+from everwhen.engine.idle_sources import NotedClock
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError, StateError
 from everwhen.formats.changelog.layout import Manifest, read_manifest, shown_time
@@ -124,12 +125,15 @@ class LiveRun:
             raise QueryError("a run that goes on exactly cannot wait by the clock; block by application time")
         node = query.node if isinstance(query, Stream) else query
         self.out, self.options = out, options
-        self.runtime = LocalRuntime(query, consistency=level, dropped=lambda name, lost: self._book.note(name, lost))
+        clock = NotedClock()
+        self.runtime = LocalRuntime(
+            query, clock=clock, consistency=level, dropped=lambda name, lost: self._book.note(name, lost)
+        )
         given = live_files(inputs, self.runtime, options.batch)
         self._book = LateBook(given, options.tell)
         self._mute = SilenceWatch(options.tell, level.emit is Emit.FINAL, _TOLD_AFTER)
         self.steps = LiveSteps(
-            self.runtime, {name: live_input(name, file) for name, file in given.items()}, node.schema
+            self.runtime, {name: live_input(name, file) for name, file in given.items()}, node.schema, clock
         )
         self.sink = ChangelogSink(out, changelog_format(node.schema), keep=options.keep)
         self.place = None if checkpoint is None else Path(checkpoint)

@@ -244,6 +244,8 @@ class Statements(ProgressClauses):
                 arrives = "strictly" if self.take_word("STRICTLY") else "in order"
             elif self.at_call("PUNCTUATE") and not punctuate:
                 punctuate = self.punctuate_clause()
+            elif self.at_words("WATERMARK", "FOR"):
+                raise self.error("WATERMARK FOR stands among the columns; behind them it is ORDERED BY column WITHIN …")
             elif self.at_progress():
                 progress = self.progress_clause(progress)
             elif self.at_word("SOURCE", "ORDERED", "INSERT", "ARRIVES", "PUNCTUATE"):

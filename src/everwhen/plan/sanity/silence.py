@@ -1,8 +1,8 @@
 """Who keeps an answer from ever becoming final: sources that promise nothing, and what to write.
 
-    >>> print(never_promised(["Tweets"], final=True))
-    Tweets has promised nothing yet, so nothing is final and STRONG says nothing; let it promise: ORDERED BY column WITHIN \
-30 MINUTES behind CREATE STREAM Tweets (…), --within Tweets=30m, or CTI elements in the input
+>>> print(never_promised(["Tweets"], final=True))  # doctest: +NORMALIZE_WHITESPACE
+Tweets has promised nothing yet, so nothing is final and STRONG says nothing; let it promise: ORDERED BY column
+WITHIN 30 MINUTES behind CREATE STREAM Tweets (…), --within Tweets=30m, or CTI elements in the input
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def needs_promises(node: Node, emit: Emit) -> str | None:
     if not mute:
         return None
     return (
-        f"an answer is said when it is final: when {', '.join(mute)} {'has' if len(mute) == 1 else 'have'} promised it, "
-        f"by CTI elements or by its end; to let it promise as rows come: ORDERED BY column WITHIN 30 MINUTES behind "
-        f"CREATE STREAM {mute[0]} (…)"
+        f"an answer is said when it is final: when {', '.join(mute)} {'has' if len(mute) == 1 else 'have'} promised "
+        f"it, by CTI elements or by its end; to let it promise as rows come: ORDERED BY column WITHIN 30 MINUTES "
+        f"behind CREATE STREAM {mute[0]} (…)"
     )
