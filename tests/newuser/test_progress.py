@@ -379,4 +379,4 @@ def test_p10_late_rows_are_told_in_the_shell(desk: Desk, monkeypatch: pytest.Mon
     script = declared("ORDERED BY timestamp WITHIN 5 MINUTES LATE ROWS DROP", f"{HOURS};\n\\step\n\\step 30")
     monkeypatch.setattr("sys.stdin", io.StringIO(script))
     assert main(["shell", "--in", f"Tweets={desk.tweets}", "--batch", "1"]) == 0
-    assert "4 of 20 rows (20 %) came behind what the stream had promised: 4 dropped" in desk.capsys.readouterr().out
+    assert "4 of 16 rows (25 %) came behind what the stream had promised: 4 dropped" in desk.capsys.readouterr().out
