@@ -138,7 +138,9 @@ def test_the_command_line_does_it_on_spark_as_in_process(
         arguments = ["run", str(query), "--in", f"S={file}", "--engine", engine, "--out", str(out), "--batch", "2"]
         assert main([*arguments, "--late-rows", str(kept), "--consistency", "strong"]) == 0
         said = capsys.readouterr().err
-        told = "S: 2 of 6 rows (33 %) came behind what the stream had promised: 2 dropped; those that were dropped are in"
+        told = (
+            "S: 2 of 6 rows (33 %) came behind what the stream had promised: 2 dropped; those that were dropped are in"
+        )
         assert f"{told} {kept}" in said
         found[engine] = sorted(out.read_text().splitlines()), kept.read_text()
     assert found["local"] == found["spark"]

@@ -41,7 +41,11 @@ _NAMES: Final = (
 def plain_columns(file: str) -> Columns | None:
     """The columns of a file of plain rows with their types; None: it holds elements, or nothing to go by."""
     if file.lower().endswith((".csv", ".tsv")):
-        return None if "vs" in csv_names(file) else tuple((f.name, f.type) for f in csv_schema(file))
+        if "vs" in csv_names(file):
+            return None
+        columns = tuple((f.name, f.type) for f in csv_schema(file))
+        # bytes that are no text are an error, which the reader tells with its line
+        return None if any(pa.types.is_binary(type_) for _, type_ in columns) else columns
     if is_parquet(file):
         with open(file, "rb") as stream:
             schema = open_parquet(stream, file).schema_arrow
