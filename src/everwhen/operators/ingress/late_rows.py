@@ -38,6 +38,9 @@ class LateRows:
     def step(self, batch: ElementBatch, promised: int) -> ElementBatch:
         """What is left of a batch, rows moved to where they may start."""
         self._dropped, op = (), batch.op
+        if not op.any() and (not len(op) or int(batch.vs.min()) >= promised):  # inserts alone, and none is late
+            self._fresh = LateCount(len(op))
+            return batch
         data = op <= ADJUST
         self._fresh = LateCount(int(np.count_nonzero(data)))
         until = _promised_before(op, batch.vs, promised)
