@@ -70,6 +70,14 @@ def test_totals_and_warnings_are_told(tmp_path: Path) -> None:
     assert LateWarnings().look({"S": LateCount()}) == []
 
 
+def test_an_epoch_full_of_late_rows_is_told_however_many_were_on_time() -> None:
+    warnings = LateWarnings()
+    assert warnings.look({"S": LateCount(1_000_000, 5)}) == []
+    assert warnings.look({"S": LateCount(1_000_050, 55)}) == []  # an epoch of a few
+    (told,) = warnings.look({"S": LateCount(1_001_050, 155)})
+    assert told.startswith("S: 155 of 1,001,050 rows (0.015 %)")
+
+
 def test_two_streams_do_not_share_a_file() -> None:
     files = {name: InputFile(f"{name}.jsonl", SCHEMA, late_rows="late.jsonl") for name in "ST"}
     with pytest.raises(QueryError, match=r"the late rows of S, T cannot all go to late.jsonl; give each a file"):

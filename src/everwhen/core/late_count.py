@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 SHARE: Final = 0.01
-"""Late rows are many if they are more than this share of the rows of their source so far,"""
+"""Late rows are many if they are more than this share of the rows of their source, of all so far or of those since the
+last look,"""
 LEAST: Final = 100
-"""where there are at least so many rows, so that one of a few is no alarm."""
+"""where these are at least so many, so that one of a few is no alarm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,15 @@ class LateCount:
     def late(self) -> int:
         return self.dropped + self.moved
 
+    @property
+    def is_much(self) -> bool:
+        """Whether late rows are many."""
+        return self.rows >= LEAST and self.late > SHARE * self.rows
+
+    def since(self, before: LateCount) -> LateCount:
+        """What has come since an earlier count."""
+        return LateCount(self.rows - before.rows, self.dropped - before.dropped, self.moved - before.moved)
+
     def words(self, name: str) -> str:
         """What became of the late rows of a source, in a sentence."""
         done = [f"{self.dropped:,} dropped"] * bool(self.dropped)
@@ -47,13 +57,15 @@ class LateWarnings:
     """Says once per source that late rows are many, and again whenever their number has doubled."""
 
     _told: dict[str, int] = field(default_factory=dict)
+    _before: dict[str, LateCount] = field(default_factory=dict)
 
     def look(self, counts: Mapping[str, LateCount]) -> list[str]:
         """What is to be said now."""
         found = []
         for name, count in counts.items():
-            many = count.rows >= LEAST and count.late > SHARE * count.rows
-            if many and count.late >= 2 * self._told.get(name, 0):
+            fresh = count.since(self._before.get(name, LateCount()))
+            self._before[name] = count
+            if (count.is_much or fresh.is_much) and count.late >= 2 * self._told.get(name, 0):
                 self._told[name] = count.late
                 found.append(
                     f"{count.words(name)} so far; widen the bound of the disorder (WITHIN, --within), or sort the input"
