@@ -136,6 +136,17 @@ def world(rng: random.Random, names: Sequence[str] = tuple(SOURCES), infinite: b
     return World(cut(streams, rng))
 
 
+def in_bound(elements: Sequence[Element], within: int | None) -> bool:
+    """Whether nothing is further out of order than is declared, so that nothing is late however it is cut."""
+    latest = -INF
+    for each in elements:
+        if isinstance(each, Insert | Adjust):
+            if within is not None and each.sync < latest - within:
+                return False
+            latest = max(latest, each.vs if isinstance(each, Insert) else latest)
+    return True
+
+
 def cut(streams: Mapping[str, list[Element]], rng: random.Random) -> tuple[Epoch, ...]:
     """Random epochs; relations that are known whole come first."""
     rest = {name: list(elements) for name, elements in streams.items()}
