@@ -256,7 +256,7 @@ class Grammar(Expressions):
             names = tuple(f"c{at}" for at in range(len(query.types)))
             stage = Stage(name, alias, names, query.types, cte=True)
             return stage, of_stage(alias, names, query.types, False)
-        source = SOURCES[self.rng.choice("AAAABBBCCCPPNNKKR")]
+        source = SOURCES[self.rng.choice("AAAABBBCCCPPNNKKROO")]
         ends = not self.infinite and not source.constant
         how = self._lifetimes(source.names, ends, derived=False) if self.chance(0.6) else Lifetimes()
         merge = ()

@@ -167,6 +167,7 @@ def _describe_source(node: nodes.Source) -> str:
         ),
         *(f"key ({', '.join(key)})" for key in node.keys),
         described(node.schemes) if node.schemes else "",
+        node.policy.words(),
     ]
     return ", ".join([f"{noun} {node.name} {node.columns}", *filter(None, declared)])
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from everwhen.cli.command import DONE, INTERRUPTED, fail, number_option, warn
-from everwhen.cli.query import Compiled
+from everwhen.cli.query import Compiled, columns_of
+from everwhen.cli.source_options import SourceOptions
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
 from everwhen.engine.interruption import interruptible
@@ -23,6 +24,7 @@ from everwhen.errors import QueryError
 from everwhen.formats.input_file import STANDARD_INPUT, is_changelog, is_csv, is_folder, schema_in_file
 from everwhen.formats.json.lines import infer_schema
 from everwhen.formats.parquet import is_parquet
+from everwhen.formats.plain_rows import plain_columns
 from everwhen.storage.atomic_file import whole_file
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class LiveColumns:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._wait: float | None = options.wait
+        self._said = SourceOptions.of(options)
         self._noted = Path(options.out, "_writer", "columns.json")
 
     def __call__(self, name: str, file: str) -> Schema:
@@ -95,7 +98,7 @@ class LiveColumns:
         if noted is not None:
             return Schema.of(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(noted))))
         began, told = time.monotonic(), False
-        while (found := self._columns(file)) is None:
+        while (found := self._columns(name, file)) is None:
             passed = time.monotonic() - began
             if self._wait is not None and passed >= self._wait:
                 raise QueryError(f"{file}: not there after {self._wait:g} seconds, and {name} is not declared")
@@ -105,13 +108,13 @@ class LiveColumns:
             time.sleep(_LOOK)
         return found if is_folder(file) else self._note(name, found)
 
-    def _columns(self, file: str) -> Schema | None:
+    def _columns(self, name: str, file: str) -> Schema | None:
         if is_folder(file):
             return schema_in_file(file) if is_changelog(file) else None
         if not os.path.exists(file):
             return None
-        if is_parquet(file) or is_csv(file):
-            return schema_in_file(file)
+        if is_parquet(file) or is_csv(file) or plain_columns(file) is not None:
+            return columns_of(name, file, self._said)
         with open(file, "rb") as stream:
             data = stream.read()
         named = io.BytesIO(data[: data.rfind(b"\n") + 1])
@@ -168,6 +171,12 @@ def _follow(
 def _copies(options: argparse.Namespace, found: Compiled, level: Consistency, watch: Watch) -> None:
     from everwhen.engine.files.copies import copies
 
+    uneven = [name for name, each in found.sources.items() if each.policy.late != "error"]
+    if uneven or any(each.late_rows for each in found.inputs.values()):
+        raise QueryError(
+            "--copies: which rows are late depends on how they fall into batches, so copies that drop or move them "
+            f"would differ ({', '.join(sorted(uneven)) or '--late-rows'}); leave --late and LATE ROWS out"
+        )
     copies(
         [found.node] * options.copies,
         found.inputs,

@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace) -> int:
                     _say_interrupted(options)
                     raise stop from None
             else:  # it keeps signals for as long as Python speaks with Spark
-                run(progress=watch)
+                run(progress=watch, tell=warn)
     return DONE
 
 

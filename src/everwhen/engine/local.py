@@ -15,6 +15,7 @@ from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.core.emit import Emit
+from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
 from everwhen.engine.change_emit import recalled
@@ -237,12 +238,9 @@ class LocalRuntime:
         >>> import everwhen as ew
         >>> s = ew.source("S", {"x": "int64"})
         >>> runtime = LocalRuntime(s.range(10).aggregate(total=ew.sum("x")))
-        >>> batch = lambda *elements: ew.ElementBatch.of(elements, s.schema)
-        >>> _ = runtime.push({"S": batch(ew.Insert(1, 2, {"x": 1}))})
+        >>> _ = runtime.push({"S": ew.ElementBatch.of([ew.Insert(1, 2, {"x": 1})], s.schema)})
         >>> print(*runtime.fast_forward(100)["out"].elements())
         adjust [1, ∞ -> 11) total=1 cti 91
-        >>> print(*runtime.push({"S": batch(*(ew.Insert(t, t + 1, {"x": t}) for t in (50, 95)))})["out"].elements())
-        insert [95, ∞) total=95
         """
         self._require_open("there is nothing to skip any more")
         self._ingress.raise_floors(self._dataflow.fast_forward(an_instant(t)))
@@ -291,6 +289,11 @@ class LocalRuntime:
     def dropped(self) -> dict[str, dict[Reason, int]]:
         """How many elements of each input were given up, by reason; inputs that lost none are left out."""
         return self._ingress.dropped(self._ingress.inputs)
+
+    @property
+    def late(self) -> dict[str, LateCount]:
+        """The rows of each input that came behind its promises, where it declares what becomes of them."""
+        return self._ingress.late
 
     def latest_dropped(self) -> Iterator[tuple[str, Element, Reason]]:
         """The elements that were given up last, with their inputs and reasons: the last thousand and some."""
@@ -357,11 +360,9 @@ class LocalRuntime:
 
     def metadata(self) -> list[OperatorMetadata]:
         """Per operator: rates, selectivity, state, progress, what it waits for."""
-        elapsed = max(self._clock() - self._since, 1e-9)
-        flow = self._dataflow.flow
-        filters = [filter_metadata(flow, output, elapsed) for output in flow.outputs.values()]
-        nodes = [node_metadata(flow, node, elapsed) for node in flow.nodes.values()]
-        return [*nodes, *(each for each in filters if each is not None)]
+        elapsed, flow = max(self._clock() - self._since, 1e-9), self._dataflow.flow
+        filters = (filter_metadata(flow, output, elapsed) for output in flow.outputs.values())
+        return [*(node_metadata(flow, node, elapsed) for node in flow.nodes.values()), *filter(None, filters)]
 
     def standing(self) -> tuple[int, ElementBatch] | None:
         """What the one output has said that stands: an instant, and the events that live from then on as inserts, under
@@ -387,8 +388,7 @@ class LocalRuntime:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot of a runtime with the same queries, at the level that it had."""
-        level = Consistency.from_plain(state["consistency"])
-        if level != self._consistency:
+        if (level := Consistency.from_plain(state["consistency"])) != self._consistency:
             self._consistency = level
             for name in sorted(self._waiting):
                 self._ingress.change(name, self._bounds(name))

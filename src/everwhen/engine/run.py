@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
@@ -13,16 +14,21 @@ from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Source, walk
 from everwhen.core.consistency import LEVELS, MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.core.emit import Emit
+from everwhen.core.late_count import LateWarnings
 from everwhen.core.schema import Schema
-from everwhen.engine.epochs import EpochReader
+from everwhen.core.time import NEVER
+from everwhen.engine.epochs import Epoch, EpochReader
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError
 from everwhen.formats.parquet import elements_of_table, read_elements
 from everwhen.operators.ingress.finalize import DroppedElements
+from everwhen.plan.sanity.silence import never_promised
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, batch_of
 
 __all__ = ["MIDDLE", "STRONG", "WEAK", "Consistency", "chosen", "consistency", "run", "run_batches"]
+
+_log = logging.getLogger(__name__)
 
 SMALL_PIECE: Final = 1_000
 """At least so many elements of a file are decoded at once, however small the epochs are."""
@@ -113,7 +119,20 @@ def run_batches(
     given = {name: _batches(inputs[name], runtime.schema_of(name), batch, name) for name in inputs}
     node = query.node if isinstance(query, Stream) else query
     whole = [one.name for one in walk(node) if isinstance(one, Source) and one.is_finite]
-    return runtime.answers(EpochReader(given, batch, open, whole, fill_up=False))
+    return _told(runtime, EpochReader(given, batch, open, whole, fill_up=False), open)
+
+
+def _told(runtime: LocalRuntime, epochs: Iterable[Epoch], open: bool) -> Iterator[ElementBatch]:
+    """What is said to epochs; that late rows are many, or that nothing can become final, goes to the log."""
+    warnings, said = LateWarnings(), 0
+    for batch in runtime.answers(epochs):
+        said += len(batch)
+        yield batch
+        for words in warnings.look(runtime.late):
+            _log.warning("%s", words)
+    silent = sorted(name for name, cti in runtime.progress.items() if cti == NEVER)
+    if open and silent and not said and runtime.consistency.emit is Emit.FINAL:
+        _log.warning("%s", never_promised(silent, final=True))
 
 
 def _batches(given: Any, schema: Schema, size: int, name: str) -> Iterable[ElementBatch]:

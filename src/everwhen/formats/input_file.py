@@ -52,6 +52,7 @@ class InputFile:
     period: tuple[str, str] | None = None
     tick: str = "1ms"
     name: str = ""  # by which messages call it, where that is not the file's
+    late_rows: str = ""  # the file in which late rows are kept
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):

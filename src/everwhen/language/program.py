@@ -30,6 +30,7 @@ from everwhen.algebra.aggregates import UserAggregate
 from everwhen.algebra.builder import Stream
 from everwhen.core.kinds import kind
 from everwhen.core.schema import Field, Schema
+from everwhen.core.source_policy import SourcePolicy
 from everwhen.core.time import ticks
 from everwhen.errors import QueryError, SqlError
 from everwhen.language import syntax as s
@@ -201,13 +202,14 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
     found = tuple(tuple(_column(ident, types, binder) for ident in key) for key in keys)
     try:
         schemes = schemes_of(e.punctuate, schema, times, e.name.text, binder)
+        policy = _policy(e, None if clock is None else clock[0], binder)
         source = n.Source(
-            e.name.text, schema, e.insert_only, clock is not None, found, False, e.kind, schemes, e.arrives
+            e.name.text, schema, e.insert_only, clock is not None, found, False, e.kind, schemes, e.arrives, policy
         )
     except SqlError:
         raise
     except QueryError as error:
-        raise binder.error(str(error), e.span) from None
+        raise binder.error(str(error), e.span if e.progress is None else e.progress.span) from None
     declaration = Declaration(
         source,
         None if clock is None else (clock[0], types[clock[0]]),
@@ -215,6 +217,22 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
         None if e.source is None else Connector(e.source.name, e.source.args),
     )
     return Entry(e.name.text, source, declaration, text=_text(e, binder.text))
+
+
+def _policy(e: s.CreateSource, time: str | None, binder: Binder) -> SourcePolicy:
+    """What the declaration says of progress and late rows."""
+    said = e.progress or s.ProgressSyntax()
+    idle = None if said.idle is None else _length(said.idle, binder, "1ns")
+    within = None if said.within is None else _length(said.within, binder, binder.tick)
+    return SourcePolicy(within, None if idle is None else idle / 1e9, said.late or "error", time)
+
+
+def _length(written: s.Length, binder: Binder, tick: str) -> int:
+    """A length in ticks."""
+    try:
+        return int(written.number) if written.unit is None else ticks(f"{written.number} {written.unit}", tick)
+    except (QueryError, ValueError) as error:
+        raise binder.error(str(error), written.span) from None
 
 
 def _column(name: s.Ident, types: Mapping[str, pa.DataType], binder: Binder) -> str:
@@ -226,13 +244,6 @@ def _column(name: s.Ident, types: Mapping[str, pa.DataType], binder: Binder) -> 
 
 def _consistency(e: s.Consistency, binder: Binder) -> AskedConsistency:
     def length(written: s.Length | None) -> int | None:
-        if written is None:
-            return None
-        try:
-            return (
-                int(written.number) if written.unit is None else ticks(f"{written.number} {written.unit}", binder.tick)
-            )
-        except (QueryError, ValueError) as error:
-            raise binder.error(str(error), written.span) from None
+        return None if written is None else _length(written, binder, binder.tick)
 
     return AskedConsistency(e.level, length(e.block), length(e.remember))

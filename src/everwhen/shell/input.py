@@ -23,6 +23,7 @@ from everwhen.engine.session.sql_session import SqlSession
 from everwhen.errors import InputError, QueryError
 from everwhen.formats.input_file import STANDARD_INPUT, InputFile, read_input, schema_in_file
 from everwhen.language.catalog import Catalog, Declaration
+from everwhen.language.declaration_text import require_elements
 from everwhen.storage.atomic_file import is_regular
 from everwhen.stream.element_batch import INSERT, ElementBatch
 
@@ -125,6 +126,7 @@ class Feeds:
         known = next((known for known in self.files if known.lower() == name.lower()), None)
         if known is None:
             return None
+        require_elements(known, self.files[known])
         return Declaration(Source(known, schema_in_file(self.files[known])), declared=False)
 
     def place(self, name: str, catalog: Catalog) -> str | None:

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final, TextIO
 
+from everwhen.core.late_count import LateCount
 from everwhen.core.time import NEVER, show
 from everwhen.engine.epochs import Epoch
 from everwhen.engine.interruption import Abandoned, apart
@@ -70,6 +71,8 @@ class Shell:
         self._out = out
         self._failed: set[str] = set()
         self._given_up: dict[str, int] = {}
+        self._late: dict[str, LateCount] = {}
+        self._late_told: dict[str, int] = {}
 
     @property
     def width(self) -> int | None:
@@ -219,6 +222,7 @@ class Shell:
             batches = {name: batch for name, batch in found.batches.items() if name in self.session.inputs}
             if batches:
                 self._take(self._stepped(partial(self.session.push, batches)), said)
+                self._late |= self.session.late()
         except InputError:
             self.feeds.back()
             raise
@@ -290,6 +294,10 @@ class Shell:
                 parts = (f"{n} {why.value} in {source}" for source, counts in lost.items() for why, n in counts.items())
                 self.say(f"{query.name}: given up so far: {total} ({', '.join(parts)})")
             self._given_up[query.name] = total
+        for name, count in self._late.items():
+            if count.late > self._late_told.get(name, 0):
+                self.say(count.words(name))
+            self._late_told[name] = count.late
 
     def show(self, name: str) -> None:
         """A query's answer as it is now."""

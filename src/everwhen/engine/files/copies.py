@@ -27,9 +27,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from everwhen.algebra.builder import Stream, source
+from everwhen.algebra.builder import Stream
 from everwhen.algebra.explain import explain
 from everwhen.algebra.lmerge import lmerge
+from everwhen.algebra.named_source import source
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.merge_policy import MergePolicy

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -20,6 +21,7 @@ from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.epochs import EpochReader
 from everwhen.engine.files.checkpoint import Checkpoint, Saved, fingerprint
+from everwhen.engine.files.late_book import LateBook, given_up, silence
 from everwhen.engine.files.output_file import write_answer
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.engine.run import SMALL_PIECE
@@ -73,28 +75,29 @@ def run_files(
 
     `inputs` are files of elements by the names of the query's sources, or `InputFile`s; "-" is the standard input.
     `every`: seconds between checkpoints; by default a few.  `losses` is told in the end how much had to be given up,
-    `tell` from when on the answer is right, if a changelog among the inputs is right from an instant on only.
+    `tell` from when on the answer is right, if a changelog among the inputs is right from an instant on only, and of
+    late rows.
     """
     watch: Watch = progress or (lambda _: None)
-    runtime = LocalRuntime(query, emit, consistency=consistency)
+    tell = tell or (lambda _: None)
+    books: list[LateBook] = []
+    runtime = LocalRuntime(query, emit, consistency=consistency, dropped=lambda name, lost: books[0].note(name, lost))
     level = runtime.consistency
     given = input_files(inputs, {name: runtime.schema_of(name) for name in runtime.inputs}, batch)
-    _begin(runtime, given, tell or (lambda _: None))
+    books.append(LateBook(given, tell))
+    _begin(runtime, given, tell)
     schema = (query.node if isinstance(query, Stream) else query).schema
+    work = _Work(runtime, given, batch, open, watch, books[0])
     if checkpoint is None:
-        work = _Work(runtime, given, batch, open, watch)
-        count = write_answer(chain.from_iterable(work.epochs(Saved())), out, schema)
-        if losses is not None:
-            losses(runtime.dropped)
-        return count
+        with work.accounted(losses):
+            return write_answer(chain.from_iterable(work.epochs(Saved())), out, schema)
     store = Checkpoint(checkpoint, schema)
     with store.held(identity(query, given, level.emit, batch, open, "local", level)) as saved:
         if not saved.done:
             if saved.state is not None:
                 restore(runtime, saved.state, str(store.place))
-            saved = _Work(runtime, given, batch, open, watch).saved(store, saved, every)
-            if losses is not None:
-                losses(runtime.dropped)
+            with work.accounted(losses):
+                saved = work.saved(store, saved, every)
         return write_answer(store.answer(saved), out, schema)
 
 
@@ -117,7 +120,7 @@ def watch_files(
         if progress is not None:
             progress(seen)
 
-    for _ in _Work(runtime, given, batch, open, watch).epochs(Saved()):
+    for _ in _Work(runtime, given, batch, open, watch, LateBook({}, lambda _: None)).epochs(Saved()):
         pass
     return last
 
@@ -189,10 +192,33 @@ class _Work:
     """A runtime over files, epoch by epoch."""
 
     def __init__(
-        self, runtime: LocalRuntime, given: Mapping[str, InputFile], batch: int, open: bool, watch: Watch
+        self,
+        runtime: LocalRuntime,
+        given: Mapping[str, InputFile],
+        batch: int,
+        open: bool,
+        watch: Watch,
+        book: LateBook,
     ) -> None:
         self.runtime, self.given, self.batch, self.open, self.watch = runtime, given, batch, open, watch
+        self.book = book
         self.taken: dict[str, int] = {}
+        self.said = 0
+
+    @contextmanager
+    def accounted(self, losses: Callable[[Losses], None] | None) -> Iterator[None]:
+        """What is given up within is kept, and told in the end."""
+        self.book.begin(given_up(self.runtime))
+        try:
+            yield
+            self.book.end(self.runtime.late)
+            final = self.runtime.consistency.emit is Emit.FINAL
+            if self.open and (words := silence(self.runtime.progress, final, self.said)) is not None:
+                self.book.tell(words)
+            if losses is not None:
+                losses(self.runtime.dropped)
+        finally:
+            self.book.close()
 
     def epochs(self, saved: Saved) -> Iterator[list[ElementBatch]]:
         """What is said to each epoch after those that were saved; `taken` is how much of each input that took."""
@@ -207,6 +233,8 @@ class _Work:
         for epoch in arrival:
             found = list(self.runtime.answers([epoch]))
             said += sum(map(len, found))
+            self.said = said
+            self.book.look(self.runtime.late)
             self.watch(Progress("running", sum(self.taken.values()), said, self.runtime.progress))
             yield found
 
@@ -218,6 +246,7 @@ class _Work:
             news += said
             began = time.monotonic()
             if began >= due or sum(map(len, news)) >= _SAID:
+                self.book.flush()
                 saved = store.save(saved, news, self.taken, self.runtime.snapshot())
                 news = []
                 ended = time.monotonic()

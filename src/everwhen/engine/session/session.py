@@ -44,6 +44,7 @@ from typing import Any
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
+from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
 from everwhen.core.time import show
 from everwhen.engine.local import Query
@@ -155,6 +156,11 @@ class Session(SessionQueries):
     def progress(self) -> dict[str, int]:
         """The CTI of each source that is read, as those know it who remember longest."""
         return self._network.ingress.progress
+
+    @property
+    def late(self) -> dict[str, LateCount]:
+        """The rows of each source that is read that came behind its promises, where it says what becomes of them."""
+        return self._network.ingress.late
 
     def state_size(self) -> StateSize:
         """All that is kept: intakes, operators and chains."""

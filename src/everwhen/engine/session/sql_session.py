@@ -41,6 +41,7 @@ from dataclasses import dataclass, replace
 from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import MIDDLE, Consistency, Duration
 from everwhen.core.emit import Emit
+from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
 from everwhen.engine.observe.analyze import Analysis
 from everwhen.engine.observe.metadata import OperatorMetadata
@@ -183,6 +184,10 @@ class SqlSession:
     def dropped(self, name: str) -> dict[str, dict[Reason, int]]:
         """How many elements of each source were given up for a running query, by reason."""
         return self._session.dropped(name) if self._known(name).ended is None else {}
+
+    def late(self) -> dict[str, LateCount]:
+        """The rows of each source that is read that came behind its promises, where it says what becomes of them."""
+        return self._session.late
 
     def remove(self, name: str) -> None:
         """Take a query out of the catalogue, stopped if it was running."""

@@ -42,7 +42,8 @@ _MODIFIERS: Final = ("WINDOW", "GRANULARITY", "LIFETIME")
 _WINDOW_WORDS: Final = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "PARTITION")
 _TIME_WORDS: Final = ("nanosecond", "microsecond", "millisecond", "second", "minute", "hour", "day", "week", "tick")
 _BEHIND_LENGTH: Final = (
-    "SLIDE", "HOP", "SHIFT", "LENGTH", "BLOCK", "REMEMBER", "PRECEDING", "PARTITION", "DEFINE", "SUBSET"
+    "SLIDE", "HOP", "SHIFT", "LENGTH", "BLOCK", "REMEMBER", "PRECEDING", "PARTITION", "DEFINE", "SUBSET",
+    "WITHIN", "IDLE", "LATE", "SOURCE", "INSERT", "ARRIVES", "PUNCTUATE", "ORDERED",
 )  # fmt: skip
 _JOIN_WORDS: Final = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 _SIDES: Final[dict[str, JoinKind]] = {

@@ -19,6 +19,7 @@ from everwhen.language.syntax.statements import (
     CreateSource,
     Drop,
     OrderItem,
+    ProgressSyntax,
     SourceCall,
     Statement,
 )
@@ -105,6 +106,7 @@ __all__ = [
     "Name",
     "Operator",
     "OrderItem",
+    "ProgressSyntax",
     "Quantified",
     "Query",
     "RangeWindow",

@@ -20,6 +20,7 @@ from everwhen.algebra.expressions.build import Expr
 from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
+from everwhen.core.source_policy import NO_POLICY
 from everwhen.core.time import show
 from everwhen.errors import QueryError
 from everwhen.plan.explain import explain_stages
@@ -39,6 +40,7 @@ from everwhen.spark.driver.plan_run import PlanRun
 from everwhen.spark.exchange.raw_rows import RawRows
 from everwhen.spark.exchange.single_scan import SourceProjection
 from everwhen.spark.exchange.source_scan import unioned
+from everwhen.spark.sources.declared import declared_source
 from everwhen.spark.sources.normalise import normalise
 from everwhen.spark.sources.source import ResolvedSource, SparkSource, resolve
 from everwhen.spark.translate.expressions import spark_type, translate
@@ -242,7 +244,7 @@ def resolved_sources(
         raise QueryError(f"no input for {', '.join(missing)}; the query reads {', '.join(sorted(reads))}")
     return {
         name: replace(
-            resolve(inputs[name].schema, name, sources.get(name)),
+            resolve(inputs[name].schema, name, declared_source(source, inputs[name].schema, sources.get(name))),
             insert_only=source.insert_only,
             chronons=source.chronons,
         )
@@ -299,7 +301,9 @@ def _intake(
                 "late='drop' or late='error'"
             )
     declared = {
-        name: replace(source, insert_only=source.insert_only or resolved[name].source.insert_only)
+        name: replace(
+            source, insert_only=source.insert_only or resolved[name].source.insert_only, policy=NO_POLICY
+        )  # the description of the frame says it
         for name, source in sources.items()
     }
     return IngressStage(declared, bounded, resolved, plan, level, root) if bounded else None

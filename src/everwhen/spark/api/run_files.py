@@ -39,6 +39,7 @@ from everwhen.core.time import INF
 from everwhen.engine.element_ingress import ElementIngress
 from everwhen.engine.epochs import EpochReader
 from everwhen.engine.files.checkpoint import agree, locked
+from everwhen.engine.files.late_book import LateBook, silence
 from everwhen.engine.files.output_file import write_answer
 from everwhen.engine.files.run import Losses, Progress, Watch, identity, input_files
 from everwhen.engine.interruption import apart
@@ -49,7 +50,7 @@ from everwhen.formats.input_file import InputFile, read_input
 from everwhen.formats.parquet import AT, COUNT, MATCH
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.plan.lower import lower
-from everwhen.plan.stages.unpunctuated import without_schemes
+from everwhen.plan.stages.unpunctuated import without_policies, without_schemes
 from everwhen.punctuation.api import write_match
 from everwhen.sinks.base import EpochSink
 from everwhen.sinks.changelog import ChangelogSink, read_changelog
@@ -88,6 +89,7 @@ def run_files_on_spark(
     progress: Watch | None = None,
     buckets: int | None = None,
     losses: Callable[[Losses], None] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> int:
     """As `run_files`, on the Spark session there is, or on a new one with all cores, which is stopped in the end."""
     watch: Watch = progress or (lambda _: None)
@@ -99,12 +101,12 @@ def run_files_on_spark(
     if checkpoint is None:
         with tempfile.TemporaryDirectory(prefix="everwhen-") as aside:
             work = _SparkWork(node, sources, given, level, Path(aside), watch, buckets)
-            return work.run(batch, open, out, losses)
+            return work.run(batch, open, out, losses, tell)
     place = Path(checkpoint)
     with locked(place):
         agree(place, identity(query, given, level.emit, batch, open, "spark", level))
         work = _SparkWork(node, sources, given, level, place.absolute(), watch, buckets)
-        return work.run(batch, open, out, losses)
+        return work.run(batch, open, out, losses, tell)
 
 
 def _check_types(sources: Mapping[str, n.Source]) -> None:
@@ -142,8 +144,19 @@ class _SparkWork:
         """The epochs with which inputs end."""
         self.folders = {name: place / "epochs" / f"{i:03d}" for i, name in enumerate(given)}
 
-    def run(self, batch: int, open: bool, out: str, losses: Callable[[Losses], None] | None) -> int:
-        epochs, read, lost = self._prepared(batch, open)
+    def run(
+        self,
+        batch: int,
+        open: bool,
+        out: str,
+        losses: Callable[[Losses], None] | None,
+        tell: Callable[[str], None] | None,
+    ) -> int:
+        book = LateBook(self.given, tell or (lambda _: None))
+        try:
+            epochs, read, lost = self._prepared(batch, open, book)
+        finally:
+            book.close()
         if losses is not None:
             losses(lost)
         if epochs and not self._done():
@@ -156,7 +169,7 @@ class _SparkWork:
 
     # -- the epochs ---------------------------------------------------------------------------------------------
 
-    def _prepared(self, batch: int, open: bool) -> tuple[int, int, Losses]:
+    def _prepared(self, batch: int, open: bool, book: LateBook) -> tuple[int, int, Losses]:
         """The epochs as files: how many there are, how many elements were read for them, and what was given up."""
         mark = self.place / "epochs.json"
         if mark.exists():
@@ -170,7 +183,8 @@ class _SparkWork:
         shutil.rmtree(self.place / "epochs", ignore_errors=True)  # of a run that was killed on the way
         for folder in self.folders.values():
             folder.mkdir(parents=True)
-        ingress = ElementIngress(self.sources, self._bounded(), self.level)
+        ingress = ElementIngress(self.sources, self._bounded(), self.level, dropped=book.note)
+        book.begin({})
         pieces = {name: read_input(file, max(batch, SMALL_PIECE)) for name, file in self.given.items()}
         whole = [name for name, file in self.given.items() if file.known_whole]
         arrival = EpochReader(pieces, batch, open, whole)
@@ -183,8 +197,12 @@ class _SparkWork:
             self.promising |= {name for name, batch in admitted.items() if batch.promises}
             for name, folder in self.folders.items():
                 self._write(folder, count - 1, admitted[name], self.sources[name].schema)
+            book.look(ingress.late)
             self.watch(Progress("reading", sum(arrival.taken.values())))
         elements = sum(arrival.taken.values())
+        book.end(ingress.late)
+        if open and (words := silence(ingress.promised, self.level.emit is Emit.FINAL, elements)) is not None:
+            book.tell(words)
         lost = ingress.dropped
         plain = {name: {reason.value: n for reason, n in each.items()} for name, each in lost.items()}
         with whole_file(mark) as part:
@@ -227,7 +245,7 @@ class _SparkWork:
 
     def _plain(self) -> n.Node:
         """The plan over sources whose rows hold what follows from their schemes."""
-        return without_schemes({"out": self.node})["out"]
+        return without_policies(without_schemes({"out": self.node}))["out"]
 
     def _compile(self) -> None:
         """Runs the first epoch here while Spark starts: compiled kernels are kept on disk, where workers find most of
