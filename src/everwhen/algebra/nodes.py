@@ -40,6 +40,7 @@ from everwhen.algebra.recursion_nodes import reads_recursion as reads_recursion
 from everwhen.core.kinds import is_orderable
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Field, Schema
+from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.errors import QueryError
 from everwhen.punctuation.schemes import Scheme, Selection, bound
 
@@ -61,7 +62,8 @@ class Source(Node):
     `schemes` say which promises about attributes follow from the rows; a row that breaks one is refused.
 
     `kind` says how the input lives: an endless `stream`; a `constant` relation, finite and alive for ever; a
-    `temporal` one, finite, with lifetimes of its own; a `varying` one, which is corrected as time goes on.
+    `temporal` one, finite, with lifetimes of its own; a `varying` one, which is corrected as time goes on.  `axis`:
+    how its data tell times.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Source(Node):
     kind: SourceKind = "stream"
     schemes: tuple[Scheme, ...] = ()
     arrives: Arrival = "any"
+    axis: TimeAxis = TICKS
 
     def __post_init__(self) -> None:
         if self.arrives not in get_args(Arrival):

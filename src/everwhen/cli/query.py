@@ -20,8 +20,11 @@ from typing import TYPE_CHECKING, Final
 from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.cli.command import input_option, tick_option, warn
 from everwhen.core.schema import Schema
+from everwhen.core.time_axis import TimeAxis, tick_length
+from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.errors import LoopError, QueryError, SqlError
-from everwhen.formats.input_file import STANDARD_INPUT, InputFile, is_folder, schema_in_file
+from everwhen.formats.input_file import STANDARD_INPUT, InputFile, contents_in_file, is_folder
+from everwhen.formats.json.inference import Contents
 from everwhen.storage.atomic_file import is_regular
 
 if TYPE_CHECKING:
@@ -57,6 +60,7 @@ class Compiled:
     node: Node
     applied: Sequence[Applied]
     inputs: Mapping[str, InputFile]
+    axis: TimeAxis
 
 
 @contextmanager
@@ -76,15 +80,17 @@ def compiled(
         logical = program.query.node
         node, applied = _planned(logical, text, options.no_optimize)
         reads = {one.name for one in walk(node) if isinstance(one, Source)}
-        inputs = given.inputs(program, options.tick, need_files)
-        yield Compiled(program, logical, node, applied, {name: inputs[name] for name in inputs if name in reads})
+        found = given.inputs(program, options.tick, need_files)
+        inputs = {name: found[name] for name in found if name in reads}
+        axis = TimeAxis(tick_length(options.tick), axis_of_inputs(node, inputs).dated)
+        yield Compiled(program, logical, node, applied, inputs, axis)
 
 
 def _program(text: str, given: _Given, tick: str) -> Program:
     from everwhen.language.program import compile_program  # only these commands pay for the parser
 
     try:
-        return compile_program(text, given.schema_of, tick)
+        return compile_program(text, given.contents_of, tick)
     except SqlError as error:
         if not error.problem.startswith("unknown stream"):
             raise
@@ -144,17 +150,17 @@ class _Given:
             return name
         return next((known for known in self.files if known.lower() == name.lower()), None)
 
-    def schema_of(self, name: str) -> Schema | None:
-        """The columns that a file has; None if the stream has no file."""
+    def contents_of(self, name: str) -> Contents | None:
+        """The columns that a file has, and how it tells times; None if the stream has no file."""
         known = self.name_of(name)
         if known is None:
             return None
         file = self.files[known]
         if self.columns is not None:
-            return self.columns(known, file)
+            return Contents(self.columns(known, file))
         if not is_folder(file) and (file == STANDARD_INPUT or not is_regular(file)):
             file = self._copied(known, file)
-        return schema_in_file(file)
+        return contents_in_file(file)
 
     def _copied(self, name: str, file: str) -> str:
         if name not in self._aside:

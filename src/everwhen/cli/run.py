@@ -11,11 +11,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from everwhen.cli.command import DONE, INTERRUPTED, TERMINATED, Command, count_option, fail, warn
+from everwhen.algebra.builder import Stream
+from everwhen.cli.command import DONE, INTERRUPTED, TERMINATED, Command, count_option, declare_times, fail, warn
 from everwhen.cli.follow import LiveColumns, check_follow, declare_follow, run_live
 from everwhen.cli.progress import watched
 from everwhen.cli.query import Compiled, compiled, declare_query
 from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency, emit_named, length_of
+from everwhen.core.time_axis import asked_axis, times_shown
 from everwhen.engine.interruption import interruptible
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
     add("--open", action="store_true", help="the inputs go on: say what a running query would have said by now")
     add("--checkpoint", metavar="DIR", help="keep state here; the same command goes on after it was killed")
     add("--allow-unbounded", action="store_true", help="run a query whose state nothing bounds")
+    declare_times(parser)
     declare_follow(parser)
 
 
@@ -58,12 +61,14 @@ def _run(options: argparse.Namespace) -> int:
     with _terminated(), compiled(options, need_files=True, columns=columns) as found:
         asked = level(options, found.program.consistency)
         _check_bounds(found, options.allow_unbounded)
-        with watched(options.out) as watch:
+        axis = asked_axis(found.axis, options.times)
+        query = Stream(found.node, axis=axis)
+        with times_shown(axis), watched(options.out) as watch:
             if live:
-                return run_live(options, found, asked, lambda check: _checked(watch, check), _say_losses)
+                return run_live(options, found, query, asked, lambda check: _checked(watch, check), _say_losses)
             run = partial(
                 _engine(options.engine),
-                found.node,
+                query,
                 found.inputs,
                 options.out,
                 batch=options.batch,

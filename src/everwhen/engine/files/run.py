@@ -19,6 +19,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.epochs import EpochReader
+from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.engine.files.checkpoint import Checkpoint, Saved, fingerprint
 from everwhen.engine.files.output_file import write_answer
 from everwhen.engine.local import LocalRuntime, Query
@@ -81,9 +82,10 @@ def run_files(
     given = input_files(inputs, {name: runtime.schema_of(name) for name in runtime.inputs}, batch)
     _begin(runtime, given, tell or (lambda _: None))
     schema = (query.node if isinstance(query, Stream) else query).schema
+    axis = axis_of_inputs(query, given)
     if checkpoint is None:
         work = _Work(runtime, given, batch, open, watch)
-        count = write_answer(chain.from_iterable(work.epochs(Saved())), out, schema)
+        count = write_answer(chain.from_iterable(work.epochs(Saved())), out, schema, axis)
         if losses is not None:
             losses(runtime.dropped)
         return count
@@ -95,7 +97,7 @@ def run_files(
             saved = _Work(runtime, given, batch, open, watch).saved(store, saved, every)
             if losses is not None:
                 losses(runtime.dropped)
-        return write_answer(store.answer(saved), out, schema)
+        return write_answer(store.answer(saved), out, schema, axis)
 
 
 def _begin(runtime: LocalRuntime, given: Mapping[str, InputFile], tell: Callable[[str], None]) -> None:

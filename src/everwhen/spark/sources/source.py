@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 
 from everwhen.core.schema import Schema
 from everwhen.core.time import MAX_TIME, ticks
+from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.errors import QueryError
 from everwhen.formats.parquet import MATCH
 from everwhen.spark.translate.expressions import arrow_type
@@ -218,6 +219,15 @@ def describe(schema: StructType, name: str) -> SparkSource:
         f"source {name!r}: which column is the time? Expected is a column 'vs' (ticks), or one timestamp; there is "
         f"{found} in {_shown(schema)}. Remedy: give SparkSource(time=...)"
     )
+
+
+def frame_axis(schema: StructType, source: SparkSource | None) -> TimeAxis:
+    """The axis of a frame: dated where its time is a timestamp or a date."""
+    name = source.time if source is not None else "vs" if "vs" in schema.names else None
+    tick = TICKS.tick if source is None else source.nanoseconds
+    if name is None:
+        return TimeAxis(tick, any(isinstance(field.dataType, _STAMPS) for field in schema.fields))
+    return TimeAxis(tick, name in schema.names and isinstance(schema[name].dataType, (*_STAMPS, DateType)))
 
 
 def resolve(schema: StructType, name: str, source: SparkSource | None = None) -> ResolvedSource:
