@@ -10,6 +10,7 @@ When a query begins or stops to read a file, the order of arrival is made up ane
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
@@ -167,6 +168,19 @@ class Feeds:
 
     def _generates(self, name: str) -> bool:
         return self.nexmark is not None and name in STREAMS and name not in self.files
+
+    @contextmanager
+    def in_steps(self, batch: int) -> Iterator[None]:
+        """Within it so many elements of an input make an epoch."""
+        before = self.batch
+        if batch == before:
+            yield
+            return
+        self.batch, self._epochs = batch, None
+        try:
+            yield
+        finally:
+            self.batch, self._epochs = before, None
 
     # -- reading ------------------------------------------------------------------------------------------------
 

@@ -394,4 +394,4 @@ class LiveRun:
             self.options.tell(f"waiting for {', '.join(absent)}")
 
     def _progress(self, words: str) -> Progress:
-        return Progress(words, self.steps.read, self.said, self.runtime.progress)
+        return Progress(words, self.steps.read, self.said, self.runtime.progress, self.runtime.tau)

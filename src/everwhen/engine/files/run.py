@@ -42,12 +42,13 @@ _SAID: Final = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come: elements read and said, and the CTI of each input."""
+    """How far a run has come: elements read and said, the CTI of each input, and the latest start seen."""
 
     words: str
     read: int = 0
     said: int = 0
     ctis: Mapping[str, int] | None = None
+    latest: int = NEVER
 
 
 Watch = Callable[[Progress], None]
@@ -185,7 +186,7 @@ class _Work:
         for epoch in arrival:
             found = list(self.runtime.answers([epoch]))
             said += sum(map(len, found))
-            self.watch(Progress("running", sum(self.taken.values()), said, self.runtime.progress))
+            self.watch(Progress("running", sum(self.taken.values()), said, self.runtime.progress, self.runtime.tau))
             yield found
 
     def saved(self, store: Checkpoint, saved: Saved, every: float | None) -> Saved:

@@ -2,7 +2,7 @@
 
 **Guarantee.**  `normalise` gives, for every row, the element `(op, vs, ve, vnew, payload)` that the outside contract
 gives it, computed in the JVM and independent of the session's settings (ANSI mode, time zone, case of names): times are
-exact ticks, rounded down; a null end is infinity; the time of a CTI stands in `vs`.  A time that ticks cannot express
+exact ticks; a null end is infinity; the time of a CTI stands in `vs`.  A time that ticks cannot express
 becomes `NEVER`, so no row is lost on the way; `problems` says what is wrong with one.
 
 A description is checked when it is built, and against a schema by `resolve`, before anything runs.  Progress, idle
@@ -88,7 +88,7 @@ class SparkSource:
     `time` (timestamp, date or whole number) is the start of the lifetime; it ends at `end`, or `lifetime` later (one
     tick if neither is given).  `op` holds `insert`, `adjust` or `cti` (or their codes 0, 1, 2; null: insert), and
     `vnew` the new end of an adjust; without `op` all rows are inserts.  The payload is `columns`, by default all
-    others.  Timestamps become ticks of length `tick`, rounded down; whole numbers are ticks already.  With `match`, a
+    others.  Timestamps become ticks of length `tick`; whole numbers are ticks already.  With `match`, a
     column of text, `op` may be `punct` (code 3): a punctuation with the pattern in `match` (JSON), up to the
     time of the row (null: for ever).
 
