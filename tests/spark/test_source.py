@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.errors import QueryError
-from everwhen.spark.sources.normalise import _time, normalise, problems
+from everwhen.spark.sources.normalise import CUT, _time, normalise, problems
 from everwhen.spark.sources.source import CtiRows, Disorder, NoProgress, SparkSource, describe, resolve
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT
 
@@ -245,8 +245,8 @@ def test_timestamps_become_exact_ticks(spark: SparkSession, ansi: str, zone: str
         expected = []
         for length in lengths.values():
             for start in (stamp, stamp, midnight):
-                ticks = (start - EPOCH) // timedelta(microseconds=1) * 1000 // length
-                expected.append(ticks if MIN_TIME <= ticks <= MAX_TIME else NEVER)
+                ticks, rest = divmod((start - EPOCH) // timedelta(microseconds=1) * 1000, length)
+                expected.append(CUT if rest else ticks if MIN_TIME <= ticks <= MAX_TIME else NEVER)
         assert told == tuple(expected)
     assert set(found[-1]) == {None}
 

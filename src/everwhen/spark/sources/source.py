@@ -201,6 +201,11 @@ class ResolvedSource:
     insert_only: bool = False  # these two: what the query declares, see `declarations`
     chronons: bool = False
 
+    @property
+    def axis(self) -> TimeAxis:
+        """How its frame tells times."""
+        return TimeAxis(self.source.nanoseconds, not isinstance(self.types[self.time], _INTEGERS))
+
 
 # -- from a description to columns -----------------------------------------------------------------------------------
 
