@@ -297,6 +297,16 @@ def test_an_adjust_without_a_column_for_its_end(spark: SparkSession) -> None:
     assert "the end, lifetime after the time" in told[2]
 
 
+def test_a_time_between_two_ticks_is_a_problem_with_a_remedy(spark: SparkSession) -> None:
+    moments = [datetime(2024, 5, 1, 12, 0, 0, micros, UTC) for micros in (123_000, 123_456)]
+    df = spark.createDataFrame([(moment,) for moment in moments], "at timestamp").coalesce(1)
+    for tick, bad in (("1ms", True), ("1us", False)):
+        resolved = resolve(df.schema, "S", SparkSource("at", tick=tick))
+        told = [row.problem for row in normalise(df, resolved).withColumn("problem", problems(resolved)).collect()]
+        assert told[0] is None
+        assert (told[1] is not None and "no whole number of ticks of 1ms" in told[1] and "1us" in told[1]) == bad
+
+
 def test_the_payload_is_carried_as_it_is(spark: SparkSession) -> None:
     row = (1, True, 2.5, "ü", b"\x00", date(2020, 1, 2), datetime(2020, 1, 2, 3, 4, 5, 6), Decimal("1.50"))
     columns = "vs long, b boolean, f double, s string, y binary, d date, n timestamp_ntz, m decimal(10,2)"

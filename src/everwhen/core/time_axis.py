@@ -29,7 +29,8 @@ Times = Literal["ticks", "iso", "auto"]
 TIMES: Final[tuple[Times, ...]] = ("auto", "iso", "ticks")
 """How times may be asked for: as the sources tell them, as timestamps, as numbers of ticks."""
 
-_UNITS: Final = (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
+_UNITS: Final = (("ms", 10**6), ("us", 10**3), ("ns", 1))
+"""Those of Parquet's timestamps."""
 _FIRST_SECOND: Final = -62_135_596_800
 _LAST_SECOND: Final = 253_402_300_799
 
@@ -52,12 +53,12 @@ class TimeAxis:
         >>> TimeAxis().tick_text, TimeAxis(10**7).tick_text, TimeAxis(60 * 10**9).tick_text
         ('1ms', '10ms', '60s')
         """
-        unit, length = self._unit
+        unit, length = next(each for each in (("s", 10**9), *_UNITS) if self.tick % each[1] == 0)
         return f"{self.tick // length}{unit}"
 
     @property
     def unit(self) -> str:
-        """The unit in which Arrow counts these times: the longest one of which a tick is a whole number."""
+        """The unit in which timestamps are counted: the longest of Parquet's of which a tick is a whole number."""
         return self._unit[0]
 
     @property

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everwhen.core.scalars import Unfit, describe
-from everwhen.core.time import MAX_TIME, MIN_TIME
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME
 from everwhen.core.time_axis import TimeAxis
 from everwhen.stream.element_batch import IN_RANGE
 
@@ -104,7 +104,8 @@ def _scaled(numbers: pa.Array, unit: int, name: str, tick: int) -> pa.Array:
     common = gcd(unit, tick)
     times, by = unit // common, tick // common
     values = numbers.fill_null(0).to_numpy()
-    wrong = np.abs(values) > MAX_TIME // times
+    largest = min(INF // times, MAX_TIME * by // times)
+    wrong = (values > largest) | (values < -largest)
     if wrong.any():
         raise Unfit(f"the time in {name!r} is out of range", IN_RANGE, int(np.argmax(wrong)))
     missing = numbers.is_null().to_numpy(zero_copy_only=False)
