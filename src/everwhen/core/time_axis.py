@@ -79,18 +79,20 @@ class TimeAxis:
 
     def texts(self, times: np.ndarray) -> list[str]:
         """Finite times as ISO 8601 in UTC; without a fraction where it is zero."""
-        found = times.astype("U20").astype(object)
-        first, last = -(-_FIRST_SECOND * 10**9 // self.tick), _LAST_SECOND * 10**9 // self.tick
         scale, per_second = self.scale, 10**9 // self._unit[1]
-        last = min(last, INF // scale)
+        first, last = -(-_FIRST_SECOND * 10**9 // self.tick), min(_LAST_SECOND * 10**9 // self.tick, INF // scale)
         has_text = (times >= max(first, -last)) & (times <= last)
-        numbers = times[has_text] * scale
+        numbers = np.where(has_text, times, 0) * scale
         fine = numbers % per_second != 0
-        written = np.empty(len(numbers), object)
-        written[~fine] = np.datetime_as_string((numbers[~fine] // per_second).astype("M8[s]"))
-        written[fine] = np.datetime_as_string(numbers[fine].astype(f"M8[{self.unit}]"))
-        found[has_text] = written + "Z" if len(written) else written
-        return list(found)
+        found = np.datetime_as_string((numbers // per_second).astype("M8[s]")).tolist()
+        if fine.any():
+            exact = np.datetime_as_string(numbers[fine].astype(f"M8[{self.unit}]")).tolist()
+            for at, text in zip(np.flatnonzero(fine).tolist(), exact, strict=True):
+                found[at] = text
+        if has_text.all():
+            return [f"{text}Z" for text in found]
+        told = zip(found, has_text.tolist(), times.tolist(), strict=True)
+        return [f"{text}Z" if is_text else str(t) for text, is_text, t in told]
 
     def text(self, t: int) -> str:
         """A finite time as text: a timestamp, or on an axis of plain numbers the number."""
