@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, cast
 
 import numpy as np
@@ -72,10 +72,11 @@ def jsonlines(batch: ElementBatch, axis: TimeAxis = TICKS) -> Iterator[str]:
             yield _promise(batch.promises[i], batch.schema, axis) + tail
 
 
-def _times(times: np.ndarray, axis: TimeAxis) -> list[str]:
-    """Times as JSON."""
+def _times(times: np.ndarray, axis: TimeAxis) -> Sequence[object]:
+    """Times as JSON: text, or numbers, which are written as they are."""
     if not axis.dated:
-        return ["null" if t == INF else str(t) for t in times.tolist()]
+        numbers: list[object] = times.tolist()
+        return ["null" if t == INF else t for t in numbers] if (times == INF).any() else numbers
     known, place = np.unique(times, return_inverse=True)  # times come again and again, and text takes long
     texts = axis.texts(np.where(known == INF, 0, known))
     plain = [
