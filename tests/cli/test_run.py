@@ -155,8 +155,8 @@ def test_declared_streams_and_relations(desk: Desk) -> None:
     inputs = ["--in", f"Bid={bids}", "--in", f"Item={items}", "--in", f"Owner={owners}"]
     found = desk.answer(query, *inputs, "--tick", "1s", "--batch", 1, "--open")
     assert [(e["vs"], e["row"]) for e in found if e["op"] == "insert"] == [
-        (1, {"name": "chair", "owner": "Ann", "price": 3.0}),
-        (9, {"name": "chair", "owner": "Bob", "price": 5.0}),
+        ("1970-01-01T00:00:01Z", {"name": "chair", "owner": "Ann", "price": 3.0}),
+        ("1970-01-01T00:00:09Z", {"name": "chair", "owner": "Bob", "price": 5.0}),
     ]
 
 

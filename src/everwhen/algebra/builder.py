@@ -27,6 +27,7 @@ from everwhen.algebra.expressions.build import Column, Expr, col, to_expr
 from everwhen.algebra.patterns.fluent import PatternMethods
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, ticks
+from everwhen.core.time_axis import TimeAxis
 from everwhen.errors import QueryError
 from everwhen.punctuation.schemes import Scheme
 
@@ -40,7 +41,7 @@ class Stream(PatternMethods):
     """A query: the stream that the logical `node` describes.
 
     `level` is the consistency of its CONSISTENCY clause, if it has one: a name, or the bounds B and M in ticks.  The
-    level that a runtime is given overrides it.
+    level that a runtime is given overrides it.  `axis`: on which its answer tells times, if not on that of its sources.
 
     >>> import everwhen as ew
     >>> bids = ew.source("Bid", {"item": "int64", "price": "float64"})
@@ -52,6 +53,7 @@ class Stream(PatternMethods):
 
     node: nodes.Node
     level: Literal["strong", "middle", "weak"] | tuple[int | None, int | None] | None = None
+    axis: TimeAxis | None = None
 
     def __post_init__(self) -> None:
         nodes.require_sort_on_top(self.node)
@@ -357,8 +359,6 @@ def _names(given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _key_pairs(on: On) -> dict[str, str]:
-    if on is None:
-        return {}
-    if isinstance(on, Mapping):
-        return dict(on)
+    if on is None or isinstance(on, Mapping):
+        return dict(on or {})
     return {name: name for name in _names(on)}

@@ -14,7 +14,7 @@ from typing import Final
 from everwhen.algebra import nodes
 from everwhen.algebra.nodes import Node, walk
 from everwhen.core.loop_options import LoopOptions
-from everwhen.core.time import INF, NEVER, show
+from everwhen.core.time import INF, NEVER, show_length
 from everwhen.punctuation.schemes import described
 
 WIDTH: Final = 120
@@ -208,7 +208,7 @@ def _describe_lifetime(node: nodes.AlterLifetime) -> str:
         case None:
             end = f"ve{shift}"
         case length if length == INF:
-            end = show(INF)
+            end = show_length(INF)
         case length:
             end = f"start + {length}"
     return f"Lifetime from {start}{shift} to {end}"

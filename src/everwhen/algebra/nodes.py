@@ -41,6 +41,7 @@ from everwhen.core.kinds import is_orderable
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Field, Schema
 from everwhen.core.source_policy import NO_POLICY, SourcePolicy
+from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.errors import QueryError
 from everwhen.punctuation.schemes import Scheme, Selection, bound
 
@@ -63,7 +64,8 @@ class Source(Node):
     how it makes progress, and what becomes of late rows; where these are moved, nothing is ever corrected.
 
     `kind` says how the input lives: an endless `stream`; a `constant` relation, finite and alive for ever; a
-    `temporal` one, finite, with lifetimes of its own; a `varying` one, which is corrected as time goes on.
+    `temporal` one, finite, with lifetimes of its own; a `varying` one, which is corrected as time goes on.  `axis`:
+    how its data tell times.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Source(Node):
     schemes: tuple[Scheme, ...] = ()
     arrives: Arrival = "any"
     policy: SourcePolicy = NO_POLICY
+    axis: TimeAxis = TICKS
 
     def __post_init__(self) -> None:
         if self.policy.says_something and self.is_finite:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from everwhen.algebra.builder import Stream
 from everwhen.cli.command import DONE, INTERRUPTED, fail, number_option, warn
-from everwhen.cli.query import Compiled, columns_of
+from everwhen.cli.query import Compiled, contents_of_file
 from everwhen.cli.source_options import SourceOptions
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
@@ -114,7 +115,7 @@ class LiveColumns:
         if not os.path.exists(file):
             return None
         if is_parquet(file) or is_csv(file) or plain_columns(file) is not None:
-            return columns_of(name, file, self._said)
+            return contents_of_file(name, file, self._said).schema
         with open(file, "rb") as stream:
             data = stream.read()
         named = io.BytesIO(data[: data.rfind(b"\n") + 1])
@@ -140,6 +141,7 @@ class LiveColumns:
 def run_live(
     options: argparse.Namespace,
     found: Compiled,
+    query: Stream,
     level: Consistency,
     watch: Callable[[Callable[[], None]], Watch],
     losses: Callable[[Losses], None],
@@ -147,9 +149,9 @@ def run_live(
     """Runs it; `watch` makes of a function that raises when the run is to end one that hears of progress."""
     try:
         if options.copies is None:
-            interruptible(lambda check: _follow(options, found, level, watch(check), losses))
+            interruptible(lambda check: _follow(options, found, query, level, watch(check), losses))
         else:
-            interruptible(lambda check: _copies(options, found, level, watch(check)))
+            interruptible(lambda check: _copies(options, found, query, level, watch(check)))
     except (KeyboardInterrupt, SystemExit) as stop:
         onward = "the same command goes on" if options.checkpoint else "the same command reads all again, and goes on"
         fail(f"interrupted; what was said is in {options.out}; {onward}", INTERRUPTED)
@@ -158,17 +160,22 @@ def run_live(
 
 
 def _follow(
-    options: argparse.Namespace, found: Compiled, level: Consistency, watch: Watch, losses: Callable[[Losses], None]
+    options: argparse.Namespace,
+    found: Compiled,
+    query: Stream,
+    level: Consistency,
+    watch: Watch,
+    losses: Callable[[Losses], None],
 ) -> None:
     from everwhen.engine.files.follow import LiveOptions, LiveRun
 
     how = LiveOptions(options.batch, wait=options.wait, keep=options.keep, tell=warn, progress=watch)
-    run = LiveRun(found.node, found.inputs, options.out, options.checkpoint, level, how)
+    run = LiveRun(query, found.inputs, options.out, options.checkpoint, level, how)
     run.run()
     losses(run.runtime.dropped)
 
 
-def _copies(options: argparse.Namespace, found: Compiled, level: Consistency, watch: Watch) -> None:
+def _copies(options: argparse.Namespace, found: Compiled, query: Stream, level: Consistency, watch: Watch) -> None:
     from everwhen.engine.files.copies import copies
 
     uneven = [name for name, each in found.sources.items() if each.policy.late != "error"]
@@ -178,7 +185,7 @@ def _copies(options: argparse.Namespace, found: Compiled, level: Consistency, wa
             f"would differ ({', '.join(sorted(uneven)) or '--late-rows'}); leave --late and LATE ROWS out"
         )
     copies(
-        [found.node] * options.copies,
+        [query] * options.copies,
         found.inputs,
         options.out,
         place=options.checkpoint,

@@ -21,8 +21,11 @@ from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.cli.command import input_option, tick_option, warn
 from everwhen.cli.source_options import SourceOptions, declare_sources
 from everwhen.core.schema import Schema
+from everwhen.core.time_axis import TimeAxis, tick_length
+from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.errors import LoopError, QueryError, SqlError
-from everwhen.formats.input_file import STANDARD_INPUT, InputFile, is_folder, schema_in_file
+from everwhen.formats.input_file import STANDARD_INPUT, InputFile, contents_in_file, is_folder
+from everwhen.formats.json.inference import Contents
 from everwhen.formats.plain_rows import plain_columns
 from everwhen.storage.atomic_file import is_regular
 
@@ -60,6 +63,7 @@ class Compiled:
     node: Node
     applied: Sequence[Applied]
     inputs: Mapping[str, InputFile]
+    axis: TimeAxis
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -85,8 +89,10 @@ def compiled(
         logical = given.said.apply(program.query.node)
         node, applied = _planned(logical, text, options.no_optimize)
         reads = {one.name for one in walk(node) if isinstance(one, Source)}
-        inputs = given.inputs(program, options.tick, need_files)
-        yield Compiled(program, logical, node, applied, {name: inputs[name] for name in inputs if name in reads})
+        found = given.inputs(program, options.tick, need_files)
+        inputs = {name: found[name] for name in found if name in reads}
+        axis = TimeAxis(tick_length(options.tick), axis_of_inputs(node, inputs).dated)
+        yield Compiled(program, logical, node, applied, inputs, axis)
 
 
 def _program(text: str, given: _Given, tick: str) -> Program:
@@ -158,15 +164,15 @@ class _Given:
     def found(self, name: str) -> Declaration | None:
         """A stream that nobody has declared, with the columns of its file; None if it has no file."""
         known = self.name_of(name)
-        return None if known is None else self.said.declared(name, self._schema_of(known))
+        return None if known is None else self.said.declared(name, self._contents(known))
 
-    def _schema_of(self, name: str) -> Schema:
+    def _contents(self, name: str) -> Contents:
         file = self.files[name]
         if self.columns is not None:
-            return self.columns(name, file)
+            return Contents(self.columns(name, file))
         if not is_folder(file) and (file == STANDARD_INPUT or not is_regular(file)):
             file = self._copied(name, file)
-        return columns_of(name, file, self.said, _shown(self.files[name]))
+        return contents_of_file(name, file, self.said, _shown(self.files[name]))
 
     def _copied(self, name: str, file: str) -> str:
         if name not in self._aside:
@@ -219,14 +225,14 @@ class _Given:
         return InputFile(file, declaration.schema, declaration.kind, time, period, tick, shown)
 
 
-def columns_of(name: str, file: str, said: SourceOptions, shown: str = "") -> Schema:
-    """The columns of a file whose stream is not declared; plain rows need to be told which one is the time."""
+def contents_of_file(name: str, file: str, said: SourceOptions, shown: str = "") -> Contents:
+    """What a file holds whose stream is not declared; plain rows need to be told which column is the time."""
     from everwhen.language.declaration_text import require_elements
 
     if not said.orders(name):
         require_elements(name, file, shown)
     columns = None if is_folder(file) else plain_columns(file)
-    return schema_in_file(file) if columns is None else Schema.of(columns)
+    return contents_in_file(file) if columns is None else Contents(Schema.of(columns))
 
 
 def _shown(file: str) -> str:

@@ -13,10 +13,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast, get_args
 
 from everwhen.algebra.nodes import Node, Source, over, walk
+from everwhen.core.kinds import kind
 from everwhen.core.schema import Schema
 from everwhen.core.source_policy import Late, SourcePolicy
 from everwhen.core.time import ticks
+from everwhen.core.time_axis import TimeAxis, tick_length
 from everwhen.errors import QueryError
+from everwhen.formats.json.inference import Contents
 
 if TYPE_CHECKING:
     from everwhen.language.catalog import Declaration
@@ -78,18 +81,20 @@ class SourceOptions:
                         f"{', '.join(sorted(streams))}"
                     )
 
-    def declared(self, name: str, schema: Schema) -> Declaration:
-        """A stream that is not declared, as these options say; `schema` is that of its file."""
+    def declared(self, name: str, contents: Contents) -> Declaration:
+        """A stream that is not declared, as these options say; `contents` is what its file holds."""
         from everwhen.language.catalog import Declaration  # only commands with a query pay for the language
 
-        column = _of(self.ordered_by, name)
+        column, schema = _of(self.ordered_by, name), contents.schema
         if column is None:
-            return Declaration(Source(name, schema), declared=False)
+            axis = TimeAxis(tick_length(self.tick), contents.axis.dated)
+            return Declaration(Source(name, schema, axis=axis), declared=False)
         if column not in schema:
             raise QueryError(f"--ordered-by: {name} has no column {column!r}; there is {', '.join(schema.names)}")
         type_ = schema.field(column).type
         rest = Schema(tuple(field for field in schema.fields if field.name != column))
-        source = Source(name, rest, chronons=True, policy=SourcePolicy(time=column))
+        axis = TimeAxis(tick_length(self.tick), kind(type_) in ("timestamp", "date"))
+        source = Source(name, rest, chronons=True, policy=SourcePolicy(time=column), axis=axis)
         return Declaration(source, (column, type_), declared=False)
 
     def orders(self, name: str) -> bool:

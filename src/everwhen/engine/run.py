@@ -116,9 +116,12 @@ def run_batches(
         raise QueryError(
             f"the query does not read {', '.join(sorted(unknown))}; it reads {', '.join(sorted(runtime.inputs))}"
         )
-    given = {name: _batches(inputs[name], runtime.schema_of(name), batch, name) for name in inputs}
     node = query.node if isinstance(query, Stream) else query
-    whole = [one.name for one in walk(node) if isinstance(one, Source) and one.is_finite]
+    sources = {one.name: one for one in walk(node) if isinstance(one, Source)}
+    given = {
+        name: _batches(inputs[name], runtime.schema_of(name), batch, name, sources[name].axis.tick) for name in inputs
+    }
+    whole = [one.name for one in sources.values() if one.is_finite]
     return _told(runtime, EpochReader(given, batch, open, whole, fill_up=False), open)
 
 
@@ -135,13 +138,13 @@ def _told(runtime: LocalRuntime, epochs: Iterable[Epoch], open: bool) -> Iterato
         _log.warning("%s", never_promised(silent, final=True))
 
 
-def _batches(given: Any, schema: Schema, size: int, name: str) -> Iterable[ElementBatch]:
+def _batches(given: Any, schema: Schema, size: int, name: str, tick: int) -> Iterable[ElementBatch]:
     if isinstance(given, str | Path):
-        return read_elements(given, schema=schema, batch=max(size, SMALL_PIECE))
+        return read_elements(given, schema=schema, batch=max(size, SMALL_PIECE), tick=tick)
     if isinstance(given, ElementBatch):
         return [given]
     if isinstance(given, pa.Table | pa.RecordBatch):
-        return elements_of_table(given, schema, name)
+        return elements_of_table(given, schema, name, tick=tick)
     return _cut(given, schema, size, name)
 
 

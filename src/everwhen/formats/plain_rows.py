@@ -45,7 +45,7 @@ def plain_columns(file: str) -> Columns | None:
             return None
         columns = tuple((f.name, f.type) for f in csv_schema(file))
         # bytes that are no text are an error, which the reader tells with its line
-        return None if any(pa.types.is_binary(type_) for _, type_ in columns) else columns
+        return None if not columns or any(pa.types.is_binary(type_) for _, type_ in columns) else columns
     if is_parquet(file):
         with open(file, "rb") as stream:
             schema = open_parquet(stream, file).schema_arrow

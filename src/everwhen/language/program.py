@@ -32,7 +32,9 @@ from everwhen.core.kinds import kind
 from everwhen.core.schema import Field, Schema
 from everwhen.core.source_policy import SourcePolicy
 from everwhen.core.time import ticks
+from everwhen.core.time_axis import TimeAxis, tick_length
 from everwhen.errors import QueryError, SqlError
+from everwhen.formats.json.inference import Contents
 from everwhen.language import syntax as s
 from everwhen.language.binding.binder import Binder
 from everwhen.language.binding.punctuation import schemes_of, sorted_node
@@ -101,15 +103,20 @@ def program(text: str, catalog: Catalog | None = None, tick: str = "1ms") -> Pro
 
 def compile_program(
     text: str,
-    schema_of: Callable[[str], Schema | None] | None = None,
+    schema_of: Callable[[str], Schema | Contents | None] | None = None,
     tick: str = "1ms",
     functions: Functions | None = None,
 ) -> Program:
-    """As `program`; `schema_of` is asked for the columns of a stream that the text reads but does not declare."""
+    """As `program`; `schema_of` is asked for the columns of a stream that the text reads but does not declare, or for
+    all that is known of its file."""
 
     def found(name: str) -> Declaration | None:
-        schema = None if schema_of is None else schema_of(name)
-        return None if schema is None else Declaration(n.Source(name, schema), declared=False)
+        given = None if schema_of is None else schema_of(name)
+        if given is None:
+            return None
+        contents = given if isinstance(given, Contents) else Contents(given)
+        axis = TimeAxis(tick_length(tick), contents.axis.dated)
+        return Declaration(n.Source(name, contents.schema, axis=axis), declared=False)
 
     return program(text, Catalog(functions=functions or {}, found=found), tick)
 
@@ -194,6 +201,7 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
         if kind(types[name]) not in ("integer", "timestamp", "date"):
             raise binder.error(f"a time is an integer or a timestamp; {name} is of type {types[name]}", ident.span)
     schema = Schema(tuple(Field(name, type_) for name, type_ in types.items() if name not in times))
+    axis = TimeAxis(tick_length(binder.tick), any(kind(types[name]) in ("timestamp", "date") for name in times))
     keys = [(c.name,) for c in e.columns if c.key] + list(e.keys)
     for key in keys:
         for ident in key:
@@ -204,7 +212,17 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
         schemes = schemes_of(e.punctuate, schema, times, e.name.text, binder)
         policy = _policy(e, None if clock is None else clock[0], binder)
         source = n.Source(
-            e.name.text, schema, e.insert_only, clock is not None, found, False, e.kind, schemes, e.arrives, policy
+            e.name.text,
+            schema,
+            e.insert_only,
+            clock is not None,
+            found,
+            False,
+            e.kind,
+            schemes,
+            e.arrives,
+            policy,
+            axis,
         )
     except SqlError:
         raise

@@ -24,6 +24,7 @@ from typing import Final, TextIO
 
 from everwhen.core.late_count import LateCount
 from everwhen.core.time import NEVER, show
+from everwhen.core.time_axis import TimeAxis, Times, asked_axis, times_shown
 from everwhen.engine.epochs import Epoch
 from everwhen.engine.interruption import Abandoned, apart
 from everwhen.engine.session.sql_session import Outcome, SqlSession
@@ -57,11 +58,13 @@ class Shell:
         out: TextIO,
         is_live: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        times: Times = "auto",
     ) -> None:
         self.session = session
         self.feeds = feeds
         self.is_live = is_live
         self.clock = clock
+        self.times = times
         self.answers: dict[str, Answer] = {}
         self.latest: str | None = None
         self.is_over = False
@@ -109,7 +112,8 @@ class Shell:
     def run_unread(self) -> None:
         """A script that has not moved its data gets its answers in the end."""
         if self.session.epoch == 0 and self.session.inputs and not self.feeds.is_endless and not self.is_over:
-            COMMANDS["run"].run(self, Order("run", (), ""))
+            with times_shown(self.axis):
+                COMMANDS["run"].run(self, Order("run", (), ""))
 
     def interact(self, read: Callable[[str], str] = input) -> None:
         """Read and do until the person leaves."""
@@ -161,8 +165,17 @@ class Shell:
 
     # -- doing --------------------------------------------------------------------------------------------------
 
+    @property
+    def axis(self) -> TimeAxis:
+        """On which times are shown: if one of the streams that are read has timestamps, with timestamps."""
+        return asked_axis(self.feeds.axis(self.session.inputs, self.session.catalog), self.times)
+
     def do(self, piece: Piece) -> None:
         """Run a statement or a command."""
+        with times_shown(self.axis):
+            self._do(piece)
+
+    def _do(self, piece: Piece) -> None:
         if piece.is_command:
             order = order_of(piece.text)
             COMMANDS[order.name].run(self, order)

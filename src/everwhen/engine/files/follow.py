@@ -39,7 +39,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.engine.files.checkpoint import agree, locked
 from everwhen.engine.files.late_book import LateBook, SilenceWatch, given_up
 from everwhen.engine.files.live_checkpoint import LiveState, newest_live, save_live
-from everwhen.engine.files.live_files import live_files, live_identity
+from everwhen.engine.files.live_files import live_files, live_identity, live_sink
 from everwhen.engine.files.live_inputs import live_input
 from everwhen.engine.files.live_options import LiveOptions as LiveOptions
 from everwhen.engine.files.live_pace import Pace, lag_allowed
@@ -51,7 +51,6 @@ from everwhen.errors import QueryError, StateError
 from everwhen.formats.changelog.layout import Manifest, read_manifest, shown_time
 from everwhen.formats.changelog.readers import cared_from
 from everwhen.formats.input_file import InputFile
-from everwhen.sinks.changelog import ChangelogSink, changelog_format
 from everwhen.storage.folder import open_folder
 from everwhen.storage.lease import take_lease
 from everwhen.storage.state_format import restore
@@ -135,7 +134,7 @@ class LiveRun:
         self.steps = LiveSteps(
             self.runtime, {name: live_input(name, file) for name, file in given.items()}, node.schema, clock
         )
-        self.sink = ChangelogSink(out, changelog_format(node.schema), keep=options.keep)
+        self.sink = live_sink(out, query, given, options.keep)
         self.place = None if checkpoint is None else Path(checkpoint)
         self.identity = live_identity(node, given, level)
         self.reader = options.reader or f"run {os.path.abspath(out)}"
@@ -392,4 +391,4 @@ class LiveRun:
             self.options.tell(f"waiting for {', '.join(absent)}")
 
     def _progress(self, words: str) -> Progress:
-        return Progress(words, self.steps.read, self.said, self.runtime.progress)
+        return Progress(words, self.steps.read, self.said, self.runtime.progress, self.runtime.tau)

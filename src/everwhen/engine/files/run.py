@@ -20,6 +20,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.epochs import EpochReader
+from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.engine.files.checkpoint import Checkpoint, Saved, fingerprint
 from everwhen.engine.files.late_book import LateBook, given_up, silence
 from everwhen.engine.files.output_file import write_answer
@@ -43,12 +44,13 @@ _SAID: Final = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come: elements read and said, and the CTI of each input."""
+    """How far a run has come: elements read and said, the CTI of each input, and the latest start seen."""
 
     words: str
     read: int = 0
     said: int = 0
     ctis: Mapping[str, int] | None = None
+    latest: int = NEVER
 
 
 Watch = Callable[[Progress], None]
@@ -87,10 +89,11 @@ def run_files(
     books.append(LateBook(given, tell))
     _begin(runtime, given, tell)
     schema = (query.node if isinstance(query, Stream) else query).schema
+    axis = axis_of_inputs(query, given)
     work = _Work(runtime, given, batch, open, watch, books[0])
     if checkpoint is None:
         with work.accounted(losses):
-            return write_answer(chain.from_iterable(work.epochs(Saved())), out, schema)
+            return write_answer(chain.from_iterable(work.epochs(Saved())), out, schema, axis)
     store = Checkpoint(checkpoint, schema)
     with store.held(identity(query, given, level.emit, batch, open, "local", level)) as saved:
         if not saved.done:
@@ -98,7 +101,7 @@ def run_files(
                 restore(runtime, saved.state, str(store.place))
             with work.accounted(losses):
                 saved = work.saved(store, saved, every)
-        return write_answer(store.answer(saved), out, schema)
+        return write_answer(store.answer(saved), out, schema, axis)
 
 
 def watch_files(
@@ -235,7 +238,7 @@ class _Work:
             said += sum(map(len, found))
             self.said = said
             self.book.look(self.runtime.late)
-            self.watch(Progress("running", sum(self.taken.values()), said, self.runtime.progress))
+            self.watch(Progress("running", sum(self.taken.values()), said, self.runtime.progress, self.runtime.tau))
             yield found
 
     def saved(self, store: Checkpoint, saved: Saved, every: float | None) -> Saved:

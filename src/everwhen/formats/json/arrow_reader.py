@@ -21,12 +21,19 @@ import pyarrow.json as pj
 
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME
+from everwhen.core.time_axis import TICKS
+from everwhen.formats.time_columns import texts_as_ticks
 from everwhen.stream.element_batch import ADJUST, CTI, ElementBatch, ill_formed
 
 SAFE_FLOAT: Final = 2.0**53
 """Below it every whole number is a float of its own."""
 _PLAIN: Final = (pa.int64(), pa.float64(), pa.string(), pa.bool_())
 _FIELDS: Final = ("op", "vs", "ve", "vnew", "t", "at", "row")
+_TIMES: Final = ("vs", "ve", "vnew", "t")
+_OTHER: Final = {  # times that are not of this type
+    pa.int64(): re.compile(rb'"(vs|t)"[ \t]*:[ \t]*"'),
+    pa.string(): re.compile(rb'"(vs|t)"[ \t]*:[ \t]*[0-9-]'),
+}
 _QUICK_OPS: Final = pa.array(["insert", "adjust", "cti"])
 _NULL: Final = {name: re.compile(rb'"%s"[ \t]*:[ \t]*null' % name.encode()) for name in _FIELDS}
 _ANY_NULL: Final = re.compile(rb'"(op|vs|ve|vnew|t|at|row)"[ \t]*:[ \t]*null')
@@ -69,13 +76,17 @@ def _is_utf8(text: bytes) -> bool:
 class FastReader:
     """Reads pieces of one file; `read` gives None for a piece that the careful reader has to look at."""
 
-    def __init__(self, schema: Schema, source: str) -> None:
+    def __init__(self, schema: Schema, source: str, tick: int = TICKS.tick) -> None:
         self.schema = schema
         self.source = source
+        self.tick = tick
         self._usable = len(schema) > 0 and all(type_ in _PLAIN for type_ in schema.types)
         self._ambiguous = bool(set(_FIELDS) & set(schema.names))
-        times = [(name, pa.int64()) for name in ("vs", "ve", "vnew", "t", "at")]
-        self._arrow = pa.schema([("op", pa.string()), *times, ("row", pa.struct(list(schema.to_arrow())))])
+        row = ("row", pa.struct(list(schema.to_arrow())))
+        self._forms = [  # times are numbers, or text
+            pa.schema([("op", pa.string()), *((name, type_) for name in _TIMES), ("at", pa.int64()), row])
+            for type_ in (pa.int64(), pa.string())
+        ]
 
     def read(self, piece: list[bytes], first: int) -> ElementBatch | None:
         if not self._usable or any(map(may_be_deep, piece)):
@@ -84,10 +95,9 @@ class FastReader:
         nulls = b"null" in text
         if nulls and (self._ambiguous or b"\\u" in text):
             return None  # a null written out could not be told from an attribute's, or not be seen
-        table = decode(text, len(piece), self._arrow)
-        if table is None:
+        columns = self._decoded(text, len(piece))
+        if columns is None:
             return None
-        columns = {name: table.column(name).combine_chunks() for name in _FIELDS}
         op = pc.index_in(columns["op"].fill_null("insert"), value_set=_QUICK_OPS)
         if op.null_count:
             return None
@@ -99,6 +109,23 @@ class FastReader:
             return None
         vs, ve, vnew, at = times
         return ElementBatch(self.schema, code, vs, ve, vnew, payload, {}, self.source, first, None, at)
+
+    def _decoded(self, text: bytes, lines: int) -> dict[str, pa.Array] | None:
+        """The fields of all lines; that a file has text for times is remembered for its next piece."""
+        table = decode(text, lines, self._forms[0])
+        if table is None and _OTHER[self._forms[0].field("vs").type].search(text):
+            table = decode(text, lines, self._forms[1])
+            self._forms.reverse()
+        if table is None:
+            return None
+        columns = {name: table.column(name).combine_chunks() for name in _FIELDS}
+        for name in _TIMES:
+            if columns[name].type == pa.string():
+                numbers = texts_as_ticks(columns[name], self.tick, numbers=False)
+                if numbers is None:
+                    return None
+                columns[name] = numbers
+        return columns
 
 
 class _Written:

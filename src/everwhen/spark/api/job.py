@@ -21,7 +21,7 @@ from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
 from everwhen.core.source_policy import NO_POLICY
-from everwhen.core.time import show
+from everwhen.core.time import show_length
 from everwhen.errors import QueryError
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.lower import lower
@@ -134,7 +134,7 @@ class Job:
     def identity(self, ready_plan: StagePlan, intake: bool) -> Identity:
         """What must not change while the query has state."""
         level = self.level
-        bounds = f", block {show(level.block)}, remember {show(level.remember)}" if intake else ""
+        bounds = f", block {show_length(level.block)}, remember {show_length(level.remember)}" if intake else ""
         return Identity(explain_stages(ready_plan), self.settings.width, f"{level.emit.value}{bounds}")
 
     def begin(self, ready: Ready, journal: EpochLog, lease: Lease) -> tuple[StreamingQuery, EpochRunner]:

@@ -36,8 +36,10 @@ from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.core.time import INF
+from everwhen.core.time_axis import TimeAxis
 from everwhen.engine.element_ingress import ElementIngress
 from everwhen.engine.epochs import EpochReader
+from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.engine.files.checkpoint import agree, locked
 from everwhen.engine.files.late_book import LateBook, silence
 from everwhen.engine.files.output_file import write_answer
@@ -101,12 +103,12 @@ def run_files_on_spark(
     if checkpoint is None:
         with tempfile.TemporaryDirectory(prefix="everwhen-") as aside:
             work = _SparkWork(node, sources, given, level, Path(aside), watch, buckets)
-            return work.run(batch, open, out, losses, tell)
+            return work.run(batch, open, out, losses, tell, axis_of_inputs(query, given))
     place = Path(checkpoint)
     with locked(place):
         agree(place, identity(query, given, level.emit, batch, open, "spark", level))
         work = _SparkWork(node, sources, given, level, place.absolute(), watch, buckets)
-        return work.run(batch, open, out, losses, tell)
+        return work.run(batch, open, out, losses, tell, axis_of_inputs(query, given))
 
 
 def _check_types(sources: Mapping[str, n.Source]) -> None:
@@ -151,6 +153,7 @@ class _SparkWork:
         out: str,
         losses: Callable[[Losses], None] | None,
         tell: Callable[[str], None] | None,
+        axis: TimeAxis,
     ) -> int:
         book = LateBook(self.given, tell or (lambda _: None))
         try:
@@ -162,7 +165,7 @@ class _SparkWork:
         if epochs and not self._done():
             self._answered(epochs, read)
         said = read_changelog(self.place / "answer") if epochs else ()
-        return write_answer(said, out, self.node.schema)
+        return write_answer(said, out, self.node.schema, axis)
 
     def _done(self) -> bool:
         return (self.place / "done").exists()
