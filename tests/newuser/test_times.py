@@ -211,6 +211,16 @@ def test_days_of_a_zone_with_a_fixed_offset_begin_at_its_midnight(desk: Desk) ->
     assert status == 2 and "ALIGN tells where hops begin: it goes with HOP and LENGTH" in err
 
 
+@pytest.mark.parametrize(("hop", "align", "length"), [(5, 2, 5), (5, 0, 5), (4, 3, 9), (3, 7, 3)])
+def test_hops_begin_where_align_says(hop: int, align: int, length: int) -> None:
+    source = ew.source("S", {"x": "int64"})
+    query = ew.sql(f"SELECT x FROM S LIFETIME(HOP {hop} ALIGN {align} LENGTH {length})", source)
+    found = ew.run(query, {"S": [ew.Insert(t, t + 1, {"x": t}) for t in range(-12, 13)]})
+    starts = {t: (t - align) // hop * hop + align for t in range(-12, 13)}
+    lived = {e.row["x"]: (e.vs, e.ve) for e in found if isinstance(e, ew.Insert)}
+    assert lived == {t: (start, start + length) for t, start in starts.items()}
+
+
 def test_a_sliding_window_speaks_when_its_slide_is_complete(desk: Desk) -> None:
     """The thesis's definition: the last instant of a slide is the first one at which all of it has been seen."""
     window = "SELECT COUNT(*) AS n FROM Tweets WINDOW(RANGE 1 DAY SLIDE 1 DAY)"
