@@ -54,6 +54,8 @@ from everwhen.errors import (
 from everwhen.stream.element import Adjust, Cti, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch
 from everwhen.stream.history import History
+from everwhen.tables.answer import Answer
+from everwhen.tables.given import rows
 
 if TYPE_CHECKING:
     from everwhen import reference, spark, testing
@@ -75,6 +77,7 @@ __all__ = [
     "STRONG",
     "WEAK",
     "Adjust",
+    "Answer",
     "Consistency",
     "Cti",
     "ElementBatch",
@@ -121,6 +124,7 @@ __all__ = [
     "read_changelog",
     "reference",
     "require_bounded",
+    "rows",
     "run",
     "run_batches",
     "source",

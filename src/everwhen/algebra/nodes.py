@@ -39,6 +39,7 @@ from everwhen.algebra.recursion_nodes import Recursion as Recursion
 from everwhen.algebra.recursion_nodes import reads_recursion as reads_recursion
 from everwhen.core.kinds import is_orderable
 from everwhen.core.punctuation import Punctuation
+from everwhen.core.row_times import NO_TIMES, RowTimes
 from everwhen.core.schema import Field, Schema
 from everwhen.errors import QueryError
 from everwhen.punctuation.schemes import Scheme, Selection, bound
@@ -73,6 +74,8 @@ class Source(Node):
     kind: SourceKind = "stream"
     schemes: tuple[Scheme, ...] = ()
     arrives: Arrival = "any"
+    times: RowTimes = NO_TIMES
+    """Which columns of its rows, beside these, tell their times: how files and tables of it are read."""
 
     def __post_init__(self) -> None:
         if self.arrives not in get_args(Arrival):

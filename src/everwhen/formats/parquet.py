@@ -29,6 +29,7 @@ from everwhen.core.schema import RESERVED, Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME
 from everwhen.errors import InputError, QueryError
 from everwhen.formats.column_checks import first_odd_value
+from everwhen.formats.column_checks import plain_type as _plain
 from everwhen.formats.json.lines import DEFAULT_BATCH, Readable, infer_schema, read_jsonlines, write_jsonlines
 from everwhen.punctuation.api import read_match, write_match
 from everwhen.storage.atomic_file import whole_file
@@ -154,14 +155,6 @@ def _payload_schema(columns: pa.Schema, source: str) -> Schema:
     if twice:
         raise InputError(f"the column {twice[0]!r} is there twice", source=source, remedy="rename one of them")
     return Schema.of((field.name, _plain(field.type)) for field in columns if field.name not in _SPECIAL)
-
-
-def _plain(type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(type_):
-        return _plain(type_.value_type)
-    if pa.types.is_large_string(type_) or type_ == pa.string_view():
-        return pa.string()
-    return pa.binary() if pa.types.is_large_binary(type_) or type_ == pa.binary_view() else type_
 
 
 def _check_special(columns: pa.Schema, source: str) -> None:

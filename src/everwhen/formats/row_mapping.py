@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import gcd
@@ -28,6 +29,7 @@ from everwhen.formats.parquet import AT, COUNT, MATCH, elements_of_table
 from everwhen.stream.element_batch import CTI, IN_RANGE, OPS, ElementBatch
 
 _SPECIAL: Final = (*RESERVED, MATCH, COUNT, AT)
+_OWN_TIMES: Final = ("vs", "ve", "vnew")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _UNITS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -103,6 +105,9 @@ class RowsAsElements:
         """The elements of a table whose first row has the number `first`."""
         names = piece.schema.names
         columns: dict[str, pa.Array] = {name: piece.column(name) for name in names}
+        for own in _OWN_TIMES:
+            if own in columns and _told(columns[own].type):
+                columns[own] = self._times(columns[own], own, source, first, nulls=True)
         if self.constant:
             timed = [name for name in RESERVED if name in columns]
             if timed:
@@ -137,9 +142,14 @@ class RowsAsElements:
         if not nulls and column.null_count:
             at = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
             raise InputError(f"the time in column {name!r} is null", source=source, line=first + at, remedy=_WANTED)
-        if pa.types.is_integer(type_):
+        if pa.types.is_integer(type_) or pa.types.is_floating(type_):  # pandas has numbers with gaps as floats
+            return self._whole(column, name, source, first)
+        if pa.types.is_null(type_):
             return column.cast(pa.int64())
-        if pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_dictionary(type_):
+        if _is_text(type_):
+            if (stamps := _stamps(column)) is not None:
+                with suppress(InputError):  # the text itself makes the better message
+                    return self._times(stamps, name, source, first, nulls)
             found = []
             for i, text in enumerate(column.to_pylist()):
                 try:
@@ -152,6 +162,19 @@ class RowsAsElements:
         if pa.types.is_date(type_):
             return self._scaled(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY, name, source, first)
         raise InputError(f"the column {name!r} of times is of type {type_}", source=source, remedy=_WANTED)
+
+    def _whole(self, column: pa.Array, name: str, source: str, first: int) -> pa.Array:
+        """Numbers as ticks; one with a fraction, or too large, is an error."""
+        try:
+            return column.cast(pa.int64())
+        except pa.ArrowInvalid:
+            for i, value in enumerate(column):
+                try:
+                    value.cast(pa.int64())
+                except pa.ArrowInvalid:
+                    problem = f"the time in {name!r} is {value.as_py()!r}"
+                    raise InputError(problem, source=source, line=first + i, remedy=_WANTED) from None
+            raise
 
     def _scaled(self, numbers: pa.Array, unit: int, name: str, source: str, first: int) -> pa.Array:
         """Numbers of a unit (in nanoseconds) as ticks; one that is no whole number of them is an error."""
@@ -169,6 +192,24 @@ class RowsAsElements:
             bad = _too_fine(name, f"{int(values[at])} times {_length(unit)}", int(values[at]) * unit, self.tick)
             raise InputError(bad.problem, source=source, line=first + at, remedy=bad.remedy)
         return pa.array(values * times // by, mask=missing)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return pa.types.is_dictionary(type_) or type_ in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _told(type_: pa.DataType) -> bool:
+    """Whether a column of lifetimes has timestamps, or whole numbers as pandas has them beside gaps."""
+    return pa.types.is_timestamp(type_) or pa.types.is_date(type_) or pa.types.is_floating(type_)
+
+
+def _stamps(column: pa.Array) -> pa.Array | None:
+    """Text as timestamps, if all of it is in the common form, with a zone or without; as `ticks_of_text` reads it."""
+    plain = column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+    for zone in (None, "UTC"):
+        with suppress(pa.ArrowException):
+            return plain.cast(pa.string()).cast(pa.timestamp("us", zone))
+    return None
 
 
 def ticks_of_text(text: str, name: str, tick: int) -> int:

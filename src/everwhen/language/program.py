@@ -29,6 +29,7 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import UserAggregate
 from everwhen.algebra.builder import Stream
 from everwhen.core.kinds import kind
+from everwhen.core.row_times import RowTimes
 from everwhen.core.schema import Field, Schema
 from everwhen.core.time import ticks
 from everwhen.errors import QueryError, SqlError
@@ -195,8 +196,11 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
     found = tuple(tuple(_column(ident, types, binder) for ident in key) for key in keys)
     try:
         schemes = schemes_of(e.punctuate, schema, times, e.name.text, binder)
+        dated = any(kind(types[time]) != "integer" for time in times)
+        start, end = (period[0], period[1]) if period else (clock[0] if clock else None, None)
+        read = RowTimes(start, end, binder.tick, dated)
         source = n.Source(
-            e.name.text, schema, e.insert_only, clock is not None, found, False, e.kind, schemes, e.arrives
+            e.name.text, schema, e.insert_only, clock is not None, found, False, e.kind, schemes, e.arrives, read
         )
     except SqlError:
         raise

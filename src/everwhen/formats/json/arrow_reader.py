@@ -4,8 +4,8 @@ Guarantee: what `FastReader.read` returns is what the careful reader of `jsonlin
 Whatever might differ (a wrong element, a rare one, a value at the edge of its type) returns None, and the careful
 reader decides.  So nothing here reports an error.
 
-Arrow's decoder is as strict as needed: a name given twice, an unknown field, a value of another type, an integer
-beyond 64 bits are errors to it.  Left to check here are line ends, nulls that are written out (it takes them like
+Arrow's decoder is as strict as needed: a name given twice, an unknown field of an element, a value of another type, an
+integer beyond 64 bits are errors to it.  Left to check here are line ends, nulls that are written out (it takes them like
 fields left out), NaN literals, integers that a float cannot hold, and encodings.
 """
 
@@ -41,13 +41,14 @@ def may_be_deep(line: bytes) -> bool:
     return len(line) > _SHORT_LINE and line.count(b"{") + line.count(b"[") > DEEPEST
 
 
-def decode(text: bytes, lines: int, schema: pa.Schema | None) -> pa.Table | None:
-    """Text of so many lines, an object on each, as a table; without a schema Arrow finds the types."""
+def decode(text: bytes, lines: int, schema: pa.Schema | None, more: bool = False) -> pa.Table | None:
+    """Text of so many lines, an object on each, as a table; without a schema Arrow finds the types, and also (`more`)
+    those of fields that the schema lacks."""
     if not text.startswith(b"{") or text.count(b"\n{") != lines - 1 or len(text) > _LARGEST_BLOCK:
         return None
     if text.count(b"}\n") + text.endswith(b"}") != lines or not _is_utf8(text):
         return None
-    unexpected = "infer" if schema is None else "error"
+    unexpected = "infer" if schema is None or more else "error"
     try:
         table = pj.read_json(
             pa.BufferReader(text),
@@ -73,6 +74,7 @@ class FastReader:
         self.schema = schema
         self.source = source
         self._usable = len(schema) > 0 and all(type_ in _PLAIN for type_ in schema.types)
+        self._more: bool | None = False  # whether rows have more attributes; None: they cannot be decoded like that
         self._ambiguous = bool(set(_FIELDS) & set(schema.names))
         times = [(name, pa.int64()) for name in ("vs", "ve", "vnew", "t", "at")]
         self._arrow = pa.schema([("op", pa.string()), *times, ("row", pa.struct(list(schema.to_arrow())))])
@@ -84,8 +86,8 @@ class FastReader:
         nulls = b"null" in text
         if nulls and (self._ambiguous or b"\\u" in text):
             return None  # a null written out could not be told from an attribute's, or not be seen
-        table = decode(text, len(piece), self._arrow)
-        if table is None:
+        table = self._decoded(text, len(piece))
+        if table is None or (nulls and self._hides_nulls(table)):
             return None
         columns = {name: table.column(name).combine_chunks() for name in _FIELDS}
         op = pc.index_in(columns["op"].fill_null("insert"), value_set=_QUICK_OPS)
@@ -94,11 +96,27 @@ class FastReader:
         code = op.to_numpy().astype(np.uint8)
         missing = {name: column.is_null().to_numpy(zero_copy_only=False) for name, column in columns.items()}
         times = _times(code, columns, missing, _Written(piece, text) if nulls else None)
-        payload = _payload(columns["row"])
+        payload = _payload(columns["row"], self.schema.names)
         if times is None or payload is None:
             return None
         vs, ve, vnew, at = times
         return ElementBatch(self.schema, code, vs, ve, vnew, payload, {}, self.source, first, None, at)
+
+
+    def _decoded(self, text: bytes, lines: int) -> pa.Table | None:
+        """The lines as a table.  A file whose rows have more attributes than are declared is decoded with them."""
+        if not self._more:
+            table = decode(text, lines, self._arrow)
+            if table is not None or self._more is None:
+                return table
+        table = decode(text, lines, self._arrow, more=True)
+        fits = table is not None and table.schema.names == self._arrow.names
+        self._more = True if fits else None
+        return table if fits else None
+
+    def _hides_nulls(self, table: pa.Table) -> bool:
+        """Whether a null of an attribute that is not declared could be taken for one of an element's own fields."""
+        return any(field.name in _FIELDS for field in table.schema.field("row").type)
 
 
 class _Written:
@@ -158,8 +176,9 @@ def _times(
     return vs, ve, vnew, at
 
 
-def _payload(rows: pa.StructArray) -> tuple[pa.Array, ...] | None:
-    columns = tuple(rows.flatten())
+def _payload(rows: pa.StructArray, names: tuple[str, ...]) -> tuple[pa.Array, ...] | None:
+    found = rows.flatten()
+    columns = tuple(found[rows.type.get_field_index(name)] for name in names)
     for column in columns:
         if column.type == pa.float64() and not safe_floats(column):
             return None
