@@ -83,7 +83,7 @@ def source_of(name: str, given: Any, tick: str = "1ms") -> Source:
     for column in times.columns:
         if column not in types:
             raise InputError(f"there is no column {column!r}", source=name, remedy=f"there is {', '.join(types)}")
-    dated = any(kind(types[column]) != "integer" for column in times.columns)
+    dated = any(_is_dated(types[column]) for column in times.columns)
     payload = [(column, type_) for column, type_ in types.items() if column not in (*times.columns, *_OWN)]
     one_tick = times.start is not None and times.end is None
     constant: Kind = "constant" if described.constant else "stream"
@@ -116,8 +116,13 @@ def _times_of(source: Source, given: Any) -> RowTimes:
     if not isinstance(given, Rows) or source.times.columns or not given.times.columns:
         return source.times
     types = types_in(given.table, source.name)
-    dated = any(name in types and kind(types[name]) != "integer" for name in given.times.columns)
+    dated = any(name in types and _is_dated(types[name]) for name in given.times.columns)
     return replace(given.times, dated=dated)
+
+
+def _is_dated(type_: pa.DataType) -> bool:
+    """Whether times of this type are timestamps, or text of them: numbers are ticks."""
+    return not (pa.types.is_integer(type_) or pa.types.is_floating(type_))
 
 
 # --- elements -----------------------------------------------------------------------------------------------------
@@ -172,8 +177,10 @@ def _of_items(given: Iterable[Any], source: Source, read: InputFile, size: int) 
     if isinstance(first, ElementBatch):
         yield from items
     elif isinstance(first, _ELEMENTS):
+        line = 1
         while chunk := list(islice(items, size)):
-            yield batch_of(chunk, source.schema, source.name)
+            yield replace(batch_of(chunk, source.schema, source.name), first_line=line)
+            line += len(chunk)
     elif is_table(first):
         wanted, large = _wanted(read), max(size, _LARGE_PIECE)
         yield from _elements((each for item in items for each in pieces(item, wanted, large, source.name)), read)

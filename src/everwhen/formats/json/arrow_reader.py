@@ -5,8 +5,8 @@ Whatever might differ (a wrong element, a rare one, a value at the edge of its t
 reader decides.  So nothing here reports an error.
 
 Arrow's decoder is as strict as needed: a name given twice, an unknown field of an element, a value of another type, an
-integer beyond 64 bits are errors to it.  Left to check here are line ends, nulls that are written out (it takes them like
-fields left out), NaN literals, integers that a float cannot hold, and encodings.
+integer beyond 64 bits are errors to it.  Left to check here are line ends, nulls that are written out (it takes them
+like fields left out), NaN literals, integers that a float cannot hold, and encodings.
 """
 
 from __future__ import annotations
@@ -101,7 +101,6 @@ class FastReader:
             return None
         vs, ve, vnew, at = times
         return ElementBatch(self.schema, code, vs, ve, vnew, payload, {}, self.source, first, None, at)
-
 
     def _decoded(self, text: bytes, lines: int) -> pa.Table | None:
         """The lines as a table.  A file whose rows have more attributes than are declared is decoded with them."""
