@@ -38,7 +38,7 @@ def types_in(given: Any, name: str) -> dict[str, pa.DataType]:
 
 
 def _in_table(given: Any, name: str) -> pa.Schema:
-    if hasattr(given, "schema") and isinstance(given.schema, pa.Schema):
+    if isinstance(given, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
         return given.schema
     if is_of(given, "pandas", "DataFrame"):
         return from_pandas(given, lambda _: True, name).schema
