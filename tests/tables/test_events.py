@@ -78,6 +78,16 @@ def test_rows_stay_in_the_order_in_which_they_came_where_that_is_asked_for() -> 
     assert standing(batches(elements), SCHEMA).vs.tolist() == [1, 3, 5]
 
 
+def test_equal_histories_are_equal_tables() -> None:
+    plain = Schema.of([("k", pa.string()), ("x", pa.float64())])
+    rows = [{"k": "a", "x": 1.0}, {"k": None, "x": None}, {"k": "b", "x": nan}]
+    whole = [Insert(1, 9, row) for row in rows]
+    parts: list[Element] = [Insert(1, 4, row) for row in reversed(rows)] + [Insert(4, 9, row) for row in rows]
+    one, other = (coalesced(standing([batch_of(each, plain)], plain), plain) for each in (whole, parts))
+    assert one.vs.tolist() == other.vs.tolist() == [1, 1, 1] and one.rows.to_pylist()[:1] == other.rows.to_pylist()[:1]
+    assert one.rows.column("k").to_pylist() == other.rows.column("k").to_pylist() == ["a", "b", None]
+
+
 def test_nothing_and_rows_without_columns() -> None:
     assert len(standing([], SCHEMA)) == 0 and len(coalesced(standing([], SCHEMA), SCHEMA)) == 0
     none = Schema(())

@@ -49,6 +49,15 @@ def _pieces(given: Any, wanted: Wanted, size: int, name: str) -> Iterator[pa.Rec
             yield batch.select(kept).slice(start, size)
 
 
+def names_in(given: Any) -> list[str] | None:
+    """The names of a table's columns; None if they are not known before it is read."""
+    if isinstance(given, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+        return list(given.schema.names)
+    if is_of(given, "polars", "LazyFrame"):
+        return list(given.collect_schema().names())
+    return list(map(str, given.columns)) if hasattr(given, "columns") else None
+
+
 def _chosen(table: pa.Table, wanted: Wanted) -> pa.Table:
     return table.select([i for i, column in enumerate(table.schema.names) if wanted(column)])
 

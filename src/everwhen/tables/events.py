@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from everwhen.core.schema import Schema
 from everwhen.rows.codec import RowCodec
@@ -33,7 +34,9 @@ class Events:
 
     def take(self, places: np.ndarray) -> Events:
         """Some of the events, in this order."""
-        return Events(self.vs[places], self.ve[places], self.rows.take(places), self.corrections, self.promised)
+        return Events(
+            self.vs[places], self.ve[places], self.rows.take(pa.array(places)), self.corrections, self.promised
+        )
 
 
 def standing(batches: Sequence[ElementBatch], schema: Schema, in_order: bool = False) -> Events:
@@ -81,11 +84,17 @@ def coalesced(events: Events, schema: Schema) -> Events:
     starts, ends, row = time[0::2], time[1::2], row[0::2]
     first = np.full(int(same.max()) + 1, n)
     np.minimum.at(first, same, np.arange(n))
-    whose = first[row]
-    order = np.lexsort((whose, ends, starts))
-    return Events(
-        starts[order], ends[order], events.rows.take(pa.array(whose[order])), events.corrections, events.promised
-    )
+    found = Events(starts, ends, events.rows.take(pa.array(first[row])), events.corrections, events.promised)
+    return found.take(_canonical_order(found, schema))
+
+
+def _canonical_order(events: Events, schema: Schema) -> np.ndarray:
+    """By start, end, and values; nulls are last.  Lists have no order: what differs in these only stays as it was."""
+    unordered = (pa.types.is_nested, pa.types.is_null)
+    keys = [field.name for field in schema if not any(holds(field.type) for holds in unordered)]
+    columns = [pa.chunked_array([events.vs]), pa.chunked_array([events.ve]), *(events.rows.column(k) for k in keys)]
+    table = pa.Table.from_arrays(columns, names=[str(i) for i in range(len(columns))])
+    return pc.sort_indices(table, [(name, "ascending") for name in table.column_names]).to_numpy()
 
 
 def _left_over(

@@ -30,7 +30,7 @@ from everwhen.formats.input_file import InputFile, Kind, read_input
 from everwhen.stream.element import Adjust, Cti, ExternalCti, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch, batch_of
 from everwhen.tables.answer import Answer
-from everwhen.tables.arrow import Wanted, is_table, pieces
+from everwhen.tables.arrow import Wanted, is_table, names_in, pieces
 from everwhen.tables.columns import types_in
 
 SMALL_PIECE: Final = 1_000
@@ -139,6 +139,7 @@ def batches_of(given: Any, source: Source, size: int) -> Iterable[ElementBatch]:
     if isinstance(table, str | PathLike):
         return read_input(replace(read, file=fspath(table)), max(size, SMALL_PIECE))
     if is_table(table):
+        _require_columns(table, read)
         return _elements(pieces(table, _wanted(read), max(size, _LARGE_PIECE), source.name), read)
     if isinstance(table, Iterable) and not isinstance(table, bytes | Mapping):
         return _of_items(table, source, read, size)
@@ -158,6 +159,15 @@ def _read(source: Source, given: Any) -> InputFile:
 def _wanted(read: InputFile) -> Wanted:
     names = {*read.schema.names, *read.times, *_OWN}
     return names.__contains__
+
+
+def _require_columns(table: Any, read: InputFile) -> None:
+    """Where the names of all columns are known, a message can tell them."""
+    names = names_in(table)
+    missing = [] if names is None else [name for name in read.schema.names if name not in names]
+    if names is not None and missing:
+        remedy = f"there is {', '.join(names) or 'none'}; rename the column, or leave it out of the declaration"
+        raise InputError(f"the declared column {missing[0]!r} is not in the table", source=read.file, remedy=remedy)
 
 
 def _elements(found: Iterable[pa.RecordBatch], read: InputFile) -> Iterator[ElementBatch]:
