@@ -26,7 +26,7 @@ VALUE = StructField("value", LongType())
 def test_a_column_that_cannot_be_carried_is_left_alone_unless_it_is_declared() -> None:
     found = resolve(StructType([*COLUMNS, ODD, VALUE]), "T", None, ("symbol", "value"))
     assert found.schema.names == ("symbol", "value") and found.payload == (1, 3)
-    with pytest.raises(ew.QueryError, match="the column 'odd' is map<.*which a payload cannot carry"):
+    with pytest.raises(ew.QueryError, match=r"the column 'odd' is map<.*which a payload cannot carry"):
         resolve(StructType([*COLUMNS, ODD]), "T", None, ("symbol", "odd"))
 
 
