@@ -165,6 +165,7 @@ def test_batches_of_a_session_are_an_answer() -> None:
     said = [session.push({"S": ew.ElementBatch.of([ew.Insert(t, t + 5, {"x": t})], schema)})["q"] for t in (1, 3)]
     said.append(session.close()["q"])
     assert ew.Answer(said).snapshot(4).to_pylist() == [{"total": 4}]
+    assert ew.Answer(said, tick="1s", dated=True).snapshot("1970-01-01 00:00:04").to_pylist() == [{"total": 4}]
     assert ew.Answer([]).to_arrow().num_rows == 0
 
 

@@ -71,7 +71,8 @@ def run(
     """
     batches = run_batches(query, inputs, consistency, emit=emit, batch=batch, open=open, dropped=dropped, idle=idle)
     node = query.node if isinstance(query, Stream) else query
-    return Answer(batches, node.schema, times_of(_sources(query).values(), inputs), isinstance(node, Sort))
+    times = times_of(_sources(query).values(), inputs)
+    return Answer(batches, node.schema, times.tick, times.dated, isinstance(node, Sort))
 
 
 def run_batches(

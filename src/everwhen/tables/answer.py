@@ -15,7 +15,6 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from everwhen.core.row_times import NO_TIMES, RowTimes
 from everwhen.core.scalars import Unfit
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, ticks
@@ -39,8 +38,8 @@ Times = Literal["auto", "ticks"]
 class Answer(Iterator[Element]):
     """The answer of a query, as `run` gives it: elements one by one, or all of them as a table.
 
-    `batches` are the elements in columns.  `times` says how long a tick is, and whether `vs` and `ve` are timestamps in
-    tables.  `in_order`: rows have an order of their own (ORDER BY).
+    `batches` are the elements in columns, of `run` or of a session.  `tick` says how long a tick is, `dated` whether times
+    are timestamps in tables.  `in_order`: rows have an order of their own (ORDER BY).
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"x": "int64"})
@@ -58,7 +57,8 @@ class Answer(Iterator[Element]):
         self,
         batches: Iterable[ElementBatch],
         schema: Schema | None = None,
-        times: RowTimes = NO_TIMES,
+        tick: str = "1ms",
+        dated: bool = False,
         in_order: bool = False,
     ) -> None:
         self._unread = iter(batches)
@@ -67,7 +67,8 @@ class Answer(Iterator[Element]):
         self._lost = self._ended = False
         self._failure: Exception | None = None
         self._schema = schema
-        self._times = times
+        self._tick = ticks(tick, "1ns")
+        self._dated = dated
         self._in_order = in_order
         self._cursor = self._from(0)
 
@@ -228,14 +229,6 @@ class Answer(Iterator[Element]):
         return str(texts(found)[0])
 
     # -- conversions ------------------------------------------------------------------------------------------------
-
-    @property
-    def _tick(self) -> int:
-        return ticks(self._times.tick, "1ns")
-
-    @property
-    def _dated(self) -> bool:
-        return self._times.dated
 
     def _column(self, times: np.ndarray, asked: Times) -> pa.Array:
         if asked not in ("auto", "ticks"):
