@@ -38,8 +38,8 @@ Times = Literal["auto", "ticks"]
 class Answer(Iterator[Element]):
     """The answer of a query, as `run` gives it: elements one by one, or all of them as a table.
 
-    `batches` are the elements in columns, of `run` or of a session.  `tick` says how long a tick is, `dated` whether times
-    are timestamps in tables.  `in_order`: rows have an order of their own (ORDER BY).
+    `batches` are the elements in columns, of `run` or of a session.  `tick` says how long a tick is, `dated` whether
+    times are timestamps in tables.  `in_order`: rows have an order of their own (ORDER BY).
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"x": "int64"})
