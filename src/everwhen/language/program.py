@@ -200,7 +200,7 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
         start, end = (period[0], period[1]) if period else (clock[0] if clock else None, None)
         read = RowTimes(start, end, binder.tick, dated)
         source = n.Source(
-            e.name.text, schema, e.insert_only, clock is not None, found, False, e.kind, schemes, e.arrives, read
+            e.name.text, schema, e.insert_only, clock is not None, found, False, e.kind, schemes, e.arrives, times=read
         )
     except SqlError:
         raise
