@@ -152,6 +152,22 @@ def test_elements_are_still_computed_one_by_one() -> None:
     assert len(list(found.elements())) == 6 and list(found) == []
 
 
+def test_declared_relations_are_tables_too() -> None:
+    query = ew.sql(f"""{DECLARED}
+        CREATE CONSTANT RELATION Names (symbol TEXT, name TEXT);
+        CREATE TEMPORAL RELATION Weight
+            (symbol TEXT, weight INT, since TIMESTAMP, until TIMESTAMP, PERIOD (since, until));
+        SELECT n.name, t.value * w.weight AS value FROM T t
+        JOIN Names n ON n.symbol = t.symbol JOIN Weight w ON w.symbol = t.symbol""")
+    names = pl.DataFrame({"symbol": ["A", "B"], "name": ["Apple", "Boeing"], "more": [1, 2]})
+    since = pd.to_datetime(["2015-01-01 00:00", "2015-02-26 22:00", "2015-01-01 00:00"])
+    weights = pd.DataFrame({"symbol": ["A", "A", "B"], "weight": [1, 5, 2], "since": since})
+    weights["until"] = pd.to_datetime(["2015-02-26 22:00", None, None])
+    found = ew.run(query, {"T": frame(), "Names": names, "Weight": weights}).to_arrow()
+    assert found.column("value").to_pylist() == [10, 40, 150, 80]
+    assert found.column("name").to_pylist() == ["Apple", "Boeing", "Apple", "Boeing"]
+
+
 # -- columns without a declaration -------------------------------------------------------------------------------------
 
 
