@@ -106,7 +106,9 @@ def test_columns_vs_and_ve_are_lifetimes(expected: list[dict[str, Any]]) -> None
     again = ew.run(ew.sql(QUERY), {"T": frame()})
     kept = ew.source("U", {"symbol": "string", "n": "int64", "total": "int64"})
     for given in (again, again.to_arrow(), again.to_pandas(), again.to_polars(), again.to_arrow(changes=True)):
-        assert ew.run(kept, {"U": given}).to_arrow(times="ticks") == again.to_arrow(times="ticks")
+        found = ew.run(kept, {"U": given})
+        assert found.to_arrow(times="ticks") == again.to_arrow(times="ticks")
+        assert found.to_arrow() == again.to_arrow()
 
 
 def test_missing_values_are_null() -> None:

@@ -67,8 +67,8 @@ class Answer(Iterator[Element]):
         self._lost = self._ended = False
         self._failure: Exception | None = None
         self._schema = schema
+        self.tick, self.dated = tick, dated
         self._tick = ticks(tick, "1ns")
-        self._dated = dated
         self._in_order = in_order
         self._cursor = self._from(0)
 
@@ -233,7 +233,7 @@ class Answer(Iterator[Element]):
     def _column(self, times: np.ndarray, asked: Times) -> pa.Array:
         if asked not in ("auto", "ticks"):
             raise QueryError(f"times={asked!r}: there are 'auto' and 'ticks'")
-        return time_column(times, self._tick, self._dated and asked == "auto")
+        return time_column(times, self._tick, self.dated and asked == "auto")
 
     def _rows(self, rows: pa.Table) -> pa.Table:
         return rows.select(self.schema.names)
@@ -263,7 +263,7 @@ class Answer(Iterator[Element]):
                 raise QueryError(f"the instant {t} is out of range")
             return int(t)
         text = t.isoformat() if isinstance(t, date) else str(t)
-        if not self._dated and not text.strip().removeprefix("-").isdecimal():
+        if not self.dated and not text.strip().removeprefix("-").isdecimal():
             raise QueryError(f"{text!r} is a timestamp, and the times of this answer are numbers of ticks")
         try:
             return ticks_of_text(text, "t", self._tick)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice
 from os import PathLike, fspath
 from typing import Any, Final
@@ -22,12 +23,13 @@ _LOOKED_AT: Final = 1_000
 _OWN: Final = ("op", "vs", "ve", "vnew")
 
 
-def types_in(given: Any, name: str) -> dict[str, pa.DataType]:
-    """All columns and their types, times and `op` among them; one that is always null is text."""
+def types_in(given: Any, name: str, only: Collection[str] | None = None) -> dict[str, pa.DataType]:
+    """All columns and their types, times and `op` among them; one that is always null is text.  `only`: others may be
+    left out, if that is cheaper."""
     if isinstance(given, str | PathLike):
         found = _in_file(fspath(given))
     elif is_table(given):
-        found = _in_table(given, name)
+        found = _in_table(given, name, only)
     else:
         raise QueryError(f"{name}: a {type(given).__name__} has no columns to take; give a table or a path")
     twice = [column for column in found.names if found.names.count(column) > 1]
@@ -37,11 +39,11 @@ def types_in(given: Any, name: str) -> dict[str, pa.DataType]:
     return {column: pa.string() if pa.types.is_null(type_) else type_ for column, type_ in plain.items()}
 
 
-def _in_table(given: Any, name: str) -> pa.Schema:
+def _in_table(given: Any, name: str, only: Collection[str] | None) -> pa.Schema:
     if isinstance(given, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
         return given.schema
     if is_of(given, "pandas", "DataFrame"):
-        return from_pandas(given, lambda _: True, name).schema
+        return from_pandas(given, lambda column: only is None or column in only, name).schema
     if is_of(given, "polars", "LazyFrame"):
         return pa.table(given.limit(0).collect()).schema
     if is_of(given, "polars", "DataFrame"):

@@ -113,11 +113,16 @@ def times_of(sources: Iterable[Source], inputs: Mapping[str, Any]) -> RowTimes:
 
 
 def _times_of(source: Source, given: Any) -> RowTimes:
-    if not isinstance(given, Rows) or source.times.columns or not given.times.columns:
+    """What a source declares, else what the columns of times in its table or file are."""
+    if source.times.columns:
         return source.times
-    types = types_in(given.table, source.name)
-    dated = any(name in types and _is_dated(types[name]) for name in given.times.columns)
-    return replace(given.times, dated=dated)
+    if isinstance(given, Answer):
+        return RowTimes(tick=given.tick, dated=given.dated)
+    told = given if isinstance(given, Rows) else Rows(given, source.times)
+    table, columns = told.table, told.times.columns or ("vs",)
+    known = names_in(table) is not None if is_table(table) else isinstance(table, str | PathLike) and told is given
+    types = types_in(table, source.name, columns) if known else {}
+    return replace(told.times, dated=any(name in types and _is_dated(types[name]) for name in columns))
 
 
 def _is_dated(type_: pa.DataType) -> bool:
