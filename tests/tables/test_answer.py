@@ -177,25 +177,3 @@ def test_a_package_that_is_not_there(method: str, name: str, remedy: str, monkey
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingPackageError, match=rf"{method}\(\) needs {name}.*pip install '{remedy}'"):
         getattr(answer(), method)()
-
-
-# -- the picture -------------------------------------------------------------------------------------------------------
-
-
-def test_a_picture_has_bars_corrections_and_ctis() -> None:
-    chart = answer().plot().to_dict()
-    bars, taken, ctis = (layer["data"]["values"] for layer in chart["layer"])
-    assert [(bar["from"], bar["to"], bar["lives"]) for bar in bars] == [
-        (1, 5, "[1, 5)"),
-        (3, 6, "[3, 6)"),
-        (6, 8, "[6, ∞)"),
-    ]
-    assert [(bar["from"], bar["to"], bar["row"]) for bar in taken] == [(6, 8, "x=None, s=y")]
-    assert ctis == [{"from": 7}]
-    assert chart["layer"][0]["encoding"]["x"]["type"] == "quantitative"
-    by = dated().plot(by="x", rows=1).to_dict()
-    assert [bar["row"] for bar in by["layer"][0]["data"]["values"]] == ["1"]
-    assert by["layer"][0]["encoding"]["x"]["type"] == "temporal"
-    assert by["layer"][0]["data"]["values"][0]["from"] == "2024-05-01 12:00:00"
-    with pytest.raises(ew.QueryError, match="there is no such column"):
-        answer().plot(by="z")

@@ -110,7 +110,7 @@ class FastReader:
                 return table
         table = decode(text, lines, self._arrow, more=True)
         fits = table is not None and table.schema.names == self._arrow.names
-        self._more = True if fits else None
+        self._more = True if fits else self._more or None
         return table if fits else None
 
     def _hides_nulls(self, table: pa.Table) -> bool:
