@@ -55,6 +55,8 @@ from everwhen.errors import (
 from everwhen.stream.element import Adjust, Cti, Insert, Punct
 from everwhen.stream.element_batch import ElementBatch
 from everwhen.stream.history import History
+from everwhen.tables.answer import Answer
+from everwhen.tables.given import rows
 
 if TYPE_CHECKING:
     from everwhen import reference, spark, testing
@@ -76,6 +78,7 @@ __all__ = [
     "STRONG",
     "WEAK",
     "Adjust",
+    "Answer",
     "Consistency",
     "Cti",
     "ElementBatch",
@@ -122,6 +125,7 @@ __all__ = [
     "read_changelog",
     "reference",
     "require_bounded",
+    "rows",
     "run",
     "run_batches",
     "source",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.builder import Stream
@@ -19,6 +20,7 @@ from everwhen.language.catalog import Catalog, Entry
 from everwhen.language.program import AskedConsistency, Functions, program
 from everwhen.rewrite.driver import rewrite
 from everwhen.rewrite.legal_loops import legal_loops
+from everwhen.tables.given import source_of
 
 
 def sql(
@@ -27,12 +29,14 @@ def sql(
     functions: Functions | None = None,
     tick: str = "1ms",
     optimize: bool = True,
+    **tables: Any,
 ) -> Stream:
     """The query that the text ends with.
 
     `streams` are sources, which have names, mappings of names to streams of any kind, or a catalogue.  `functions` are
     Python functions and aggregates that the text may call; `tick` is the length of one tick.  With `optimize` the plan
-    is rewritten (`everwhen.rewrite`).
+    is rewritten (`everwhen.rewrite`).  `tables` name tables or files whose columns a stream takes that the text does
+    not declare: `Bid=frame`, `Bid=everwhen.rows(frame, time="ts")`; their rows are given to `run`.
 
     >>> import everwhen as ew
     >>> s = ew.source("S", {"x": "int64"})
@@ -44,6 +48,8 @@ def sql(
     for given in streams:
         for entry in _entries(given):
             catalog = catalog.with_entry(entry)
+    for name, table in tables.items():
+        catalog = catalog.with_entry(Entry(name, source_of(name, table, tick)))
     found = program(text, catalog, tick)
     query = _asking(found.query.node, found.consistency)
     try:

@@ -141,3 +141,15 @@ def test_an_attribute_named_like_a_field_does_not_confuse(name: str) -> None:
     piece = [b'{"vs":1,"row":{"%s":null}}\n' % name.encode(), b'{"vs":1,"ve":null,"row":{"%s":1}}\n' % name.encode()]
     assert FastReader(schema, "x").read(piece, 1) is None
     assert plain([_careful(*decode_lines(piece, 1, "x"), schema, "x")])[0][2] == 2
+
+
+def test_attributes_that_are_not_declared_do_not_make_it_slow() -> None:
+    reader = FastReader(SCHEMA, "f")
+    plain_lines = [b'{"vs":1,"row":{"item":1,"price":0.5,"name":"a","ok":true}}\n']
+    wide = [b'{"vs":2,"ve":null,"row":{"item":2,"extra":{"deep":[1]},"other":"x"}}\n']
+    for lines, item in ((plain_lines, 1), (wide, 2), (plain_lines, 1)):
+        found = reader.read(lines, 1)
+        assert found is not None and found.columns[0].to_pylist() == [item]
+    assert reader.read([b'{"vs":1,"more":2,"row":{"item":1}}\n'], 1) is None  # an element has no such field
+    assert reader.read([b'{"vs":1,"row":{"item":1,"extra":1}}\n', b'{"vs":1,"row":{"extra":"x"}}\n'], 1) is None
+    assert reader.read(plain_lines, 1) is not None

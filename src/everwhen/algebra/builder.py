@@ -22,9 +22,9 @@ from typing import Any, Literal, get_args
 
 from everwhen.algebra import nodes
 from everwhen.algebra.aggregates import AggregateCall, Aggregation
-from everwhen.algebra.explain import explain
 from everwhen.algebra.expressions.build import Column, Expr, col, to_expr
 from everwhen.algebra.patterns.fluent import PatternMethods
+from everwhen.algebra.shown import Shown
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, ticks
 from everwhen.core.time_axis import TimeAxis
@@ -36,8 +36,8 @@ How = Literal["inner", "semi", "anti", "left", "right", "full"]
 On = str | Sequence[str] | Mapping[str, str] | None
 
 
-@dataclass(frozen=True, eq=False)
-class Stream(PatternMethods):
+@dataclass(frozen=True, eq=False, repr=False)
+class Stream(PatternMethods, Shown):
     """A query: the stream that the logical `node` describes.
 
     `level` is the consistency of its CONSISTENCY clause, if it has one: a name, or the bounds B and M in ticks.  The
@@ -61,16 +61,6 @@ class Stream(PatternMethods):
     @property
     def schema(self) -> Schema:
         return self.node.schema
-
-    def explain(self) -> str:
-        """The logical plan as an indented tree."""
-        return explain(self.node)
-
-    def __str__(self) -> str:
-        return self.explain()
-
-    def __repr__(self) -> str:
-        return f"<Stream {self.schema}>"
 
     # -- columns and rows ------------------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ from everwhen.algebra.recursion_nodes import Recursion as Recursion
 from everwhen.algebra.recursion_nodes import reads_recursion as reads_recursion
 from everwhen.core.kinds import is_orderable
 from everwhen.core.punctuation import Punctuation
+from everwhen.core.row_times import NO_TIMES, RowTimes
 from everwhen.core.schema import Field, Schema
 from everwhen.core.source_policy import NO_POLICY, SourcePolicy
 from everwhen.core.time_axis import TICKS, TimeAxis
@@ -79,6 +80,8 @@ class Source(Node):
     arrives: Arrival = "any"
     policy: SourcePolicy = NO_POLICY
     axis: TimeAxis = TICKS
+    times: RowTimes = NO_TIMES
+    """Which columns of its rows, beside these, tell their times: how files and tables of it are read."""
 
     def __post_init__(self) -> None:
         if self.policy.says_something and self.is_finite:

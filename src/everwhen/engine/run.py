@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, islice
-from pathlib import Path
-from typing import Any, Final
-
-import pyarrow as pa
+from typing import Any
 
 from everwhen.algebra.builder import Stream
-from everwhen.algebra.nodes import Source, walk
+from everwhen.algebra.nodes import Sort, Source, walk
 from everwhen.core.consistency import LEVELS, MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateWarnings
-from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
 from everwhen.engine.epochs import Epoch, EpochReader
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError
-from everwhen.formats.parquet import elements_of_table, read_elements
 from everwhen.operators.ingress.finalize import DroppedElements
 from everwhen.plan.sanity.silence import never_promised
-from everwhen.stream.element import Element
-from everwhen.stream.element_batch import ElementBatch, batch_of
+from everwhen.stream.element_batch import ElementBatch
+from everwhen.tables.answer import Answer
+from everwhen.tables.given import SMALL_PIECE as SMALL_PIECE
+from everwhen.tables.given import batches_of, times_of
 
 __all__ = ["MIDDLE", "STRONG", "WEAK", "Consistency", "chosen", "consistency", "run", "run_batches"]
 
 _log = logging.getLogger(__name__)
-
-SMALL_PIECE: Final = 1_000
-"""At least so many elements of a file are decoded at once, however small the epochs are."""
 
 
 def chosen(query: Query, asked: Consistency | None) -> Consistency:
@@ -46,7 +39,7 @@ def chosen(query: Query, asked: Consistency | None) -> Consistency:
 
 
 Input = Any
-"""Elements, element batches, an Arrow table, or the path of a file of elements."""
+"""A table, a path, elements, batches, or `rows(…)`: see `everwhen.tables.given`."""
 
 
 def run(
@@ -59,10 +52,12 @@ def run(
     open: bool = False,
     dropped: Callable[[str, DroppedElements], None] | None = None,
     idle: float | None = None,
-) -> Iterator[Element]:
-    """Run a query over finite inputs in this process; yields the elements of its answer.
+) -> Answer:
+    """Run a query over finite inputs in this process; its answer gives elements one by one as they are computed, or a
+    table.
 
-    Inputs are elements, element batches, Arrow tables, or paths of JSON lines or Parquet files.  They are read
+    Inputs are tables (Arrow, pandas, Polars, DuckDB), paths (CSV, Parquet, JSON lines, changelog folders), elements,
+    batches, or `rows(table, time=…)`; docs/tables.md says how rows become elements.  They are read
     round-robin, `batch` elements of each in turn, or in the order of their arrival numbers.  The end of an input is
     CTI(∞), unless `open`: then the output is what a query that is still running would have emitted by now.  Without
     `consistency` the level is that of the query's CONSISTENCY clause, else MIDDLE.  `dropped` is called with dropped
@@ -80,8 +75,10 @@ def run(
     cti 9
     cti ∞
     """
-    for out in run_batches(query, inputs, consistency, emit=emit, batch=batch, open=open, dropped=dropped, idle=idle):
-        yield from out.elements()
+    batches = run_batches(query, inputs, consistency, emit=emit, batch=batch, open=open, dropped=dropped, idle=idle)
+    node = query.node if isinstance(query, Stream) else query
+    times = times_of(_sources(query).values(), inputs)
+    return Answer(batches, node.schema, times.tick, times.dated, isinstance(node, Sort))
 
 
 def run_batches(
@@ -116,12 +113,9 @@ def run_batches(
         raise QueryError(
             f"the query does not read {', '.join(sorted(unknown))}; it reads {', '.join(sorted(runtime.inputs))}"
         )
-    node = query.node if isinstance(query, Stream) else query
-    sources = {one.name: one for one in walk(node) if isinstance(one, Source)}
-    given = {
-        name: _batches(inputs[name], runtime.schema_of(name), batch, name, sources[name].axis.tick) for name in inputs
-    }
-    whole = [one.name for one in sources.values() if one.is_finite]
+    sources = _sources(query)
+    given = {name: batches_of(inputs[name], sources[name], batch) for name in inputs}
+    whole = [name for name, source in sources.items() if source.is_finite]
     return _told(runtime, EpochReader(given, batch, open, whole, fill_up=False), open)
 
 
@@ -138,23 +132,6 @@ def _told(runtime: LocalRuntime, epochs: Iterable[Epoch], open: bool) -> Iterato
         _log.warning("%s", never_promised(silent, final=True))
 
 
-def _batches(given: Any, schema: Schema, size: int, name: str, tick: int) -> Iterable[ElementBatch]:
-    if isinstance(given, str | Path):
-        return read_elements(given, schema=schema, batch=max(size, SMALL_PIECE), tick=tick)
-    if isinstance(given, ElementBatch):
-        return [given]
-    if isinstance(given, pa.Table | pa.RecordBatch):
-        return elements_of_table(given, schema, name, tick=tick)
-    return _cut(given, schema, size, name)
-
-
-def _cut(given: Iterable[Element | ElementBatch], schema: Schema, size: int, name: str) -> Iterator[ElementBatch]:
-    """Elements in batches; what comes in batches is left as it is."""
-    rest: Iterator[Any] = iter(given)
-    first = next(rest, None)
-    if isinstance(first, ElementBatch):
-        yield from chain([first], rest)
-    elif first is not None:
-        elements = chain([first], rest)
-        while chunk := list(islice(elements, size)):
-            yield batch_of(chunk, schema, name)
+def _sources(query: Query) -> dict[str, Source]:
+    node = query.node if isinstance(query, Stream) else query
+    return {one.name: one for one in walk(node) if isinstance(one, Source)}

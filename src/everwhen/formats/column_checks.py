@@ -15,6 +15,15 @@ _FIRST_DAY, _LAST_DAY = (each.toordinal() - date(1970, 1, 1).toordinal() for eac
 _PER_DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
 
 
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """The type as which a column of a table is read."""
+    if pa.types.is_dictionary(type_):
+        return plain_type(type_.value_type)
+    if pa.types.is_large_string(type_) or type_ == pa.string_view():
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(type_) or type_ == pa.binary_view() else type_
+
+
 def first_odd_value(column: pa.Array) -> tuple[int, str, str] | None:
     """Where the first such value stands, what it is, and what to do; None if there is none."""
     type_ = column.type

@@ -8,8 +8,8 @@ is a changelog: a stream of elements in epochs.
 
 Rows stand in JSON lines, bare (`{"id":1,"name":"x"}`) or within `"row"`, in Parquet, or in CSV with a header.  The time
 columns are whole numbers (ticks), or timestamps, which become ticks; without a zone they are in UTC.  One between two
-ticks is an error.  They are part of the payload only if the schema has them.  Other columns of a table that the schema
-has not are left alone; one that it has and the table has not is an error.
+ticks is an error.  They are part of the payload only if the schema has them.  Other columns that the schema has not are
+left alone; one that it has and the table has not, or no row of JSON lines, is an error.
 
 **Guarantee.**  What is read is well formed, or the first row that is not is an `InputError` with file and line.
 Nothing here looks at promises or earlier events: that is the guard's part.
@@ -17,6 +17,7 @@ Nothing here looks at promises or earlier events: that is the guard's part.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -36,7 +37,7 @@ from everwhen.formats.json.inference import Contents
 from everwhen.formats.json.lines import elements_of_lines
 from everwhen.formats.parquet import contents_of, is_parquet, open_parquet
 from everwhen.formats.row_mapping import RowsAsElements
-from everwhen.stream.element_batch import ElementBatch
+from everwhen.stream.element_batch import CTI, ElementBatch
 
 Kind = Literal["stream", "varying", "constant", "temporal"]
 STANDARD_INPUT: Final = "-"
@@ -113,11 +114,36 @@ def read_input(given: InputFile, batch: int, skip: int = 0) -> Iterator[ElementB
 
 def _read_lines(given: InputFile, stream: IO[bytes], batch: int, skip: int) -> Iterator[ElementBatch]:
     lines = iter(stream)
-    first = 1
+    first, whole = 1, not skip and given.file != STANDARD_INPUT
     while skip and (line := next(lines, None)) is not None:
         first += 1
         skip -= bool(line.strip(b" \t\r\n"))
-    yield from elements_in(given, lines, batch, first)
+    found = elements_in(given, lines, batch, first)
+    yield from _with_all_columns(found, given) if whole else found
+
+
+def _with_all_columns(found: Iterator[ElementBatch], given: InputFile) -> Iterator[ElementBatch]:
+    """The elements of a whole file.  An attribute that no row has is an error: its name is wrong, here or there."""
+    unseen, rows = set(given.schema.names), 0
+    for batch in found:
+        for name in list(unseen):
+            column = batch.columns[given.schema.index(name)]
+            if column.null_count < len(column):
+                unseen.remove(name)
+        rows += int((batch.op < CTI).sum())
+        yield batch
+    for name in given.schema.names:
+        if name in unseen and rows and not _named_in(given.file, name):
+            problem = f"the declared column {name!r} is in no row of the file"
+            remedy = "rename it, or leave it out of the declaration; a row that has no value of it may say null"
+            raise InputError(problem, source=given.shown, remedy=remedy)
+
+
+def _named_in(file: str, name: str) -> bool:
+    """Whether a name, or what may be an escaped one, stands in a file."""
+    written = json.dumps(name, ensure_ascii=False).encode()
+    with open(file, "rb") as lines:
+        return any(written in line or b"\\u" in line for line in lines)
 
 
 def elements_in(given: InputFile, lines: Iterator[bytes], batch: int, first: int) -> Iterator[ElementBatch]:

@@ -32,6 +32,7 @@ from everwhen.core.time import INF, MAX_TIME, MIN_TIME
 from everwhen.core.time_axis import TICKS, TimeAxis, tick_length
 from everwhen.errors import InputError, QueryError
 from everwhen.formats.column_checks import first_odd_value
+from everwhen.formats.column_checks import plain_type as _plain
 from everwhen.formats.json.inference import Contents
 from everwhen.formats.json.lines import (
     DEFAULT_BATCH,
@@ -214,14 +215,6 @@ def _axis(columns: pa.Schema, source: str) -> TimeAxis:
     units = [type_.unit for type_ in dated if pa.types.is_timestamp(type_)]
     finest = next((TimeAxis(length) for length in reversed(FINER) if TimeAxis(length).unit in units), TICKS)
     return TimeAxis(finest.tick, bool(dated))
-
-
-def _plain(type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(type_):
-        return _plain(type_.value_type)
-    if pa.types.is_large_string(type_) or type_ == pa.string_view():
-        return pa.string()
-    return pa.binary() if pa.types.is_large_binary(type_) or type_ == pa.binary_view() else type_
 
 
 def _check_special(columns: pa.Schema, source: str) -> None:

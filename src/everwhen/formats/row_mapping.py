@@ -25,6 +25,7 @@ from everwhen.formats.time_columns import WANTED, ticks_of_array, ticks_of_text
 from everwhen.stream.element_batch import CTI, OPS, ElementBatch
 
 _SPECIAL: Final = (*RESERVED, MATCH, COUNT, AT)
+_OWN_TIMES: Final = ("vs", "ve", "vnew")
 _CONSTANT: Final = "a constant relation holds plain rows; declare it TEMPORAL or VARYING if they come and go"
 
 
@@ -91,6 +92,9 @@ class RowsAsElements:
         """The elements of a table whose first row has the number `first`."""
         names = piece.schema.names
         columns: dict[str, pa.Array] = {name: piece.column(name) for name in names}
+        for own in _OWN_TIMES:
+            if own in columns and pa.types.is_floating(columns[own].type):  # pandas has numbers with gaps so
+                columns[own] = self._times(columns[own], own, source, first, nulls=True)
         if self.constant:
             timed = [name for name in RESERVED if name in columns]
             if timed:

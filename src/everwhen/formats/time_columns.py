@@ -50,8 +50,8 @@ def ticks_of_array(column: pa.Array, name: str, tick: int) -> pa.Array:
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     type_ = column.type
-    if pa.types.is_integer(type_) or pa.types.is_null(type_):
-        return column.cast(pa.int64())
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_null(type_):
+        return _whole(column, name)
     if is_text(type_):
         return _of_texts(column.cast(pa.string()), name, tick)
     if pa.types.is_timestamp(type_):
@@ -59,6 +59,19 @@ def ticks_of_array(column: pa.Array, name: str, tick: int) -> pa.Array:
     if pa.types.is_date(type_):
         return _scaled(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY, name, tick)
     raise Unfit(f"the column {name!r} of times is of type {type_}", WANTED)
+
+
+def _whole(column: pa.Array, name: str) -> pa.Array:
+    """Numbers as ticks, also floats, as pandas has whole numbers with gaps; a fraction, or too large, is an error."""
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        for i, value in enumerate(column):
+            try:
+                value.cast(pa.int64())
+            except pa.ArrowInvalid:
+                raise Unfit(f"the time in {name!r} is {value.as_py()!r}", WANTED, i) from None
+        raise
 
 
 def texts_as_ticks(column: pa.Array, tick: int, numbers: bool = True) -> pa.Array | None:

@@ -29,6 +29,7 @@ from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import UserAggregate
 from everwhen.algebra.builder import Stream
 from everwhen.core.kinds import kind
+from everwhen.core.row_times import RowTimes
 from everwhen.core.schema import Field, Schema
 from everwhen.core.source_policy import SourcePolicy
 from everwhen.core.time import ticks
@@ -211,6 +212,7 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
     try:
         schemes = schemes_of(e.punctuate, schema, times, e.name.text, binder)
         policy = _policy(e, None if clock is None else clock[0], binder)
+        start, end = (period[0], period[1]) if period else (clock[0] if clock else None, None)
         source = n.Source(
             e.name.text,
             schema,
@@ -223,6 +225,7 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
             e.arrives,
             policy,
             axis,
+            RowTimes(start, end, binder.tick, axis.dated),
         )
     except SqlError:
         raise

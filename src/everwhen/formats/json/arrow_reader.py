@@ -4,9 +4,9 @@ Guarantee: what `FastReader.read` returns is what the careful reader of `jsonlin
 Whatever might differ (a wrong element, a rare one, a value at the edge of its type) returns None, and the careful
 reader decides.  So nothing here reports an error.
 
-Arrow's decoder is as strict as needed: a name given twice, an unknown field, a value of another type, an integer
-beyond 64 bits are errors to it.  Left to check here are line ends, nulls that are written out (it takes them like
-fields left out), NaN literals, integers that a float cannot hold, and encodings.
+Arrow's decoder is as strict as needed: a name given twice, an unknown field of an element, a value of another type, an
+integer beyond 64 bits are errors to it.  Left to check here are line ends, nulls that are written out (it takes them
+like fields left out), NaN literals, integers that a float cannot hold, and encodings.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ def may_be_deep(line: bytes) -> bool:
     return len(line) > _SHORT_LINE and line.count(b"{") + line.count(b"[") > DEEPEST
 
 
-def decode(text: bytes, lines: int, schema: pa.Schema | None) -> pa.Table | None:
-    """Text of so many lines, an object on each, as a table; without a schema Arrow finds the types."""
+def decode(text: bytes, lines: int, schema: pa.Schema | None, more: bool = False) -> pa.Table | None:
+    """Text of so many lines, an object on each, as a table; without a schema Arrow finds the types, and also (`more`)
+    those of fields that the schema lacks."""
     if not text.startswith(b"{") or text.count(b"\n{") != lines - 1 or len(text) > _LARGEST_BLOCK:
         return None
     if text.count(b"}\n") + text.endswith(b"}") != lines or not _is_utf8(text):
         return None
-    unexpected = "infer" if schema is None else "error"
+    unexpected = "infer" if schema is None or more else "error"
     try:
         table = pj.read_json(
             pa.BufferReader(text),
@@ -81,6 +82,7 @@ class FastReader:
         self.source = source
         self.tick = tick
         self._usable = len(schema) > 0 and all(type_ in _PLAIN for type_ in schema.types)
+        self._more: bool | None = False  # whether rows have more attributes; None: they cannot be decoded like that
         self._ambiguous = bool(set(_FIELDS) & set(schema.names))
         row = ("row", pa.struct(list(schema.to_arrow())))
         self._forms = [  # times are numbers, or text
@@ -95,7 +97,8 @@ class FastReader:
         nulls = b"null" in text
         if nulls and (self._ambiguous or b"\\u" in text):
             return None  # a null written out could not be told from an attribute's, or not be seen
-        columns = self._decoded(text, len(piece))
+        table = self._decoded(text, len(piece))
+        columns = None if table is None or (nulls and self._hides_nulls(table)) else self._columns(table)
         if columns is None:
             return None
         op = pc.index_in(columns["op"].fill_null("insert"), value_set=_QUICK_OPS)
@@ -104,20 +107,35 @@ class FastReader:
         code = op.to_numpy().astype(np.uint8)
         missing = {name: column.is_null().to_numpy(zero_copy_only=False) for name, column in columns.items()}
         times = _times(code, columns, missing, _Written(piece, text) if nulls else None)
-        payload = _payload(columns["row"])
+        payload = _payload(columns["row"], self.schema.names)
         if times is None or payload is None:
             return None
         vs, ve, vnew, at = times
         return ElementBatch(self.schema, code, vs, ve, vnew, payload, {}, self.source, first, None, at)
 
-    def _decoded(self, text: bytes, lines: int) -> dict[str, pa.Array] | None:
-        """The fields of all lines; that a file has text for times is remembered for its next piece."""
-        table = decode(text, lines, self._forms[0])
+    def _decoded(self, text: bytes, lines: int) -> pa.Table | None:
+        """The lines as a table; that a file has text for times is remembered for its next piece."""
+        table = self._in_form(text, lines, self._forms[0])
         if table is None and _OTHER[self._forms[0].field("vs").type].search(text):
-            table = decode(text, lines, self._forms[1])
             self._forms.reverse()
-        if table is None:
-            return None
+            self._more = False
+            table = self._in_form(text, lines, self._forms[0])
+        return table
+
+    def _in_form(self, text: bytes, lines: int, form: pa.Schema) -> pa.Table | None:
+        """The same with times of one form.  A file whose rows have more attributes than are declared is decoded with
+        them."""
+        if not self._more:
+            table = decode(text, lines, form)
+            if table is not None or self._more is None:
+                return table
+        table = decode(text, lines, form, more=True)
+        fits = table is not None and table.schema.names == form.names
+        self._more = True if fits else self._more or None
+        return table if fits else None
+
+    def _columns(self, table: pa.Table) -> dict[str, pa.Array] | None:
+        """The fields of all lines, with times in ticks."""
         columns = {name: table.column(name).combine_chunks() for name in _FIELDS}
         for name in _TIMES:
             if columns[name].type == pa.string():
@@ -126,6 +144,10 @@ class FastReader:
                     return None
                 columns[name] = numbers
         return columns
+
+    def _hides_nulls(self, table: pa.Table) -> bool:
+        """Whether a null of an attribute that is not declared could be taken for one of an element's own fields."""
+        return any(field.name in _FIELDS for field in table.schema.field("row").type)
 
 
 class _Written:
@@ -185,8 +207,9 @@ def _times(
     return vs, ve, vnew, at
 
 
-def _payload(rows: pa.StructArray) -> tuple[pa.Array, ...] | None:
-    columns = tuple(rows.flatten())
+def _payload(rows: pa.StructArray, names: tuple[str, ...]) -> tuple[pa.Array, ...] | None:
+    found = rows.flatten()
+    columns = tuple(found[rows.type.get_field_index(name)] for name in names)
     for column in columns:
         if column.type == pa.float64() and not safe_floats(column):
             return None

@@ -7,8 +7,8 @@
     {"op":"external_cti","vs":0,"ve":8,"count":5}
 
 Every line may carry an integer `"at"`; then all of a file must.  What a reader yields is well formed; anything else is
-an `InputError` with file, line, problem and remedy.  A row may leave attributes out (they are null) and have none that
-the schema lacks.  Blank lines are skipped.  How payload values look in JSON: `everwhen.core.scalars`.
+an `InputError` with file, line, problem and remedy.  A row may leave attributes out (they are null); those that the
+schema lacks are left alone.  Blank lines are skipped.  How payload values look in JSON: `everwhen.core.scalars`.
 
 Times are whole numbers of ticks, or ISO 8601 text such as "2015-09-02T06:45:00Z" (without a zone: UTC).  How long a
 tick is is told to the reader; else it is a millisecond, or as short as the times of the file need.
@@ -249,7 +249,6 @@ class _Taken:
     def __init__(self, schema: Schema, tick: int) -> None:
         self.schema = schema
         self.tick = tick
-        self.names = frozenset(schema.names)
         self.op: list[int] = []
         self.times: list[tuple[int, int, int]] = []
         self.rows: list[dict[str, Any]] = []
@@ -299,9 +298,6 @@ class _Taken:
         row = _field(element, "row")
         if not isinstance(row, dict):
             raise Unfit(f'"row" must be an object, but is {describe(row)}', 'write "row": {"item": 7}')
-        if not row.keys() <= self.names:
-            extra = min(row.keys() - self.names)
-            raise Unfit(f"the row has the attribute {extra!r}, which the schema lacks", f"there is {self.schema}")
         return row
 
     def columns(self) -> tuple[pa.Array, ...]:

@@ -244,7 +244,12 @@ def resolved_sources(
         raise QueryError(f"no input for {', '.join(missing)}; the query reads {', '.join(sorted(reads))}")
     return {
         name: replace(
-            resolve(inputs[name].schema, name, declared_source(source, inputs[name].schema, sources.get(name))),
+            resolve(
+                inputs[name].schema,
+                name,
+                declared_source(source, inputs[name].schema, sources.get(name)),
+                source.schema.names,
+            ),
             insert_only=source.insert_only,
             chronons=source.chronons,
         )

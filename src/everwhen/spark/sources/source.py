@@ -12,7 +12,7 @@ time-outs and late rows are only *described* here; they are carried out where ep
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Final, Literal, get_args
@@ -235,8 +235,11 @@ def frame_axis(schema: StructType, source: SparkSource | None) -> TimeAxis:
     return TimeAxis(tick, name in schema.names and isinstance(schema[name].dataType, (*_STAMPS, DateType)))
 
 
-def resolve(schema: StructType, name: str, source: SparkSource | None = None) -> ResolvedSource:
-    """The description (or the derived one) checked against a frame's schema."""
+def resolve(
+    schema: StructType, name: str, source: SparkSource | None = None, wanted: Collection[str] | None = None
+) -> ResolvedSource:
+    """The description (or the derived one) checked against a frame's schema.  Columns that cannot be carried are left
+    out if they are not `wanted`."""
     source = describe(schema, name) if source is None else source
     time = _place(schema, name, "time", source.time)
     end, op, vnew, match = (
@@ -258,7 +261,8 @@ def resolve(schema: StructType, name: str, source: SparkSource | None = None) ->
         )
     if source.columns is None:
         used = {time, end, op, vnew, match}
-        payload = tuple(i for i in range(len(schema.fields)) if i not in used)
+        rest = (i for i in range(len(schema.fields)) if i not in used)
+        payload = tuple(i for i in rest if _carried(schema, i) or wanted is None or schema.names[i] in wanted)
     else:
         payload = tuple(_place(schema, name, "columns", column) for column in source.columns)
     fields = []
@@ -272,6 +276,10 @@ def resolve(schema: StructType, name: str, source: SparkSource | None = None) ->
         fields.append((schema.names[i], arrow))
     types = tuple(field.dataType for field in schema.fields)
     return ResolvedSource(name, source, Schema.of(fields), types, time, end, op, vnew, payload, match)
+
+
+def _carried(schema: StructType, place: int) -> bool:
+    return arrow_type(schema.fields[place].dataType) is not None
 
 
 def _kinds(source: SparkSource) -> tuple[str, ...]:
