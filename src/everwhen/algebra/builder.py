@@ -25,7 +25,7 @@ from everwhen.algebra import nodes
 from everwhen.algebra.aggregates import AggregateCall, Aggregation
 from everwhen.algebra.explain import explain
 from everwhen.algebra.expressions.build import Column, Expr, col, to_expr, type_of
-from everwhen.algebra.patterns.fluent import PatternMethods
+from everwhen.algebra.rank_fluent import RankMethods
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, ticks
 from everwhen.errors import QueryError
@@ -72,7 +72,7 @@ def source(
 
 
 @dataclass(frozen=True, eq=False)
-class Stream(PatternMethods):
+class Stream(RankMethods):
     """A query: the stream that the logical `node` describes.
 
     `level` is the consistency of its CONSISTENCY clause, if it has one: a name, or the bounds B and M in ticks.  The

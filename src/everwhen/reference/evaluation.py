@@ -26,6 +26,7 @@ from everwhen.algebra.nodes import (
     MatchRecognize,
     Node,
     Punctuate,
+    Rank,
     Recursion,
     RelationToStream,
     RowsWindow,
@@ -44,6 +45,7 @@ from everwhen.reference import instants, relational, temporal
 from everwhen.reference.logical import Event, Instants, LogicalStream, Snapshot, stream_of
 from everwhen.reference.order import canonical_row
 from everwhen.reference.patterns import matches
+from everwhen.reference.ranks import ranked
 from everwhen.reference.recursion import fixpoint
 from everwhen.stream.history import History
 
@@ -138,6 +140,8 @@ def snapshot(node: Node, *inputs: Snapshot) -> Snapshot:
             return relational.aggregated(inputs[0], input.schema, keys, aggregations)
         case MatchRecognize():
             return matches(node, *inputs)
+        case Rank():
+            return ranked(node, *inputs)
         case _:
             raise QueryError(f"{type(node).__name__} has no meaning on a single snapshot")
 
