@@ -30,6 +30,7 @@ from everwhen.algebra.merge_node import LMerge as LMerge
 from everwhen.algebra.node import Node as Node
 from everwhen.algebra.node import over as over
 from everwhen.algebra.node import walk as walk
+from everwhen.algebra.over_node import Over as Over
 from everwhen.algebra.patterns.match_recognize import MatchRecognize as MatchRecognize
 from everwhen.algebra.rank_node import Ordering as Ordering
 from everwhen.algebra.rank_node import Rank as Rank

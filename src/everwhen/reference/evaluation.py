@@ -25,6 +25,7 @@ from everwhen.algebra.nodes import (
     Map,
     MatchRecognize,
     Node,
+    Over,
     Punctuate,
     Rank,
     Recursion,
@@ -42,6 +43,7 @@ from everwhen.algebra.nodes import (
 from everwhen.core.time import INF
 from everwhen.errors import InputError, QueryError
 from everwhen.reference import instants, relational, temporal
+from everwhen.reference.frames import framed
 from everwhen.reference.logical import Event, Instants, LogicalStream, Snapshot, stream_of
 from everwhen.reference.order import canonical_row
 from everwhen.reference.patterns import matches
@@ -142,6 +144,8 @@ def snapshot(node: Node, *inputs: Snapshot) -> Snapshot:
             return matches(node, *inputs)
         case Rank():
             return ranked(node, *inputs)
+        case Over():
+            return framed(node, *inputs)
         case _:
             raise QueryError(f"{type(node).__name__} has no meaning on a single snapshot")
 

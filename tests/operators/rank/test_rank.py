@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from types import MappingProxyType
 
 import pytest
 
@@ -12,39 +10,10 @@ import everwhen as ew
 from everwhen.algebra.nodes import Ordering, Rank
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
-from everwhen.reference import evaluate
-from everwhen.stream.element import Cti, Element
 from everwhen.stream.element_batch import ElementBatch
-from everwhen.stream.history import History
-from everwhen.testing import reorder
-from operators.differential import Said, Trial, assert_snapshots
+from operators.differential import Trial
+from operators.rank.random_rows import SCHEMA, R, assert_right_after_every_epoch, in_epochs, random_history
 from state_files import through_file
-
-R = ew.source("R", {"k": "string", "x": "int64", "f": "float64", "d": "decimal128(9, 2)"})
-SCHEMA = R.schema
-INSTANTS = range(-4, 24)
-
-
-def random_row(rng: random.Random) -> tuple[object, ...]:
-    from decimal import Decimal
-
-    some = rng.random() < 0.8
-    return (
-        rng.choice(("a", "b", "ab", "", None)),
-        rng.choice((-1, 0, 1, 2, 3, None)) if some else rng.randrange(3),
-        rng.choice((-1.5, 0.0, 2.5, float("nan"), None)),
-        rng.choice((Decimal("-1.00"), Decimal("0.50"), Decimal("10.00"), None)),
-    )
-
-
-def random_history(rng: random.Random, events: int) -> History:
-    found: Counter[tuple[int, int, tuple[object, ...]]] = Counter()
-    rows = [random_row(rng) for _ in range(max(2, events // 2))]
-    for _ in range(events):
-        vs = rng.randrange(-3, 12)
-        ve = INF if rng.random() < 0.2 else vs + rng.randrange(1, 9)
-        found[vs, ve, rng.choice(rows)] += rng.choice((1, 1, 1, 2))
-    return History(SCHEMA, MappingProxyType(dict(found)))
 
 
 def random_query(rng: random.Random) -> ew.Stream:
@@ -57,48 +26,17 @@ def random_query(rng: random.Random) -> ew.Stream:
     return ew.Stream(Rank(R.node, partition, order, kind, limit, rng.choice((0, 0, 1)), name))
 
 
-def random_stream(rng: random.Random, history: History) -> list[Element]:
-    return reorder(
-        history,
-        rng,
-        disorder=rng.choice((0, 2, None)),
-        corrections=rng.choice((0.0, 0.4, 0.8)),
-        wrong=rng.choice((0.0, 0.5)),
-        ctis=rng.choice((0.0, 0.2, 0.6)),
-    )
-
-
-def assert_right_after_every_epoch(rng: random.Random, events: int) -> None:
-    query = random_query(rng)
-    elements = random_stream(rng, random_history(rng, events))
-    runtime, said, came = LocalRuntime(query, emit="all"), Said(query.schema), 0
-    while came < len(elements):
-        size = rng.choice((1, 2, 3, 5, 20))
-        batch = ElementBatch.of(elements[came : came + size], SCHEMA)
-        came = min(came + size, len(elements))
-        said.take(runtime.push({"R": batch})["out"])
-        so_far = History.of([e for e in elements[:came] if not isinstance(e, Cti)], SCHEMA)
-        expected = evaluate(query.node, {"R": so_far})
-        assert_snapshots(said, expected, INSTANTS, f"after {came} elements of {query}")
-        if rng.random() < 0.2:
-            state = through_file(runtime.snapshot())
-            runtime = LocalRuntime(query, emit="all")
-            runtime.restore(state)
-        if rng.random() < 0.2:
-            runtime.plan.pool.collect(force=True)
-
-
 @pytest.mark.parametrize("seed", range(60))
 def test_the_answer_is_right_after_every_epoch(seed: int) -> None:
     """As said so far over what has come so far: nothing is only right at the end."""
     rng = random.Random(seed)
-    assert_right_after_every_epoch(rng, rng.choice((3, 6, 9)))
+    assert_right_after_every_epoch(random_query(rng), rng, rng.choice((3, 6, 9)))
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_more_rows_than_are_looked_at_at_first(seed: int) -> None:
     rng = random.Random(500 + seed)
-    assert_right_after_every_epoch(rng, 60)
+    assert_right_after_every_epoch(random_query(rng), rng, 60)
 
 
 @pytest.mark.parametrize("emit", ["final", "ended", "current"])
@@ -107,11 +45,81 @@ def test_every_policy_says_in_the_end_what_is_so(seed: int, emit: str) -> None:
     rng = random.Random(1000 + seed)
     query, history = random_query(rng), random_history(rng, 8)
     trial = Trial(query, emit, {"R": history})
-    elements = reorder(history, rng, disorder=rng.choice((0, 3)), corrections=0.4, wrong=0.3, ctis=0.4)
-    while elements:
-        size = rng.choice((1, 2, 4, 9))
-        trial.push({"R": ElementBatch.of(elements[:size], SCHEMA)})
-        del elements[:size]
+    for batch in in_epochs(history, rng):
+        trial.push({"R": batch})
         if rng.random() < 0.3:
             trial.restart(through_file)
     trial.close()
+
+
+def rows_kept(runtime: LocalRuntime) -> int:
+    return sum(each.operator.state_size().rows for each in runtime.plan.operators if each.name == "rank")
+
+
+T = ew.source("T", {"k": "string", "x": "int64"})
+
+
+def rows(*values: tuple[str, int], lifetime: int = 5) -> ElementBatch:
+    found = [ew.Insert(t, t + lifetime, {"k": k, "x": x}) for t, (k, x) in enumerate(values)]
+    return ElementBatch.of(found, T.schema)
+
+
+def test_rows_go_when_they_have_ended() -> None:
+    """The bound: a row is kept until the promise has passed its end, whatever the limit is."""
+    runtime = LocalRuntime(T.limit(1, "x"))
+    runtime.push({"T": rows(*(("a", x) for x in range(10)))})
+    assert rows_kept(runtime) == 10
+    runtime.push({"T": ElementBatch.of([ew.Cti(9)], T.schema)})
+    assert rows_kept(runtime) == 5  # those of 5 and later end after 9
+    runtime.push({"T": ElementBatch.of([ew.Cti(INF)], T.schema)})
+    assert rows_kept(runtime) == 0
+
+
+def test_what_is_promised_of_a_partition_frees_it() -> None:
+    runtime = LocalRuntime(T.limit(1, "x", "k"))
+    over = ew.punctuation.Punctuation({"k": ew.punctuation.OneOf(("b",))})
+    runtime.push({"T": rows(("a", 1), ("b", 1), ("b", 2), lifetime=100)})
+    assert rows_kept(runtime) == 3
+    runtime.push({"T": ElementBatch.of([ew.Punct(over)], T.schema)})
+    assert rows_kept(runtime) == 1
+
+
+def test_ties_are_broken_by_value_and_never_by_arrival() -> None:
+    query = T.limit(1, "x")
+    stream = [ew.Insert(0, 5, {"k": k, "x": 1}) for k in ("b", "a", "c")]
+    for arrival in (stream, stream[::-1]):
+        assert [str(e) for e in ew.run(query, {"T": arrival}, emit="final")] == ["insert [0, 5) k='a' x=1", "cti ∞"]
+
+
+def test_a_better_row_takes_the_place_and_gives_it_back() -> None:
+    query = T.limit(1, "x", descending="x")
+    low, high = {"k": "a", "x": 1}, {"k": "b", "x": 2}
+    stream = [ew.Insert(0, 20, low), ew.Insert(5, 9, high), ew.Adjust(5, 9, 5, high)]
+    said = [str(e) for e in ew.run(query, {"T": stream}, batch=1)]
+    assert said == [
+        "insert [0, 20) k='a' x=1",
+        "adjust [0, 20 -> 5) k='a' x=1",
+        "insert [5, 9) k='b' x=2",
+        "insert [9, 20) k='a' x=1",
+        "adjust [5, 9 -> 5) k='b' x=2",
+        "insert [5, 9) k='a' x=1",
+        "cti ∞",
+    ]
+
+
+def test_rows_behind_the_limit_change_nothing() -> None:
+    query = T.limit(2, "x")
+    runtime = LocalRuntime(query)
+    runtime.push({"T": rows(("a", 1), ("a", 2), lifetime=100)})
+    later = [ew.Insert(t, t + 50, {"k": "b", "x": 10 + t}) for t in range(2, 40)]
+    assert not len(runtime.push({"T": ElementBatch.of(later, T.schema)})["out"])
+
+
+@pytest.mark.parametrize("kind", ["row_number", "rank", "dense_rank"])
+def test_what_has_no_meaning_is_refused(kind: str) -> None:
+    with pytest.raises(ew.QueryError, match="needs a name, a limit"):
+        Rank(T.node, (), (), kind)  # type: ignore[arg-type]
+    with pytest.raises(ew.QueryError, match="there already"):
+        T.rank("x", "k", kind=kind)  # type: ignore[arg-type]
+    with pytest.raises(ew.QueryError, match="from 0 on"):
+        T.rank("n", "k", kind=kind, limit=-1)  # type: ignore[arg-type]

@@ -97,6 +97,9 @@ def _derive(node: n.Node) -> Properties:
             return Properties(chronon=properties(input).chronon)
         case n.Rank():
             return _rank(node)
+        case n.Over(input):  # a late row changes what is said of others
+            p = properties(input)
+            return Properties(chronon=p.chronon, keys=p.keys, history_keys=p.history_keys if p.chronon else NO_KEYS)
         case n.TimeWindow(input, size, slide):
             return time_window(properties(input), size, slide)
         case n.RowsWindow(input, rows, slide, partition):

@@ -1,5 +1,6 @@
 """The syntax tree: what was written, with places; nothing is resolved yet."""
 
+from everwhen.language.syntax.ranks import Frame, FrameBound, Limited, Over, SortKey
 from everwhen.language.syntax.schemes import (
     Given,
     SchemeBounds,
@@ -83,6 +84,8 @@ __all__ = [
     "Duration",
     "Exists",
     "Expression",
+    "Frame",
+    "FrameBound",
     "FromItem",
     "FromStream",
     "Function",
@@ -94,6 +97,7 @@ __all__ = [
     "JoinKind",
     "Length",
     "Lifetime",
+    "Limited",
     "LoopClause",
     "Matched",
     "Measure",
@@ -103,6 +107,7 @@ __all__ = [
     "Name",
     "Operator",
     "OrderItem",
+    "Over",
     "Quantified",
     "Query",
     "RangeWindow",
@@ -118,6 +123,7 @@ __all__ = [
     "SchemeUnique",
     "Select",
     "SetQuery",
+    "SortKey",
     "SourceCall",
     "Span",
     "Star",

@@ -241,6 +241,8 @@ def _findings(node: n.Node, inputs: list[_Growth]) -> list[_Kept]:
         case n.Rank():
             why = f"it keeps every row of {rows}: one that goes lets others move up"
             return [("", _fatal(growth, why))]
+        case n.Over():
+            return [("", _fatal(growth, f"it keeps every row of {rows}, which is a neighbour of others"))]
         case n.RelationToStream(_, kind):
             return [("", _fatal(growth, f"{kind} keeps every row of {rows}, to know when it goes"))]
         case n.Coalesce():

@@ -127,6 +127,7 @@ class _Cutter:
                 n.RowsWindow(input, partition=partition)
                 | n.MatchRecognize(input, partition=partition)
                 | n.Rank(input, partition=partition)
+                | n.Over(input, partition=partition)
             ):
                 return self._keyed(node, want, partition, input)
             case n.Join():

@@ -24,6 +24,7 @@ from everwhen.algebra.nodes import (
     Map,
     MatchRecognize,
     Node,
+    Over,
     Rank,
     RelationToStream,
     RowsWindow,
@@ -57,7 +58,10 @@ def _apply(node: Node) -> Node | None:
         case TimeWindow() | Granularity() | RelationToStream():
             return _partly(node, [not may_fail(each, node.schema) for each in conjuncts(predicate)])
         case (
-            RowsWindow(partition=partition) | MatchRecognize(partition=partition) | Rank(partition=partition)
+            RowsWindow(partition=partition)
+            | MatchRecognize(partition=partition)
+            | Rank(partition=partition)
+            | Over(partition=partition)
         ) if partition:
             kept = frozenset(partition)
             return _partly(

@@ -53,33 +53,41 @@ def _bytes(starts, data, a, b):
 
 
 @loop
+def compare_column(one, i, two, j, order, c):
+    """-1, 0 or 1 for two records by one column of an order."""
+    columns = order.columns
+    a_null = (one[i, columns[c, 1]] >> columns[c, 2]) & 1
+    b_null = (two[j, columns[c, 1]] >> columns[c, 2]) & 1
+    if a_null != b_null:
+        return -1 if (a_null == 1) == (columns[c, 5] == 1) else 1
+    a = one[i, columns[c, 0]]
+    b = two[j, columns[c, 0]]
+    if a == b:
+        return 0
+    kind = columns[c, 3]
+    if kind == TEXT:
+        found = _bytes(order.text_starts, order.text, a, b)
+    elif kind == BINARY:
+        found = _bytes(order.binary_starts, order.binary, a, b)
+    else:
+        if kind == FLOATS:
+            a = a ^ _REST if a < 0 else a
+            b = b ^ _REST if b < 0 else b
+        elif kind == UNSIGNED:
+            a = a ^ _LOWEST
+            b = b ^ _LOWEST
+        elif kind >= RANKED:
+            a = order.ranks[order.ranks_at[kind - RANKED] + a]
+            b = order.ranks[order.ranks_at[kind - RANKED] + b]
+        found = -1 if a < b else 1
+    return -found if columns[c, 4] == 1 else found
+
+
+@loop
 def compare(one, i, two, j, order, upto):
     """-1, 0 or 1 for two records by the first `upto` columns of an order."""
-    columns = order.columns
     for c in range(upto):
-        a_null = (one[i, columns[c, 1]] >> columns[c, 2]) & 1
-        b_null = (two[j, columns[c, 1]] >> columns[c, 2]) & 1
-        if a_null != b_null:
-            return -1 if (a_null == 1) == (columns[c, 5] == 1) else 1
-        a = one[i, columns[c, 0]]
-        b = two[j, columns[c, 0]]
-        if a == b:
-            continue
-        kind = columns[c, 3]
-        if kind == TEXT:
-            found = _bytes(order.text_starts, order.text, a, b)
-        elif kind == BINARY:
-            found = _bytes(order.binary_starts, order.binary, a, b)
-        else:
-            if kind == FLOATS:
-                a = a ^ _REST if a < 0 else a
-                b = b ^ _REST if b < 0 else b
-            elif kind == UNSIGNED:
-                a = a ^ _LOWEST
-                b = b ^ _LOWEST
-            elif kind >= RANKED:
-                a = order.ranks[order.ranks_at[kind - RANKED] + a]
-                b = order.ranks[order.ranks_at[kind - RANKED] + b]
-            found = -1 if a < b else 1
-        return -found if columns[c, 4] == 1 else found
+        found = compare_column(one, i, two, j, order, c)
+        if found != 0:
+            return found
     return 0
