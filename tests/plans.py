@@ -129,6 +129,8 @@ RANKS: tuple[Plan, ...] = (
     plan("top ranks of windows", lambda: S.range(4).rank("n", "x", kind="rank", limit=2)),
     plan("limit", lambda: S.limit(2, "x")),
     plan("limit and offset", lambda: S.limit(2, "x", "k", offset=1)),
+    plan("sums over frames", lambda: S.over("x", "k", s=ew.frames.sum("x"), n=ew.frames.count())),
+    plan("neighbours", lambda: S.over("x", descending="x", l=ew.frames.lag("k"), m=ew.frames.avg("x", rows=(-1, 1)))),
     plan("first row by group", lambda: S.limit(1, "x", "k", descending="x")),
 )
 

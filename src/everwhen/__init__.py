@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from everwhen import punctuation
+from everwhen.algebra import frames
 from everwhen.algebra.aggregates import (
     UserAggregate,
     aggregate,
@@ -108,6 +109,7 @@ __all__ = [
     "first",
     "fixpoint",
     "follow",
+    "frames",
     "function",
     "last",
     "lit",

@@ -146,7 +146,9 @@ class Over(Node):
             found = Aggregation(each.name, each.function, columns).result_type(self.input.schema)
             type_ = None if each.column is None else self.input.schema.field(each.column).type
             if each.function in ("sum", "avg") and (kind(type_) == "decimal" or type_ == pa.uint64()):
-                raise QueryError(f"{each.function.upper()} OVER does not add values of type {type_}; cast them to DOUBLE")
+                raise QueryError(
+                    f"{each.function.upper()} OVER does not add values of type {type_}; cast them to DOUBLE"
+                )
             return found
         assert each.column is not None
         return self.input.schema.field(each.column, "OVER").type

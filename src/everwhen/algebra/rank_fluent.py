@@ -1,10 +1,12 @@
-"""`rank` and `limit` as methods of streams."""
+"""`rank`, `limit` and `over` as methods of streams."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Self
 
+from everwhen.algebra.over_node import Over, OverFunction
 from everwhen.algebra.patterns.fluent import PatternMethods
 from everwhen.algebra.rank_node import Ordering, Rank, RankKind
 from everwhen.errors import QueryError
@@ -64,6 +66,27 @@ class RankMethods(PatternMethods):
         """
         order = _order(order_by, descending)
         return type(self)(Rank(self.node, _names(partition_by), order, "row_number", limit, offset))
+
+    def over(
+        self,
+        order_by: Names = (),
+        partition_by: Names = (),
+        descending: Names = (),
+        **functions: OverFunction,
+    ) -> Self:
+        """Each row with what functions of `ew.frames` say of the rows around it, at every instant, per `partition_by`.
+
+        >>> import everwhen as ew
+        >>> tick = ew.source("Tick", {"t": "int64", "price": "int64"})
+        >>> steps = tick.over("t", before=ew.frames.lag("price"), mean=ew.frames.avg("price", rows=(-1, 0)))
+        >>> stream = [ew.Insert(0, 5, {"t": t, "price": price}) for t, price in enumerate([3, 5])]
+        >>> print(*ew.run(steps, {"Tick": stream}, emit="final"), sep=chr(10))
+        insert [0, 5) t=0 price=3 before=null mean=3.0
+        insert [0, 5) t=1 price=5 before=3 mean=4.0
+        cti ∞
+        """
+        named = tuple(replace(function, name=name) for name, function in functions.items())
+        return type(self)(Over(self.node, _names(partition_by), _order(order_by, descending), named))
 
 
 def _order(order_by: Names, descending: Names) -> tuple[Ordering, ...]:

@@ -89,7 +89,7 @@ def _is_inside(node: Over, frame: Frame, rows: Sequence[Named], place: int, at: 
 
 
 def _number(node: Over, row: Named) -> Any:
-    """The value of the first column of the order as a number, in the unit of its type; None: it is no place on a line."""
+    """The value of the first column of the order as a number, in the unit of its type; None: it is no such place."""
     if not node.order:
         return None
     field = node.input.schema.field(node.order[0].column)

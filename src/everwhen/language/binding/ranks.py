@@ -6,7 +6,7 @@ that SELECT reads; that is computed beside the answer's columns and dropped behi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
@@ -79,14 +79,16 @@ def _with_hidden(
     if not isinstance(query, s.Select):
         raise binding.error("ORDER BY names columns of the answer here: what is ordered is no SELECT", hidden[0].span)
     if query.distinct:
-        raise binding.error("ORDER BY names columns of the answer here: the others of equal rows differ", hidden[0].span)
+        raise binding.error(
+            "ORDER BY names columns of the answer here: the others of equal rows differ", hidden[0].span
+        )
     more = tuple(s.Item(e, s.Ident(binding.name("order"), True, e.span), e.span) for e in hidden)
     return binding.query(replace(query, items=(*query.items, *more)), correlation)
 
 
-def _ordering(keys: object) -> tuple[n.Ordering, ...]:
+def _ordering(keys: Iterable[tuple[str, s.SortKey]]) -> tuple[n.Ordering, ...]:
     found: dict[str, n.Ordering] = {}
-    for name, key in cast("Sequence[tuple[str, s.SortKey]]", keys):
+    for name, key in keys:
         found.setdefault(name, n.Ordering(name, key.descending, key.nulls_first))
     return tuple(found.values())
 
@@ -148,20 +150,22 @@ def add_overs(expressions: Sequence[s.Expression], rows: Rows, keys: tuple[str, 
         spans[name] = call.span
         rows.overs[id(call)] = col(name)
     for kind, spec, name in ranks:
-        _widen(lambda k=kind, p=spec, c=name: n.Rank(rows.node, p.partition, p.order, k, None, 0, c), rows, spans[name])
+        try:
+            rows.node = n.Rank(rows.node, spec.partition, spec.order, cast(n.RankKind, kind), None, 0, name)
+        except QueryError as problem:
+            raise rows.binding.error(str(problem), spans[name]) from None
     for spec, found in overs.items():
-        for each in found:  # to say which one does not fit
-            _widen(lambda p=spec, f=each: n.Over(rows.node, p.partition, p.order, (f,)), rows, spans[each.name], False)
-        rows.node = n.Over(rows.node, spec.partition, spec.order, tuple(found))
+        rows.node = _over(spec, found, rows, spans)
 
 
-def _widen(make: Callable[[], n.Node], rows: Rows, span: s.Span, keep: bool = True) -> None:
-    try:
-        node = make()
-    except QueryError as problem:
-        raise rows.binding.error(str(problem), span) from None
-    if keep:
-        rows.node = node
+def _over(spec: _Spec, found: Sequence[OverFunction], rows: Rows, spans: dict[str, s.Span]) -> n.Node:
+    """All functions of one order; if one does not fit, it is said which."""
+    for each in found:
+        try:
+            n.Over(rows.node, spec.partition, spec.order, (each,))
+        except QueryError as problem:
+            raise rows.binding.error(str(problem), spans[each.name]) from None
+    return n.Over(rows.node, spec.partition, spec.order, tuple(found))
 
 
 def _check_rank(call: s.Function, rows: Rows) -> None:

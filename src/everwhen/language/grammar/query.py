@@ -30,8 +30,8 @@ from everwhen.language.syntax import (
 _CQL: Final = ("ISTREAM", "DSTREAM", "RSTREAM")
 _SET_WORDS: Final = ("UNION", "EXCEPT", "INTERSECT")
 _REFUSED: Final = {
-    "ORDER": "ORDER BY stands at the end of the query that is asked, since rows have an order only at a sink, or before a "
-    "LIMIT",
+    "ORDER": "ORDER BY stands at the end of the query that is asked, since rows have an order only at a sink, or "
+    "before a LIMIT",
     "LIMIT": "LIMIT stands once, behind the query that it is about",
     "OFFSET": "OFFSET stands once, behind the query that it is about",
     "FETCH": "FETCH stands once, behind the query that it is about",

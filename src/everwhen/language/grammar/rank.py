@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal, cast
 
 from everwhen.language.grammar.expression import Expressions
-from everwhen.language.syntax import Constant, Frame, FrameBound, Limited, Over, Query, Select, SortKey
+from everwhen.language.syntax import Constant, Expression, Frame, FrameBound, Limited, Over, Query, Select, SortKey
 
 _LIMITS: Final = ("LIMIT", "OFFSET", "FETCH")
 
@@ -114,7 +114,7 @@ class Ranks(Expressions):
         if not self.at_symbol("("):
             raise self.error("named windows are not part of the language; write OVER (PARTITION BY … ORDER BY …)")
         self.advance()
-        partition = ()
+        partition: tuple[Expression, ...] = ()
         order: tuple[SortKey, ...] = ()
         with self.nested():
             if self.at_word("PARTITION"):
@@ -133,7 +133,9 @@ class Ranks(Expressions):
         first = self.at
         unit = self.advance().text.lower()
         if unit == "groups":
-            raise self.error("GROUPS is not part of the language; a frame counts ROWS, or has a RANGE", self.span(first))
+            raise self.error(
+                "GROUPS is not part of the language; a frame counts ROWS, or has a RANGE", self.span(first)
+            )
         if self.take_word("BETWEEN"):
             start = self._bound()
             self.expect_word("AND")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-
 import numpy as np
 import pyarrow as pa
 
@@ -20,7 +19,6 @@ from everwhen.operators.rank.loops.order import Order
 from everwhen.operators.rank.loops.tree import DEEPEST, END, FREE, HI, LO, ROW, SEED, USED
 from everwhen.operators.rank.row_order import RowOrder
 from everwhen.rows.codec import RowCodec
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +91,7 @@ class KeptRows:
         copies, used = int(np.abs(weight).sum()), int(self._book[END])
         if used + copies > len(self.pool):
             self.pool = resized(self.pool, used + copies, used)
-        missing = loops.apply(
-            ids, batch, weight, self.root, self.count, self.pool, self._book, self.order, self._path
-        )
+        missing = loops.apply(ids, batch, weight, self.root, self.count, self.pool, self._book, self.order, self._path)
         if missing >= 0:
             raise EverwhenError(
                 "a change takes back a row that is not there: the stream before this operator is not valid"

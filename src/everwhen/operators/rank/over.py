@@ -19,7 +19,8 @@ from everwhen.algebra.over_node import SHIFTS, Frame, OverFunction
 from everwhen.core.scalars import from_python
 from everwhen.errors import EvaluationError
 from everwhen.operators.rank.kept_rows import Touched
-from everwhen.operators.rank.loops import frames as loops
+from everwhen.operators.rank.loops import frame_functions as functions
+from everwhen.operators.rank.loops.frames import OUT, Frames, framed
 from everwhen.operators.rank.loops.tree import ROW
 from everwhen.operators.rank.partitions import PartitionOperator
 from everwhen.rows.changes import Changes, no_changes
@@ -27,9 +28,16 @@ from everwhen.rows.codec import BITS, RowCodec, encode_column
 from everwhen.rows.interner import is_pooled
 
 _OPS: Final = {
-    "min": loops.MIN, "max": loops.MAX, "first_value": loops.FIRST, "last_value": loops.LAST, "lag": loops.SHIFT,
-    "lead": loops.SHIFT, "ntile": loops.NTILE, "percent_rank": loops.PERCENT, "cume_dist": loops.CUME,
-}  # fmt: skip
+    "min": functions.MIN,
+    "max": functions.MAX,
+    "first_value": functions.FIRST,
+    "last_value": functions.LAST,
+    "lag": functions.SHIFT,
+    "lead": functions.SHIFT,
+    "ntile": functions.NTILE,
+    "percent_rank": functions.PERCENT,
+    "cume_dist": functions.CUME,
+}
 
 
 class OverOperator(PartitionOperator):
@@ -39,7 +47,7 @@ class OverOperator(PartitionOperator):
         super().__init__(node.partition, node.order, node.ties, source, codec)
         self._node = node
         n = len(node.functions)
-        self._functions = np.zeros((n, loops.NUMBERS), np.int64)
+        self._functions = np.zeros((n, functions.NUMBERS), np.int64)
         self._floats = np.zeros((n, 2), np.float64)
         self._defaults = np.zeros((1, n), np.int64)
         types = codec.schema.types[len(source.schema) :]
@@ -55,20 +63,20 @@ class OverOperator(PartitionOperator):
         if each.column is not None:
             j = source.schema.index(each.column)
             floating = pa.types.is_floating(source.schema.types[j])
-            f[loops.WORD] = ROW + source.words + j
-            f[loops.NULL_WORD], f[loops.NULL_BIT] = ROW + j // BITS, j % BITS
-            f[loops.PLACE] = places.get(each.column, -1)
-        f[loops.OP] = _op(each, floating)
+            f[functions.WORD] = ROW + source.words + j
+            f[functions.NULL_WORD], f[functions.NULL_BIT] = ROW + j // BITS, j % BITS
+            f[functions.PLACE] = places.get(each.column, -1)
+        f[functions.OP] = _op(each, floating)
         frame = each.frame or Frame("range", None, 0)
-        f[loops.RANGE] = frame.unit == "range"
-        for to, (place, bound) in enumerate(((loops.START, frame.start), (loops.END, frame.end))):
+        f[functions.RANGE] = frame.unit == "range"
+        for to, (place, bound) in enumerate(((functions.START, frame.start), (functions.END, frame.end))):
             if bound is not None:
                 f[place] = 1
                 f[place + 1] = bound if type(bound) is int else int(np.sign(bound))
                 self._floats[at, to] = bound
-        f[loops.COUNTED] = -each.places if each.function == "lag" else each.places
+        f[functions.COUNTED] = -each.places if each.function == "lag" else each.places
         if each.function in SHIFTS and each.default is not None:
-            f[loops.DEFAULT] = 1
+            f[functions.DEFAULT] = 1
             self._defaults[0, at] = encode_column(from_python([each.default], type_), type_, source.pool)[0]
 
     @property
@@ -96,9 +104,9 @@ class OverOperator(PartitionOperator):
         kept = self._kept
         if not len(touched.keys):
             return no_changes(self.codec)
-        self._functions[:, loops.DEFAULT + 1] = self._defaults[0]
-        frames = loops.Frames(self._functions, self._floats, len(self._node.order), self._reach)
-        found, exceeds = loops.framed(
+        self._functions[:, functions.DEFAULT + 1] = self._defaults[0]
+        frames = Frames(self._functions, self._floats, len(self._node.order), self._reach)
+        found, exceeds = framed(
             touched.keys, touched.offsets, touched.spans, kept.root, kept.count, kept.pool,
             kept.pool.view(np.float64), kept.order, frames,
         )  # fmt: skip
@@ -110,13 +118,13 @@ class OverOperator(PartitionOperator):
     def _rows(self, found: np.ndarray) -> np.ndarray:
         """Records with what functions say behind their columns."""
         source, codec = self._source, self.codec
-        before, functions = len(source.schema), len(self._node.functions)
+        before = len(source.schema)
         records = self._kept.pool[found[:, 0], ROW:]
         rows = np.zeros((len(found), codec.width), np.int64)
         rows[:, : source.words] = records[:, : source.words]
         rows[:, codec.words : codec.words + before] = records[:, source.words :]
-        rows[:, codec.words + before :] = found[:, loops.OUT :]
-        for at in range(functions):
+        rows[:, codec.words + before :] = found[:, OUT:]
+        for at in range(len(self._node.functions)):
             rows[:, (before + at) // BITS] |= ((found[:, 3] >> at) & 1) << ((before + at) % BITS)
         return rows
 
@@ -124,9 +132,9 @@ class OverOperator(PartitionOperator):
 def _op(each: OverFunction, floating: bool) -> int:
     match each.function:
         case "count":
-            return loops.COUNT_ALL if each.column is None else loops.COUNT
+            return functions.COUNT_ALL if each.column is None else functions.COUNT
         case "sum":
-            return loops.SUM_F if floating else loops.SUM_I
+            return functions.SUM_F if floating else functions.SUM_I
         case "avg":
-            return loops.AVG_F if floating else loops.AVG_I
+            return functions.AVG_F if floating else functions.AVG_I
     return _OPS[each.function]

@@ -198,7 +198,9 @@ class _Asked:
                 return (Need(f"the last rows of every {', '.join(partition)}", self.ways(input, partition)),)
             case n.Fixpoint(kind="union" | "min" | "max"):
                 return (Need("every row that follows, and from what", self.ways(node, node.schema.names)),)
-            case n.MatchRecognize(input, _, partition) | n.Rank(input, partition) | n.Over(input, partition) if partition:
+            case n.MatchRecognize(input, _, partition) | n.Rank(input, partition) | n.Over(input, partition) if (
+                partition
+            ):
                 return (Need(f"the rows of every {', '.join(partition)}", self.ways(input, partition)),)
             case n.SetOperation():
                 ways = self.ways(node, node.schema.names)

@@ -243,10 +243,9 @@ def numbered(keys, offsets, spans, changes, root, count, pool, order, how):
                     in_use = first + n_fresh
                 if whole:
                     continue
+                enough = total >= last
                 if kind == DENSE:
                     enough = in_use > 0 and number[current[in_use - 1]] >= last
-                else:
-                    enough = total >= last
                 if enough and missing:
                     todo, depth = _put_off(todo, depth, hole, t, 2 * most)
                     for x in range(in_use):

@@ -152,10 +152,7 @@ def remove(pool, root, x, order, path):
     a = pool[x, LEFT]
     b = pool[x, RIGHT]
     while True:
-        if a >= 0 and (b < 0 or pool[a, PRIORITY] >= pool[b, PRIORITY]):
-            child = a
-        else:
-            child = b
+        child = a if a >= 0 and (b < 0 or pool[a, PRIORITY] >= pool[b, PRIORITY]) else b
         if parent < 0:
             root = child
         else:
