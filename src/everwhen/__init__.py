@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from everwhen import punctuation
-from everwhen.algebra import frames
 from everwhen.algebra.aggregates import (
     UserAggregate,
     aggregate,
@@ -35,6 +34,7 @@ from everwhen.algebra.builder import Stream, source
 from everwhen.algebra.expressions.build import col, function, lit, udf, when
 from everwhen.algebra.lmerge import lmerge
 from everwhen.algebra.patterns import terms as patterns
+from everwhen.algebra.ranks import frames
 from everwhen.algebra.recursion import fixpoint
 from everwhen.core.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.core.merge_policy import MergePolicy

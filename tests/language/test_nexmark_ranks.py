@@ -15,7 +15,6 @@ import pytest
 
 import everwhen as ew
 from everwhen.core.time import INF
-from everwhen.stream.element_batch import ElementBatch
 from everwhen.stream.history import History
 from everwhen.testing import assert_valid, history_of, reorder
 
@@ -88,10 +87,7 @@ def test_nexmark_queries_with_row_number(name: str, level: str) -> None:
     given = histories(7, 300)
     rng = random.Random(3)
     reads = ["auction", "bid"] if name == "q9" else ["bid"]
-    inputs = {
-        each: ElementBatch.of(list(reorder(given[each], rng, disorder=8, corrections=0.3, wrong=0.3)), given[each].schema)
-        for each in reads
-    }
+    inputs = {each: list(reorder(given[each], rng, disorder=8, corrections=0.3, wrong=0.3)) for each in reads}
     said = list(ew.run(query, inputs, consistency=getattr(ew, level), batch=40))
     assert_valid(said)
     answer = history_of(said)

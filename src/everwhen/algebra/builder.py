@@ -25,7 +25,7 @@ from everwhen.algebra import nodes
 from everwhen.algebra.aggregates import AggregateCall, Aggregation
 from everwhen.algebra.explain import explain
 from everwhen.algebra.expressions.build import Column, Expr, col, to_expr, type_of
-from everwhen.algebra.rank_fluent import RankMethods
+from everwhen.algebra.ranks.fluent import RankMethods
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, ticks
 from everwhen.errors import QueryError

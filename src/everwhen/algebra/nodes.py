@@ -30,11 +30,11 @@ from everwhen.algebra.merge_node import LMerge as LMerge
 from everwhen.algebra.node import Node as Node
 from everwhen.algebra.node import over as over
 from everwhen.algebra.node import walk as walk
-from everwhen.algebra.over_node import Over as Over
 from everwhen.algebra.patterns.match_recognize import MatchRecognize as MatchRecognize
-from everwhen.algebra.rank_node import Ordering as Ordering
-from everwhen.algebra.rank_node import Rank as Rank
-from everwhen.algebra.rank_node import RankKind as RankKind
+from everwhen.algebra.ranks.over import Over as Over
+from everwhen.algebra.ranks.rank import Ordering as Ordering
+from everwhen.algebra.ranks.rank import Rank as Rank
+from everwhen.algebra.ranks.rank import RankKind as RankKind
 from everwhen.algebra.recursion_nodes import Fixpoint as Fixpoint
 from everwhen.algebra.recursion_nodes import FixpointKind as FixpointKind
 from everwhen.algebra.recursion_nodes import LoopToken as LoopToken

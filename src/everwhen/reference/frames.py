@@ -1,6 +1,6 @@
 """Functions OVER an order on one snapshot: the frame of each row, and the function over it.
 
-What is meant is said in `algebra/over_node.py`.
+What is meant is said in `algebra/ranks/over.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from everwhen.algebra.aggregates import Aggregation
-from everwhen.algebra.over_node import AGGREGATES, Frame, Over, OverFunction
+from everwhen.algebra.ranks.over import AGGREGATES, Frame, Over, OverFunction
 from everwhen.core.scalars import from_python
 from everwhen.reference.logical import Snapshot
 from everwhen.reference.order import canonical

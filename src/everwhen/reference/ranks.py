@@ -1,6 +1,6 @@
 """Ranks on one snapshot, by counting the rows before each.
 
-What is meant is said in `algebra/rank_node.py`; this is the same as a formula.
+What is meant is said in `algebra/ranks/rank.py`; this is the same as a formula.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 import everwhen as ew
 from everwhen.algebra.nodes import Ordering, Over
-from everwhen.algebra.over_node import AGGREGATES, FRAMED, SHIFTS, Frame, OverFunction
+from everwhen.algebra.ranks.over import AGGREGATES, FRAMED, SHIFTS, Frame, OverFunction
 from operators.differential import Trial
 from operators.rank.random_rows import SCHEMA, R, assert_right_after_every_epoch, in_epochs, random_history
 from state_files import through_file

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from everwhen.algebra.expressions.build import Expr, Literal, lit, when
 from everwhen.algebra.nodes import Ordering
-from everwhen.algebra.over_node import FRAMED, OVER_FUNCTIONS, PLACES, SHIFTS, Frame, OverFunction
+from everwhen.algebra.ranks.over import FRAMED, OVER_FUNCTIONS, PLACES, SHIFTS, Frame, OverFunction
 from everwhen.language import syntax as s
 from everwhen.language.binding.context import Rows
 from everwhen.language.binding.expressions import condition, value

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Column, Expr, col
-from everwhen.algebra.over_node import OverFunction
+from everwhen.algebra.ranks.over import OverFunction
 from everwhen.errors import QueryError
 from everwhen.language import syntax as s
 from everwhen.language.binding.context import Binding, Bound, Correlation, Rows

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.algebra.nodes import Over
-from everwhen.algebra.over_node import SHIFTS, Frame, OverFunction
+from everwhen.algebra.ranks.over import SHIFTS, Frame, OverFunction
 from everwhen.core.scalars import from_python
 from everwhen.errors import EvaluationError
 from everwhen.operators.rank.kept_rows import Touched

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from everwhen.algebra.rank_node import Ordering
+from everwhen.algebra.ranks.rank import Ordering
 from everwhen.containers.key_table import KeyTable
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.algebra.rank_node import Ordering
+from everwhen.algebra.ranks.rank import Ordering
 from everwhen.operators.rank.loops.order import BINARY, FLOATS, RANKED, SIGNED, TEXT, UNSIGNED, Order
 from everwhen.operators.sweep.value_labels import RankedLabels
 from everwhen.rows.codec import BITS, RowCodec

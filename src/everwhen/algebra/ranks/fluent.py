@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
-from everwhen.algebra.over_node import Over, OverFunction
 from everwhen.algebra.patterns.fluent import PatternMethods
-from everwhen.algebra.rank_node import Ordering, Rank, RankKind
+from everwhen.algebra.ranks.over import Over, OverFunction
+from everwhen.algebra.ranks.rank import Ordering, Rank, RankKind
 from everwhen.errors import QueryError
 
 Names = str | Sequence[str]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from everwhen.algebra.over_node import Frame, OverFunction
+from everwhen.algebra.ranks.over import Frame, OverFunction
 from everwhen.errors import QueryError
 
 Bounds = tuple[int | float | None, int | float | None]

@@ -1,6 +1,6 @@
 """The logical node of aggregates and neighbours OVER an order.
 
-At an instant, per partition: the rows alive, in the order that ranks have (`rank_node`).  Each row gets, beside its
+At an instant, per partition: the rows alive, in the order that ranks have (`ranks.rank`).  Each row gets, beside its
 columns, what functions say of the rows around it.
 
 A frame is made of rows: from so many before the row to so many behind it (`rows`), or those whose value of the only
@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from everwhen.algebra.aggregates import Aggregation
 from everwhen.algebra.node import Node
-from everwhen.algebra.rank_node import Ordering, check_order
+from everwhen.algebra.ranks.rank import Ordering, check_order
 from everwhen.core.kinds import kind
 from everwhen.core.scalars import Unfit, from_python
 from everwhen.core.schema import Field, Schema
