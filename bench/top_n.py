@@ -29,8 +29,8 @@ QUERIES = {
     "top 3 auctions by bids, an hour": "SELECT auction, COUNT(*) AS n FROM Bid WINDOW(RANGE 3600) GROUP BY auction "
     "ORDER BY n DESC, auction LIMIT 3",
     "last bid per bidder, bids stay": "SELECT DISTINCT ON (bidder) * FROM Bid WINDOW(UNBOUNDED) ORDER BY bidder, price",
-    "mean of three, an hour": "SELECT auction, AVG(price) OVER (PARTITION BY auction ORDER BY price, bidder ROWS BETWEEN "
-    "1 PRECEDING AND 1 FOLLOWING) AS m FROM Bid WINDOW(RANGE 3600)",
+    "mean of three, an hour": "SELECT auction, AVG(price) OVER (PARTITION BY auction ORDER BY price, bidder ROWS "
+    "BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS m FROM Bid WINDOW(RANGE 3600)",
 }
 
 

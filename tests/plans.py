@@ -294,7 +294,8 @@ STAGED: dict[str, Plan] = {
         *(each for each in (*UNARY, *PATTERNS, *RANKS, *BINARY) if each.name not in (
             "source", "now", "unbounded", "except", "equi-join and condition", "theta-join", "right join",
             "join of all columns", "rows 4", "split", "hop keeping ends", "shift back", "group by an expression",
-            "row numbers", "dense ranks", "top ranks of windows", "limit and offset", "first row by group", "neighbours",
+            "row numbers", "dense ranks", "top ranks of windows", "limit and offset", "first row by group",
+            "neighbours",
         )),
         *(each for each in COMPOSED if each.name in (
             "self-difference", "aggregate of aggregate", "windowed sum", "highest bids", "rows of sums",

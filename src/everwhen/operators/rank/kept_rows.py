@@ -91,7 +91,9 @@ class KeptRows:
         copies, used = int(np.abs(weight).sum()), int(self._book[END])
         if used + copies > len(self.pool):
             self.pool = resized(self.pool, used + copies, used)
-        missing = loops.apply(ids, batch, weight, self.root, self.count, self.pool, self._book, self.order, self._path)
+        missing = loops.apply(
+            ids, batch, weight, self._ends.due, self.root, self.count, self.pool, self._book, self.order, self._path
+        )
         if missing >= 0:
             raise EverwhenError(
                 "a change takes back a row that is not there: the stream before this operator is not valid"

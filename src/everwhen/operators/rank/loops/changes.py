@@ -75,13 +75,16 @@ def _add(pool, book, k, lo, hi, batch, i, root, count, order, path):
 
 
 @loop_of(order=Order)
-def apply(ids, batch, weight, root, count, pool, book, order, path):
+def apply(ids, batch, weight, due, root, count, pool, book, order, path):
     """Let segments of rows come, and cut negative ones out of equal rows; for each copy the pool has an unused record.
-    Returns the position of a segment that takes back what is not there (-1: none)."""
+    `due`: when the first row of each key ended before.  Returns the position of a segment that takes back what is not
+    there (-1: none)."""
     for i in range(len(ids)):
         k = ids[i]
         for _ in range(weight[i]):
-            before = ending_at(pool, root[k], batch[i, LO], _INF, batch, i, order)
+            before = np.int64(-1)
+            if due[k, 0] <= batch[i, LO]:
+                before = ending_at(pool, root[k], batch[i, LO], _INF, batch, i, order)
             if before >= 0:  # the row lives on
                 root[k] = remove(pool, root[k], before, order, path)
                 pool[before, HI] = batch[i, HI]
