@@ -77,10 +77,11 @@ class Queries(Sources, Loops):
         if self.at_word("WITH"):
             return self._with(sorts)
         first = self.at
-        query = self.limited(self._set_query(0), first)
-        if not (sorts and self.at_word("ORDER")):
+        query = self._set_query(0)
+        found = self.limited(query, first)
+        if not (sorts and found is query and self.at_word("ORDER")):
             self.refuse_clauses()
-        return query
+        return found
 
     def _set_query(self, least: int) -> Query:
         first = self.at
