@@ -121,6 +121,19 @@ PATTERNS: tuple[Plan, ...] = (
     ),
 )
 
+RANKS: tuple[Plan, ...] = (
+    plan("row numbers", lambda: S.rank("n", "x", descending="x")),
+    plan("ranks by group", lambda: S.rank("n", "x", "k", kind="rank")),
+    plan("dense ranks", lambda: S.rank("n", "k", kind="dense_rank", limit=2)),
+    plan("top two by group", lambda: S.rank("n", "x", "k", descending="x", limit=2)),
+    plan("top ranks of windows", lambda: S.range(4).rank("n", "x", kind="rank", limit=2)),
+    plan("limit", lambda: S.limit(2, "x")),
+    plan("limit and offset", lambda: S.limit(2, "x", "k", offset=1)),
+    plan("sums over frames", lambda: S.over("x", "k", s=ew.frames.sum("x"), n=ew.frames.count())),
+    plan("neighbours", lambda: S.over("x", descending="x", l=ew.frames.lag("k"), m=ew.frames.avg("x", rows=(-1, 1)))),
+    plan("first row by group", lambda: S.limit(1, "x", "k", descending="x")),
+)
+
 BINARY: tuple[Plan, ...] = (
     plan("union", lambda: S.union(T)),
     plan("difference", lambda: S.difference(T)),
@@ -173,6 +186,8 @@ COMPOSED: tuple[Plan, ...] = (
     plan("merged copies of sums", lambda: ew.lmerge(*(_sums(copy) for copy in (S, S.where(ew.lit(True)))))),
     plan("distinct over merged copies", lambda: ew.lmerge(S, S.where(ew.lit(True))).range(3).distinct()),
     plan("sum over matches", lambda: _pairs(S).group_by("k").agg(n=ew.count(), t=ew.sum("d"))),
+    plan("top of sums", lambda: _sums(S).limit(2, "t", descending="t")),
+    plan("sum over a top", lambda: S.limit(2, "x", "k").group_by("k").agg(t=ew.sum("x"))),
     plan("pattern over sums", lambda: _pairs(_sums(S).select("k", x=col("t")).union(T))),
     plan("sum over a union of windows", lambda: S.range(5, slide=2).union(T.granularity(3)).aggregate(t=ew.sum("x"))),
 )
@@ -251,7 +266,7 @@ SPREAD_LOOPS: tuple[Plan, ...] = (
 )
 """What is to be got right where the rows of a loop lie in partitions."""
 
-PLANS = (*UNARY, *PATTERNS, *BINARY, *COMPOSED, *RECURSIVE)
+PLANS = (*UNARY, *PATTERNS, *RANKS, *BINARY, *COMPOSED, *RECURSIVE)
 
 REGROUPED: tuple[Plan, ...] = (
     plan("distinct key", lambda: S.select("k").distinct()),
@@ -276,13 +291,15 @@ REGROUPED: tuple[Plan, ...] = (
 STAGED: dict[str, Plan] = {
     each.name: each
     for each in (
-        *(each for each in (*UNARY, *PATTERNS, *BINARY) if each.name not in (
+        *(each for each in (*UNARY, *PATTERNS, *RANKS, *BINARY) if each.name not in (
             "source", "now", "unbounded", "except", "equi-join and condition", "theta-join", "right join",
             "join of all columns", "rows 4", "split", "hop keeping ends", "shift back", "group by an expression",
+            "row numbers", "dense ranks", "top ranks of windows", "limit and offset", "first row by group",
+            "neighbours",
         )),
         *(each for each in COMPOSED if each.name in (
             "self-difference", "aggregate of aggregate", "windowed sum", "highest bids", "rows of sums",
-            "window of sums", "lifetime of coalesced",
+            "window of sums", "lifetime of coalesced", "top of sums",
         )),
         *REGROUPED,
         *RECURSIVE,

@@ -35,6 +35,7 @@ from everwhen.algebra.expressions.build import col, function, lit, udf, when
 from everwhen.algebra.lmerge import lmerge
 from everwhen.algebra.named_source import source
 from everwhen.algebra.patterns import terms as patterns
+from everwhen.algebra.ranks import frames
 from everwhen.algebra.recursion import fixpoint
 from everwhen.core.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.core.merge_policy import MergePolicy
@@ -112,6 +113,7 @@ __all__ = [
     "first",
     "fixpoint",
     "follow",
+    "frames",
     "function",
     "last",
     "lit",

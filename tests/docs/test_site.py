@@ -38,7 +38,9 @@ def test_every_page_of_the_root_is_a_page_of_the_site() -> None:
 def test_the_reference_has_every_name(module: str) -> None:
     page = ROOT / "docs" / "api" / f"{module.rpartition('.')[2]}.md"
     named = re.findall(rf"^::: {re.escape(module)}\.(\w+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    namespaces = {"patterns", "punctuation", "reference", "spark", "testing"} if module == "everwhen" else set()
+    namespaces = (
+        {"frames", "patterns", "punctuation", "reference", "spark", "testing"} if module == "everwhen" else set()
+    )
     assert sorted({*named, *namespaces}) == sorted(importlib.import_module(module).__all__)
     assert len(set(named)) == len(named)
 

@@ -52,7 +52,7 @@ def test_types_of_columns() -> None:
     assert ticks_of_array(pa.array(["7", None, "-3"]), "t", 10**9).to_pylist() == [7, None, -3]
     assert ticks_of_array(pa.array(["7", "1970-01-01"]).dictionary_encode(), "t", 1).to_pylist() == [7, 0]
     assert ticks_of_array(pa.array([1.0, None]), "t", 1).to_pylist() == [1, None]
-    with pytest.raises(Unfit, match="the time in 't' is 1.5"):
+    with pytest.raises(Unfit, match=r"the time in 't' is 1\.5"):
         ticks_of_array(pa.array([1.0, 1.5]), "t", 1)
     with pytest.raises(Unfit, match="of type bool"):
         ticks_of_array(pa.array([True]), "t", 1)

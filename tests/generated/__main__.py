@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
-from generated.cases import QUERIES_PER_WORLD, Failure, Tally, drawn, judged
+from generated.cases import QUERIES_PER_WORLD, RANKED, Failure, Tally, drawn, judged
 from generated.reproduction import shown, unpacked
 from generated.shrink import failure, smallest
 from generated.ways import WAYS
@@ -80,7 +80,7 @@ def _tasks(ways: list[str], seed: str, count: int | None, until: float | None) -
 def _tallied(task: tuple[str, str, int]) -> Tally:
     way, seed, queries = task
     tally = Tally()
-    judged(drawn(way, seed, queries), seed, tally)
+    judged(drawn(way, seed, queries, RANKED), seed, tally)
     return tally
 
 

@@ -22,6 +22,8 @@ from generated.ways import EMITS, Asked, Case, Outcome, difference, run
 QUERIES_PER_WORLD = 8
 RECURSIVE: Mapping[str, float] = {"reference": 0.3, "run": 0.12, "sessions": 0.12, "restore": 0.12, "spark": 0.12}
 """How many of the queries of each way are recursive."""
+RANKED = 0.15
+"""How many have a LIMIT, DISTINCT ON or OVER where new cases are looked for."""
 LIMIT = 20.0
 """Seconds of CPU time for one query over its tiny streams."""
 
@@ -74,7 +76,7 @@ class Tally:
         self.failures += other.failures
 
 
-def drawn(way: str, seed: str, queries: int = QUERIES_PER_WORLD) -> Case:
+def drawn(way: str, seed: str, queries: int = QUERIES_PER_WORLD, ranked: float = 0.0) -> Case:
     """The case of a seed."""
     rng = random.Random(f"{way} {seed}")
     infinite = rng.random() < 0.2
@@ -85,7 +87,7 @@ def drawn(way: str, seed: str, queries: int = QUERIES_PER_WORLD) -> Case:
     for _ in range(queries):
         joins = rng.randint(0, last) if late and rng.random() < 0.7 else 0
         asked.append(
-            Asked(Grammar(rng, rng.choice((1, 1, 2, 2, 2, 3)), infinite, RECURSIVE.get(way, 0.0)).draw(), joins)
+            Asked(Grammar(rng, rng.choice((1, 1, 2, 2, 2, 3)), infinite, RECURSIVE.get(way, 0.0), ranked).draw(), joins)
         )
     restores = (
         tuple(sorted(rng.sample(range(last), min(rng.randint(1, 4), last)))) if way in ("restore", "migrate") else ()

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from generated.expressions import Expressions, Reach
+from generated.ranks import limited, over_item
 from generated.scopes import Scope, column, joined, of_stage
 from generated.streams import COPIES, SOURCES
 from generated.tree import OURS, Expr, Join, Lifetimes, Node, Query, Recursive, Select, SetOperation, Stage, With
@@ -19,11 +20,20 @@ SETS = ("UNION", "UNION ALL", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT AL
 class Grammar(Expressions):
     """Draws queries.  `infinite`: the streams have rows without end, so windows that count instants are left out.
 
-    `recursive`: how many of the queries are recursive ones; of 0 nothing else changes."""
+    `recursive`: how many of the queries are recursive ones, `ranked`: how many have a LIMIT, a DISTINCT ON, or OVER in
+    SELECT; of 0 nothing else changes."""
 
-    def __init__(self, rng: random.Random, depth: int = 3, infinite: bool = False, recursive: float = 0.0) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        depth: int = 3,
+        infinite: bool = False,
+        recursive: float = 0.0,
+        ranked: float = 0.0,
+    ) -> None:
         super().__init__(rng)
         self.recursive = recursive
+        self.ranked = ranked
         self.depth = depth
         self.infinite = infinite
         self._number = 0
@@ -53,6 +63,11 @@ class Grammar(Expressions):
         """A query, and whether all its rows end."""
         if self.recursive and depth > 0 and self.chance(self.recursive) and set(types or "i") <= {"i", "s"}:
             return self._recursion(depth - 1, types)
+        if self.ranked and depth > 0 and not outer and self.chance(self.ranked):
+            query, ends = self.query(depth - 1, outer, types)
+            if "g" not in query.types:  # floats that are only shown have no exact order
+                return limited(self.rng, query), ends
+            return query, ends
         if depth > 0 and self.chance(0.2):
             left, ends = self.query(depth - 1, outer, types)
             right, also = self.query(depth - 1, outer, left.types)
@@ -119,6 +134,8 @@ class Grammar(Expressions):
                 return Select(scope.shown, source, where, star=True, distinct=self.chance(0.2)), scope.ends
             wanted = self._types(scope) if types is None else types
             items = tuple(self.expr(t, reach, self.rng.choice((0, 0, 1, 2))) for t in wanted)
+            if self.ranked and types is None and self.chance(self.ranked):
+                items = (*items, over_item(self.rng, scope.columns, isinstance(source, Stage)))
             return Select(items, source, where, distinct=self.chance(0.2)), scope.ends
         keys: tuple[Expr, ...] = ()
         if grouping == "keys":

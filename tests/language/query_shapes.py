@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from language.rank_shapes import RANK_SHAPES
+
 TABLES: Final = {
     "A": "A",
     "B": "B",
@@ -214,4 +216,5 @@ SHAPES: Final = {
     "cast of a condition": "SELECT CAST(v > 1 AS INT) AS b FROM {A5} a",
     "not between": "SELECT v FROM {A5} a WHERE v NOT BETWEEN 1 AND 2",
     "rows window in a join": "SELECT a.v, b.w FROM {Ar} a JOIN {B4} b ON a.k = b.k",
+    **RANK_SHAPES,
 }

@@ -193,13 +193,34 @@ def _match(draw: st.DrawFn, g: Grown) -> Grown:
     return g.then(g.stream.match_recognize(pattern, order, partition, named, measures))
 
 
+def _rank(draw: st.DrawFn, g: Grown) -> Grown:
+    """Ranks and neighbours in the order of a column; floats, which may differ in their last bits, break no ties."""
+    if not g.plain:
+        return g
+    order = draw(st.sampled_from(g.plain))
+    partition = draw(st.sampled_from([[], *([name] for name in g.plain)]))
+    falling = draw(st.sampled_from([[], [order]]))
+    name = next(name for name in ("r", "rr", "rrr", "rrrr", "rrrrr", "rrrrrr") if name not in g.stream.schema)
+    exact = len(g.plain) == len(g.stream.schema)
+    match draw(st.integers(0, 3)):
+        case 0 if exact:
+            return g.then(g.stream.limit(draw(st.integers(1, 3)), order, partition, falling, draw(st.integers(0, 1))))
+        case 1 if exact:
+            return g.then(g.stream.over(order, partition, falling, **{name: ew.frames.lag(order)}))
+        case 2:
+            return g.then(g.stream.over(order, partition, falling, **{name: ew.frames.count()}))
+    kind = draw(st.sampled_from(["rank", "dense_rank", *(["row_number"] if exact else [])]))
+    limit = draw(st.sampled_from([None, 1, 2]))
+    return g.then(g.stream.rank(name, order, partition, falling, kind, limit))
+
+
 def _unbounded(draw: st.DrawFn, g: Grown) -> Grown:
     return g.then(g.stream.unbounded(), True)
 
 
 ANYWHERE: tuple[Step, ...] = (
     _where, _select, _set, _merge, _join, _recursion, _distinct, _aggregate, _range, _granularity, _changes, _coalesce,
-    _lifetime, _match,
+    _lifetime, _match, _rank,
 )  # fmt: skip
 FINITE: tuple[Step, ...] = (_rows, _cut, _unbounded)
 

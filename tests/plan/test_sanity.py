@@ -54,6 +54,8 @@ FATAL: dict[str, tuple[Callable[[], Q], str, str]] = {
     "full join": (lambda: FIXED.join(ever(), on="k", how="full"), "Full join", "its right side"),
     "groups": (lambda: ever().group_by("k").agg(c=ew.count()), "Aggregate by k", "every k of 'Window unbounded'"),
     "distinct": (lambda: ever().select("k").distinct(), "Distinct", "every different row"),
+    "limit": (lambda: ever().limit(1, "x", "k"), "Rank row_number up to 1 by k", "lets others move up"),
+    "frames": (lambda: ever().over("x", c=ew.frames.count()), "Over in the order of x", "a neighbour of others"),
     "difference": (lambda: ever().difference(T), "Difference", "counts every row"),
     "difference, right": (lambda: T.difference(ever()), "Difference", "counts every row"),
     "intersection": (lambda: T.intersect(ever()), "Intersect", "counts every row"),

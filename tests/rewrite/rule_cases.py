@@ -93,6 +93,7 @@ FILTERS: Mapping[str, Mapping[str, Build]] = {
         "none of it: a null": lambda: a().where(col("v") > lit(None, "int64")).node,
     },
     "push_filter": {
+        "a rank's partition": lambda: a().rank("n", "v", "k").where((col("k") == 1) & (col("v") > 1)).node,
         "map": lambda: a().select("k", y=col("v") % 2).where((col("y") == 1) & safe("k")).node,
         "a constant keeps its type": lambda: a().select("k", y=lit(2)).where(col("y") > col("k")).node,
         "python functions are called once": lambda: (
@@ -405,6 +406,10 @@ COLUMNS_AND_WINDOWS: Mapping[str, Mapping[str, Build]] = {
         "none of it: distinct": lambda: a().distinct().select("k").node,
         "none of it: difference": lambda: a().difference(b()).select("k").node,
         "none of it: rows": lambda: a().rows(2).select("k").node,
+        "a rank that nobody reads": lambda: c().rank("n", "w").select("k").node,
+        "the number of a limit": lambda: c().rank("n", "w", limit=2).select("k").node,
+        "below ranks, which have no ties": lambda: c().rank("n", "w", kind="rank").select("n").node,
+        "none of it: numbers of rows": lambda: c().rank("n", "w").select("n").node,
         "none of it: changes": lambda: a().istream().select("k").node,
         "none of it: coalesce": lambda: a().coalesce().select("k").node,
     },
@@ -425,7 +430,21 @@ COLUMNS_AND_WINDOWS: Mapping[str, Mapping[str, Build]] = {
     },
 }  # fmt: skip
 
-CASES: Mapping[str, Mapping[str, Build]] = {**FILTERS, **JOINS, **COLUMNS_AND_WINDOWS}
+RANKS: Mapping[str, Mapping[str, Build]] = {
+    "limit_rank": {
+        "up to": lambda: a().rank("n", "v", "k").where(col("n") <= 3).node,
+        "less": lambda: a().rank("n", "v", "k", kind="rank").where(lit(3) > col("n")).node,
+        "exactly": lambda: a().rank("n", "v", kind="dense_rank").where(col("n") == 2).node,
+        "between, and another condition": lambda: (
+            a().rank("n", "v", limit=9).where((col("n") > 1) & (col("n") <= 4) & (col("v") > 0)).node
+        ),
+        "none of it: another column": lambda: a().rank("n", "v").where(col("v") <= 3).node,
+        "none of it: no constant": lambda: a().rank("n", "v").where(col("n") <= col("v")).node,
+        "none of it: a rank without a name": lambda: a().limit(3, "v").where(col("v") <= 3).node,
+    },
+}
+
+CASES: Mapping[str, Mapping[str, Build]] = {**FILTERS, **RANKS, **JOINS, **COLUMNS_AND_WINDOWS}
 
 
 def at_least_all() -> n.Node:

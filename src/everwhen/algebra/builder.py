@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args
 from everwhen.algebra import nodes
 from everwhen.algebra.aggregates import AggregateCall, Aggregation
 from everwhen.algebra.expressions.build import Column, Expr, col, to_expr
-from everwhen.algebra.patterns.fluent import PatternMethods
+from everwhen.algebra.ranks.fluent import RankMethods
 from everwhen.algebra.shown import Shown
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, ticks
@@ -37,7 +37,7 @@ On = str | Sequence[str] | Mapping[str, str] | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Stream(PatternMethods, Shown):
+class Stream(RankMethods, Shown):
     """A query: the stream that the logical `node` describes.
 
     `level` is the consistency of its CONSISTENCY clause, if it has one: a name, or the bounds B and M in ticks.  The

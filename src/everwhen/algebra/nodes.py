@@ -31,6 +31,10 @@ from everwhen.algebra.node import Node as Node
 from everwhen.algebra.node import over as over
 from everwhen.algebra.node import walk as walk
 from everwhen.algebra.patterns.match_recognize import MatchRecognize as MatchRecognize
+from everwhen.algebra.ranks.over import Over as Over
+from everwhen.algebra.ranks.rank import Ordering as Ordering
+from everwhen.algebra.ranks.rank import Rank as Rank
+from everwhen.algebra.ranks.rank import RankKind as RankKind
 from everwhen.algebra.recursion_nodes import Fixpoint as Fixpoint
 from everwhen.algebra.recursion_nodes import FixpointKind as FixpointKind
 from everwhen.algebra.recursion_nodes import LoopToken as LoopToken

@@ -210,6 +210,11 @@ class BytesTable:
             offsets[n + 1 :] = offsets[n]
         return pa.Array.from_buffers(type_, n + more, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
 
+    @property
+    def strings(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the bytes of each code begin, and the bytes; they hold until a string comes."""
+        return self._starts, self._arena
+
     def value(self, code: int) -> bytes:
         return self._arena[self._starts[code] : self._starts[code + 1]].tobytes()
 

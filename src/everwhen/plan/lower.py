@@ -33,6 +33,8 @@ from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
 from everwhen.operators.pattern.match import MatchOperator
 from everwhen.operators.punctuate.punctuate import PunctuateOperator
+from everwhen.operators.rank.over import OverOperator
+from everwhen.operators.rank.rank import RankOperator
 from everwhen.operators.sort.sort import SortedChangelogEncoder, SortOperator
 from everwhen.operators.stateless.linear import (
     MOST_LEVELS,
@@ -315,6 +317,12 @@ class Lowering:
             case n.MatchRecognize(input):
                 matches = MatchOperator(node, self.codec(input.schema), codec)
                 return self.place("match", matches, self.lower(input, "segments", about=node.partition))
+            case n.Rank(input):
+                rank = RankOperator(node, self.codec(input.schema), codec)
+                return self.place("rank", rank, self.lower(input, "segments", about=node.partition))
+            case n.Over(input):
+                over = OverOperator(node, self.codec(input.schema), codec)
+                return self.place("over", over, self.lower(input, "segments", about=node.partition))
             case n.Join():
                 return lower_join(self, node, policy)
             case n.LoopTurn():

@@ -48,7 +48,7 @@ def grouped(node: n.Node) -> bool:
             return bool(keys)
         case n.Distinct() | n.SetOperation():
             return True
-        case n.Join(kind="inner") | n.Fixpoint() | n.MatchRecognize():
+        case n.Join(kind="inner") | n.Fixpoint() | n.MatchRecognize() | n.Rank() | n.Over():
             return True
         case n.Filter(input) | n.Punctuate(input) | n.Map(input):
             return grouped(input)
@@ -189,7 +189,7 @@ def whole(node: n.Node) -> bool:
     match node:
         case n.Aggregate() | n.Distinct() | n.SetOperation() | n.RowsWindow() | n.Coalesce() | n.Join() | n.LMerge():
             return False
-        case n.Fixpoint() | n.MatchRecognize():
+        case n.Fixpoint() | n.MatchRecognize() | n.Rank() | n.Over():
             return False
         case n.RelationToStream(_, "istream" | "dstream"):
             return False

@@ -25,7 +25,9 @@ from everwhen.algebra.nodes import (
     Map,
     MatchRecognize,
     Node,
+    Over,
     Punctuate,
+    Rank,
     Recursion,
     RelationToStream,
     RowsWindow,
@@ -41,9 +43,11 @@ from everwhen.algebra.nodes import (
 from everwhen.core.time import INF
 from everwhen.errors import InputError, QueryError
 from everwhen.reference import instants, relational, temporal
+from everwhen.reference.frames import framed
 from everwhen.reference.logical import Event, Instants, LogicalStream, Snapshot, stream_of
 from everwhen.reference.order import canonical_row
 from everwhen.reference.patterns import matches
+from everwhen.reference.ranks import ranked
 from everwhen.reference.recursion import fixpoint
 from everwhen.stream.history import History
 
@@ -138,6 +142,10 @@ def snapshot(node: Node, *inputs: Snapshot) -> Snapshot:
             return relational.aggregated(inputs[0], input.schema, keys, aggregations)
         case MatchRecognize():
             return matches(node, *inputs)
+        case Rank():
+            return ranked(node, *inputs)
+        case Over():
+            return framed(node, *inputs)
         case _:
             raise QueryError(f"{type(node).__name__} has no meaning on a single snapshot")
 

@@ -119,6 +119,8 @@ def _of(node: n.Node, below: list[list[Said]], given: Given, rows: Callable[[n.N
             return _projected(below[0], input.schema, kept)
         case n.Aggregate(input, keys, aggregations):
             return _projected(below[0], input.schema, [*keys, *[None] * len(aggregations)])
+        case n.Rank(input, partition) | n.Over(input, partition):
+            return _projected(below[0], input.schema, [c if c in partition else None for c in node.schema.names])
         case n.RowsWindow(input, _, _, partition):
             return _projected(below[0], input.schema, [c if c in partition else None for c in input.schema.names])
         case n.MatchRecognize(input, _, partition, measures=measures):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from everwhen.rewrite.filters.filter_to_join import FILTER_TO_JOIN
+from everwhen.rewrite.filters.limit_rank import LIMIT_RANK
 from everwhen.rewrite.filters.merge_filters import MERGE_FILTERS
 from everwhen.rewrite.filters.push_filter import PUSH_FILTER
 from everwhen.rewrite.filters.push_filter_aggregate import PUSH_FILTER_AGGREGATE
@@ -39,6 +40,7 @@ RULES: Final[tuple[AnyRule, ...]] = (
     DROP_NOW_WINDOW,  # likewise
     OUTER_TO_INNER,  # before the filter that proves it is moved or split
     PUSH_FILTER,  # downwards before joins are built: what reads one side is then out of the way
+    LIMIT_RANK,  # once the filter has come down to the rank
     PUSH_FILTER_SETS,
     PUSH_FILTER_AGGREGATE,
     PUSH_FILTER_FIXPOINT,

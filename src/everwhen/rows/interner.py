@@ -177,6 +177,11 @@ class TextDictionary(Dictionary):
     def __len__(self) -> int:
         return self._table.count
 
+    @property
+    def strings(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the bytes of each code begin (those of the next one behind it), and the bytes."""
+        return self._table.strings
+
     def encode(self, array: pa.Array) -> np.ndarray:
         if isinstance(array, pa.DictionaryArray):
             if not len(array.dictionary):

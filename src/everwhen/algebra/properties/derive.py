@@ -95,6 +95,11 @@ def _derive(node: n.Node) -> Properties:
             return _aggregate(properties(input), frozenset(keys))
         case n.MatchRecognize(input):  # a late row takes a match back; equal matches may begin at different rows
             return Properties(chronon=properties(input).chronon)
+        case n.Rank():
+            return _rank(node)
+        case n.Over(input):  # a late row changes what is said of others
+            p = properties(input)
+            return Properties(chronon=p.chronon, keys=p.keys, history_keys=p.history_keys if p.chronon else NO_KEYS)
         case n.TimeWindow(input, size, slide):
             return time_window(properties(input), size, slide)
         case n.RowsWindow(input, rows, slide, partition):
@@ -224,6 +229,16 @@ def _aggregate(p: Properties, group: Key) -> Properties:
         keys=frozenset({group, *(key for key in p.keys if key <= group)}),
         history_keys=frozenset(key for key in p.history_keys if key <= group),
     )
+
+
+def _rank(node: n.Rank) -> Properties:
+    """Some rows of the input, at fewer instants or in several pieces; a late row takes the number of another."""
+    p, partition = properties(node.input), frozenset(node.partition)
+    keys = p.keys
+    if node.kind == "row_number":
+        keys |= {partition} if node.limit == 1 else {partition | {node.name}} if node.name is not None else NO_KEYS
+    history = p.history_keys if p.chronon else NO_KEYS
+    return Properties(chronon=p.chronon, keys=keys, history_keys=history)
 
 
 # -- joins -------------------------------------------------------------------------------------------------------------

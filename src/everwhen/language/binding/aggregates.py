@@ -61,6 +61,8 @@ class AggregateUse:
 
 
 def is_aggregate(call: s.Function, binding: Binding) -> bool:
+    if call.over is not None:
+        return False
     user = binding.catalog.functions.get(call.name)
     return isinstance(user, UserAggregate) if user is not None else call.name in AGGREGATES
 

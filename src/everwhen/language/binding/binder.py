@@ -15,7 +15,7 @@ from everwhen.algebra.expressions.build import Expr, col
 from everwhen.core.kinds import common
 from everwhen.errors import QueryError, SqlError
 from everwhen.language import syntax as s
-from everwhen.language.binding import expressions, select
+from everwhen.language.binding import expressions, ranks, select
 from everwhen.language.binding.context import Aggregated, Bound, Correlation, Names, Rows
 from everwhen.language.binding.loops.recursion import recursive_names
 from everwhen.language.binding.scope import same
@@ -71,12 +71,16 @@ class Binder:
         """The plan of a query; `correlation` if it stands in an expression."""
         match query:
             case s.Select():
+                if query.on:
+                    return ranks.limited(s.Limited(query, (), None, 0, False, query.span), self, correlation)
                 return select.select(query, self, correlation)
             case s.SetQuery():
                 return self._set(query, correlation)
             case s.With():
                 with self._named(query):
                     return self.query(query.body, correlation)
+            case s.Limited():
+                return ranks.limited(query, self, correlation)
             case s.Cql(kind, inner):
                 bound = self.query(inner, correlation)
                 if bound.keys:

@@ -155,6 +155,7 @@ class Rows:
     correlation: Correlation | None = None
     groups: Groups | None = None
     place: str = "here"  # for messages: WHERE, SELECT, …
+    overs: dict[int, Expr] = field(default_factory=dict)  # calls with OVER, by their identity in the syntax
 
     def column(self, name: s.Name) -> Expr:
         """The column that the name means, here or in a query around."""

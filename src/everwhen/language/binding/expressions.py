@@ -241,6 +241,15 @@ def _in(operands: Sequence[Expr], rows: Rows) -> Expr:
 
 def _function(e: s.Function, rows: Rows) -> Expr:
     error = rows.binding.error
+    if e.over is not None:
+        found = rows.overs.get(id(e))
+        if found is None:
+            raise error(
+                f"OVER stands in the columns of SELECT, not in {rows.place}: name it there in a query in FROM, and "
+                "read that name",
+                e.over.span,
+            )
+        return found
     user = rows.binding.catalog.functions.get(e.name)
     if isinstance(user, UserAggregate) or (user is None and e.name in AGGREGATES):
         where = "inside another aggregate" if rows.place == "an aggregate" else f"in {rows.place}"
@@ -279,6 +288,8 @@ def functions(e: s.Expression | None) -> list[s.Function]:
             return []
         case s.Function():
             below = [*e.args, e.where]
+            if e.over is not None:
+                below += [*e.over.partition, *(key.expression for key in e.over.order)]
             return [e, *(f for each in below for f in functions(each))]
         case s.Case(operand, whens, otherwise):
             below = [operand, *(each for pair in whens for each in pair), otherwise]

@@ -21,6 +21,7 @@ from everwhen.language import syntax as s
 from everwhen.language.binding.aggregates import AggregateUse, aggregate_use, is_aggregate
 from everwhen.language.binding.context import Aggregated, Binding, Bound, Correlation, Groups, Key, OutColumn, Rows
 from everwhen.language.binding.expressions import condition, conjuncts, functions, value
+from everwhen.language.binding.ranks import add_overs
 from everwhen.language.binding.scope import NameProblem
 from everwhen.language.binding.sources import from_clause
 from everwhen.language.binding.subqueries import inside
@@ -41,6 +42,7 @@ def select(e: s.Select, binding: Binding, correlation: Correlation | None = None
     """The plan of a SELECT."""
     rows, keys = _grouped_rows(e, binding, correlation)
     rows.place = "SELECT"
+    add_overs([i.expression for i in e.items if isinstance(i, s.Item)], rows, tuple(key.inner for key in keys))
     outputs = _named(_outputs(e, rows), binding)
     columns = tuple((key.inner, col(key.inner)) for key in keys) + tuple((o.name, o.expr) for o in outputs)
     node = _projected(rows.node, columns)

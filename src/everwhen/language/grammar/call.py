@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from everwhen.language.grammar.expression import Expressions
+from everwhen.language.grammar.rank import Ranks
 from everwhen.language.syntax import Case, CastTo, Constant, Expression, Function, Ident, Name, Operator, TypeName
 
 _SPELLINGS: Final = {
@@ -66,7 +66,7 @@ _LONG_TYPES: Final[tuple[tuple[str, ...], ...]] = (
 )
 
 
-class Calls(Expressions):
+class Calls(Ranks):
     """The part of the grammar that reads calls and types."""
 
     in_match = False
@@ -134,13 +134,10 @@ class Calls(Expressions):
             where = self.expression()
             self._close(why=" of FILTER")
         self._null_treatment()
-        if self.at_call("OVER") or (self.at_word("OVER") and self.at_name(1)):
-            raise self.error(
-                "OVER is not part of the language: a window stands behind its stream, FROM Bid WINDOW(RANGE 10 MINUTES)"
-            )
         if self.at_words("WITHIN", "GROUP"):
             raise self.error("WITHIN GROUP is not part of the language")
-        return Function(_SPELLINGS.get(name, name), args, self.span(first), star, distinct, where)
+        over = self.over() if self.at_over() else None
+        return Function(_SPELLINGS.get(name, name), args, self.span(first), star, distinct, where, over)
 
     def _argument(self) -> Expression:
         if self.at_name() and self.at_symbol("=>", ahead=1):

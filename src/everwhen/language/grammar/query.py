@@ -1,8 +1,8 @@
 """Queries: SELECT, set operations, WITH, and CQL's conversions over whole queries.
 
 INTERSECT binds tighter than UNION and EXCEPT, which are read from left to right, as SQL has it.  Clauses that have no
-meaning for an answer that changes with time (LIMIT and the like) are refused by name; ORDER BY stands at the end of
-the query that is asked, where its answer leaves.
+meaning for an answer that changes with time are refused by name.  ORDER BY stands with a LIMIT, or at the end of the
+query that is asked, where its answer leaves.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from everwhen.language.syntax import (
 _CQL: Final = ("ISTREAM", "DSTREAM", "RSTREAM")
 _SET_WORDS: Final = ("UNION", "EXCEPT", "INTERSECT")
 _REFUSED: Final = {
-    "ORDER": "ORDER BY stands at the end of the query that is asked, not inside one: rows have an order only at a sink",
-    "LIMIT": "LIMIT is not part of a continuous query: there is no order to count in; the three "
-    "largest are WHERE (SELECT COUNT(*) FROM t b WHERE b.x > a.x) < 3, the last three rows a WINDOW(ROWS 3)",
-    "OFFSET": "OFFSET is not part of a continuous query: there is no order to count in",
-    "FETCH": "FETCH is not part of a continuous query: there is no order to count in",
-    "QUALIFY": "QUALIFY is not part of the language; compare with an aggregate in a subquery",
+    "ORDER": "ORDER BY stands at the end of the query that is asked, since rows have an order only at a sink, or "
+    "before a LIMIT",
+    "LIMIT": "LIMIT stands once, behind the query that it is about",
+    "OFFSET": "OFFSET stands once, behind the query that it is about",
+    "FETCH": "FETCH stands once, behind the query that it is about",
+    "QUALIFY": "QUALIFY is not part of the language; rank in a query in FROM, and compare the rank in WHERE",
     "MINUS": "MINUS is not part of the language; write EXCEPT",
     "SORT": "SORT BY is not part of the language; write ORDER BY, at the end of the query that is asked",
     "DISTRIBUTE": "DISTRIBUTE BY is not part of the language; the engine distributes by itself",
@@ -76,10 +76,12 @@ class Queries(Sources, Loops):
         """A query with its set operations; nothing but the end of it may follow, and ORDER BY if it `sorts`."""
         if self.at_word("WITH"):
             return self._with(sorts)
+        first = self.at
         query = self._set_query(0)
-        if not (sorts and self.at_word("ORDER")):
+        found = self.limited(query, first)
+        if not (sorts and found is query and self.at_word("ORDER")):
             self.refuse_clauses()
-        return query
+        return found
 
     def _set_query(self, least: int) -> Query:
         first = self.at
@@ -160,7 +162,7 @@ class Queries(Sources, Loops):
     def _select(self) -> Select | Cql:
         first = self.at
         self.advance()
-        distinct = self._distinct()
+        distinct, on = self._distinct(), self._distinct_on()
         kind, closing = self._conversion_of_list()
         distinct = (closing and self._distinct()) or distinct
         items = self._items(distinct)
@@ -180,7 +182,7 @@ class Queries(Sources, Loops):
         group_by = self._group_by() if self.at_word("GROUP") else ()
         having = self.expression() if self.take_word("HAVING") else None
         self._check_order_of_clauses()
-        query = Select(items, distinct, sources, where, group_by, having, self.span(first))
+        query = Select(items, distinct, sources, where, group_by, having, self.span(first), on)
         if not kind:
             return query
         return Cql(cast(Literal["istream", "dstream", "rstream"], kind.lower()), query, query.span)
@@ -194,13 +196,23 @@ class Queries(Sources, Loops):
 
     def _distinct(self) -> bool:
         if self.at_word("DISTINCT") and self.at_word("ON", ahead=1):
-            raise self.error("DISTINCT ON is not part of the language; use GROUP BY with aggregates")
+            return False
         if self.at_word("TOP") and self.peek(1).kind == "number":
-            raise self.error(_REFUSED["LIMIT"].replace("LIMIT", "TOP"))
+            raise self.error(
+                f"TOP is not part of the language; write ORDER BY … LIMIT {self.peek(1).text} behind the query"
+            )
         distinct = self.take_word("DISTINCT")
         if not distinct:
             self.take_word("ALL")
         return distinct
+
+    def _distinct_on(self) -> tuple[Expression, ...]:
+        if not self.take_words("DISTINCT", "ON"):
+            return ()
+        self.expect_symbol("(")
+        found = tuple(self.listed(self.expression))
+        self.expect_symbol(")", why=" of DISTINCT ON")
+        return found
 
     def _conversion_of_list(self) -> tuple[str, bool]:
         """CQL: `SELECT ISTREAM(a, b) FROM`, `SELECT ISTREAM * FROM`."""

@@ -1,5 +1,6 @@
 """The syntax tree: what was written, with places; nothing is resolved yet."""
 
+from everwhen.language.syntax.ranks import Frame, FrameBound, Limited, Over, SortKey
 from everwhen.language.syntax.schemes import (
     Given,
     SchemeBounds,
@@ -86,6 +87,8 @@ __all__ = [
     "Duration",
     "Exists",
     "Expression",
+    "Frame",
+    "FrameBound",
     "FromItem",
     "FromStream",
     "Function",
@@ -97,6 +100,7 @@ __all__ = [
     "JoinKind",
     "Length",
     "Lifetime",
+    "Limited",
     "LoopClause",
     "Matched",
     "Measure",
@@ -106,6 +110,7 @@ __all__ = [
     "Name",
     "Operator",
     "OrderItem",
+    "Over",
     "ProgressSyntax",
     "Quantified",
     "Query",
@@ -122,6 +127,7 @@ __all__ = [
     "SchemeUnique",
     "Select",
     "SetQuery",
+    "SortKey",
     "SourceCall",
     "Span",
     "Star",

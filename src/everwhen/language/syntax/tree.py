@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from everwhen.algebra.patterns.pattern import Pattern
+from everwhen.language.syntax.ranks import Limited, Over
 from everwhen.language.syntax.words import Ident, Length, Span
 
 # -- expressions -------------------------------------------------------------------------------------------------------
@@ -68,7 +69,8 @@ class Operator:
 class Function:
     """`name(args)`: scalar or aggregate, built in or the user's: the binder decides.
 
-    `star` is COUNT(*); `distinct` is COUNT(DISTINCT x); `where` is the condition of FILTER (WHERE …).
+    `star` is COUNT(*); `distinct` is COUNT(DISTINCT x); `where` is the condition of FILTER (WHERE …); with `over` it is
+    about the rows around each row.
     """
 
     name: str  # in lower case
@@ -77,6 +79,7 @@ class Function:
     star: bool = False
     distinct: bool = False
     where: Expression | None = None
+    over: Over | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +314,8 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """SELECT … FROM … WHERE … GROUP BY … HAVING …; `group_by` may hold positions as Constants, as SQL has it."""
+    """SELECT … FROM … WHERE … GROUP BY … HAVING …; `group_by` may hold positions as Constants, as SQL has it; `on` is
+    what DISTINCT ON names."""
 
     items: tuple[Star | Item, ...]
     distinct: bool
@@ -320,6 +324,7 @@ class Select:
     group_by: tuple[Expression, ...]
     having: Expression | None
     span: Span
+    on: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,4 +381,4 @@ class With:
     recursive: bool = False
 
 
-Query = Select | SetQuery | Cql | With
+Query = Select | SetQuery | Cql | With | Limited

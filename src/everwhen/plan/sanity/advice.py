@@ -229,7 +229,7 @@ def _reason(reader: n.Node, gone: Sequence[str]) -> str:
         case n.Aggregate(_, keys):
             by = f"it groups by {', '.join(keys)}" if keys else "all rows are one group"
             return f"{by}, and a group is only over when nothing of it comes, whatever its {columns}"
-        case n.RowsWindow() | n.MatchRecognize():
+        case n.RowsWindow() | n.MatchRecognize() | n.Rank() | n.Over():
             return f"{columns} {are} not what it is partitioned by"
         case n.Join():
             return f"{columns} {are} no part of what it passes on"

@@ -238,6 +238,11 @@ def _findings(node: n.Node, inputs: list[_Growth]) -> list[_Kept]:
         case n.MatchRecognize():
             why = f"it keeps every row of {rows}: a match may begin, go on or end there at any time"
             return [("", _fatal(growth, why))]
+        case n.Rank():
+            why = f"it keeps every row of {rows}: one that goes lets others move up"
+            return [("", _fatal(growth, why))]
+        case n.Over():
+            return [("", _fatal(growth, f"it keeps every row of {rows}, which is a neighbour of others"))]
         case n.RelationToStream(_, kind):
             return [("", _fatal(growth, f"{kind} keeps every row of {rows}, to know when it goes"))]
         case n.Coalesce():

@@ -145,7 +145,12 @@ def carried(node: n.Node) -> tuple[Mapping[str, str], ...]:
             return ({name: expr.name for name, expr in columns if isinstance(expr, Column)},)
         case n.Aggregate(_, keys):
             return ({key: key for key in keys},)
-        case n.RowsWindow(partition=partition) | n.MatchRecognize(partition=partition):
+        case (
+            n.RowsWindow(partition=partition)
+            | n.MatchRecognize(partition=partition)
+            | n.Rank(partition=partition)
+            | n.Over(partition=partition)
+        ):
             return ({key: key for key in partition},)
         case n.Union(left, right) | n.SetOperation(left, right):
             return {name: name for name in left.schema.names}, dict(
@@ -193,7 +198,9 @@ class _Asked:
                 return (Need(f"the last rows of every {', '.join(partition)}", self.ways(input, partition)),)
             case n.Fixpoint(kind="union" | "min" | "max"):
                 return (Need("every row that follows, and from what", self.ways(node, node.schema.names)),)
-            case n.MatchRecognize(input, _, partition) if partition:
+            case n.MatchRecognize(input, _, partition) | n.Rank(input, partition) | n.Over(input, partition) if (
+                partition
+            ):
                 return (Need(f"the rows of every {', '.join(partition)}", self.ways(input, partition)),)
             case n.SetOperation():
                 ways = self.ways(node, node.schema.names)

@@ -33,7 +33,11 @@ def lain_by(node: n.Node, by: Mapping[str, Columns | None]) -> Columns | None:
         case n.Aggregate(input, keys):
             found = lain_by(input, by)
             return found if found is not None and set(found) <= set(keys) else None
-        case n.MatchRecognize(input, partition=partition):
+        case (
+            n.MatchRecognize(input, partition=partition)
+            | n.Rank(input, partition=partition)
+            | n.Over(input, partition=partition)
+        ):
             found = lain_by(input, by)
             return found if found is not None and set(found) <= set(partition) else None
         case n.Join(left):

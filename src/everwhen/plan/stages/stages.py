@@ -123,7 +123,12 @@ class _Cutter:
                 return self._over(node, self.part(left, both), self.part(right, renamed(both, left, right)))
             case n.Aggregate():
                 return self._aggregate(node, want)
-            case n.RowsWindow(input, partition=partition) | n.MatchRecognize(input, partition=partition):
+            case (
+                n.RowsWindow(input, partition=partition)
+                | n.MatchRecognize(input, partition=partition)
+                | n.Rank(input, partition=partition)
+                | n.Over(input, partition=partition)
+            ):
                 return self._keyed(node, want, partition, input)
             case n.Join():
                 return self._join(node, want)

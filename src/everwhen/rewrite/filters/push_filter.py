@@ -8,7 +8,7 @@ snapshots, taken row by row, so rows of one value do not depend on rows of anoth
 
 Windows of rows count rows, so a filter below them changes which rows are the last ones (10.3.2); only where it reads
 nothing but PARTITION BY columns, it takes out whole partitions, each with a window of its own, for any slide.  So it is
-with patterns, which look at neighbours.
+with patterns, which look at neighbours, and with ranks.
 
 AlterLifetime and Deletes are left alone.  A condition that may fail is not moved below what may hide rows from it
 altogether: a slide, a granule, Dstream (a row may never end), a window of rows.
@@ -24,6 +24,8 @@ from everwhen.algebra.nodes import (
     Map,
     MatchRecognize,
     Node,
+    Over,
+    Rank,
     RelationToStream,
     RowsWindow,
     Split,
@@ -55,7 +57,12 @@ def _apply(node: Node) -> Node | None:
             return over(below, Filter(below.inputs[0], predicate))
         case TimeWindow() | Granularity() | RelationToStream():
             return _partly(node, [not may_fail(each, node.schema) for each in conjuncts(predicate)])
-        case RowsWindow(partition=partition) | MatchRecognize(partition=partition) if partition:
+        case (
+            RowsWindow(partition=partition)
+            | MatchRecognize(partition=partition)
+            | Rank(partition=partition)
+            | Over(partition=partition)
+        ) if partition:
             kept = frozenset(partition)
             return _partly(
                 node,

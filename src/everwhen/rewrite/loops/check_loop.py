@@ -198,6 +198,11 @@ class _Check:
                     f"MATCH_RECOGNIZE over {self.r} inside its own recursion: a row that comes in a later round may "
                     "take a match back; look for patterns in what the recursion reads, or behind it"
                 )
+            case n.Rank() | n.Over():
+                problem = (
+                    f"rows of {self.r} cannot be ranked or limited inside its own recursion: a row that comes in a "
+                    "later round may take another one's place; rank what the recursion reads, or behind it"
+                )
             case n.Sort():
                 problem = "rows have an order only where they leave the plan; sort behind the recursion"
             case _:

@@ -79,6 +79,11 @@ class _Pruning:
                 return (set(read),)
             case n.MatchRecognize():  # all measures stay: what they read breaks ties
                 return (set(node.reads),)
+            case n.Rank(input):  # all columns break ties between rows, not between ranks
+                if node.kind == "row_number" and _kept_rank(node, read) is not None:
+                    return (set(input.schema.names),)
+                order = {each.column for each in node.order}
+                return ((read & set(input.schema.names)) | set(node.partition) | order,)
             case n.Punctuate(_, schemes):
                 return (read | {column for scheme in schemes for column in scheme.columns},)
         return tuple(set(child.schema.names) for child in node.inputs)
@@ -94,6 +99,9 @@ class _Pruning:
                 return n.over(_kept_columns(node, read), self._built[id(node.input)])
             case n.Aggregate():
                 return n.over(_kept_functions(node, read), self._built[id(node.input)])
+            case n.Rank(input):
+                rank, child = _kept_rank(node, read), self._child(input, node)
+                return child if rank is None else n.over(rank, child)
             case n.Union(left, right):
                 names = (read & set(left.schema.names)) or set(left.schema.names[:1])
                 sides = (left, names), (right, _by_place(left, right, names))
@@ -124,6 +132,13 @@ class _Pruning:
         conditions = [] if node.residual is None else [node.residual]
         joined, names = rejoined(node, left, right, residual=conditions)
         return joined if node.kind in ("semi", "anti") else _renamed_back(joined, names)
+
+
+def _kept_rank(node: n.Rank, read: Columns) -> n.Rank | None:
+    """The rank without a number that nobody reads; None: then it says its input."""
+    if node.name is None or node.name in read:
+        return node
+    return None if node.limit is None and node.offset == 0 else replace(node, name=None)
 
 
 def _only_keys(join: n.Join) -> bool:

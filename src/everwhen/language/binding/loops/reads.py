@@ -55,11 +55,11 @@ def _query(query: s.Query, scope: _Scope) -> Found:
     match query:
         case s.Select():
             items = [item.expression for item in query.items if isinstance(item, s.Item)]
-            own = [*items, query.where, *query.group_by, query.having]
+            own = [*items, query.where, *query.group_by, query.having, *query.on]
             return _all(_item(item, scope) for item in query.sources) | _all(_expression(e, scope) for e in own)
         case s.SetQuery(_, _, left, right):
             return _query(left, scope) | _query(right, scope)
-        case s.Cql(_, inner):
+        case s.Cql(_, inner) | s.Limited(inner):
             return _query(inner, scope)
         case s.With(queries, body):
             inside = _named(query, scope)

@@ -1,0 +1,1 @@
+"""Orders of the rows alive: ranks, limits, functions over frames."""

@@ -1,0 +1,1 @@
+"""Rows of partitions in an order: ranks, limits, and functions over frames."""

@@ -1,0 +1,140 @@
+"""Functions over frames as an operator: per snapshot, kept up to date by what changes.
+
+Kept are rows until `ve ≤ c`, per partition.  Within the instants that a change touches all rows of the partition that
+are alive there are walked along their edges (`loops/frames.py`), before the change and after it, and the difference
+leaves.  So a step costs as much as there are rows alive in the spans that it touches, times, for frames that are not
+a fixed number of rows, the rows of the partition that are alive together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.algebra.nodes import Over
+from everwhen.algebra.ranks.over import SHIFTS, Frame, OverFunction
+from everwhen.core.scalars import from_python
+from everwhen.errors import EvaluationError
+from everwhen.operators.rank.kept_rows import Touched
+from everwhen.operators.rank.loops import frame_functions as functions
+from everwhen.operators.rank.loops.frames import OUT, Frames, framed
+from everwhen.operators.rank.loops.tree import ROW
+from everwhen.operators.rank.partitions import PartitionOperator
+from everwhen.rows.changes import Changes, no_changes
+from everwhen.rows.codec import BITS, RowCodec, encode_column
+from everwhen.rows.interner import is_pooled
+
+_OPS: Final = {
+    "min": functions.MIN,
+    "max": functions.MAX,
+    "first_value": functions.FIRST,
+    "last_value": functions.LAST,
+    "lag": functions.SHIFT,
+    "lead": functions.SHIFT,
+    "ntile": functions.NTILE,
+    "percent_rank": functions.PERCENT,
+    "cume_dist": functions.CUME,
+}
+
+
+class OverOperator(PartitionOperator):
+    """See the module."""
+
+    def __init__(self, node: Over, source: RowCodec, codec: RowCodec) -> None:
+        super().__init__(node.partition, node.order, node.ties, source, codec)
+        self._node = node
+        n = len(node.functions)
+        self._functions = np.zeros((n, functions.NUMBERS), np.int64)
+        self._floats = np.zeros((n, 2), np.float64)
+        self._defaults = np.zeros((1, n), np.int64)
+        types = codec.schema.types[len(source.schema) :]
+        self._pooled = [(at, type_) for at, type_ in enumerate(types) if is_pooled(type_)]
+        places = {name: at for at, name in enumerate([*(each.column for each in node.order), *node.ties])}
+        for at, function in enumerate(node.functions):
+            self._set(at, function, places, types[at])
+        source.pool.register(self)
+
+    def _set(self, at: int, each: OverFunction, places: dict[str, int], type_: pa.DataType) -> None:
+        source, f = self._source, self._functions[at]
+        floating = False
+        if each.column is not None:
+            j = source.schema.index(each.column)
+            floating = pa.types.is_floating(source.schema.types[j])
+            f[functions.WORD] = ROW + source.words + j
+            f[functions.NULL_WORD], f[functions.NULL_BIT] = ROW + j // BITS, j % BITS
+            f[functions.PLACE] = places.get(each.column, -1)
+        f[functions.OP] = _op(each, floating)
+        frame = each.frame or Frame("range", None, 0)
+        f[functions.RANGE] = frame.unit == "range"
+        for to, (place, bound) in enumerate(((functions.START, frame.start), (functions.END, frame.end))):
+            if bound is not None:
+                f[place] = 1
+                f[place + 1] = bound if type(bound) is int else int(np.sign(bound))
+                self._floats[at, to] = bound
+        f[functions.COUNTED] = -each.places if each.function == "lag" else each.places
+        if each.function in SHIFTS and each.default is not None:
+            f[functions.DEFAULT] = 1
+            self._defaults[0, at] = encode_column(from_python([each.default], type_), type_, source.pool)[0]
+
+    @property
+    def _reach(self) -> int:
+        """How many rows away a row may matter; -1: all rows of the partition do."""
+        reach = 0
+        for each in self._node.functions:
+            if each.function in SHIFTS:
+                reach = max(reach, each.places)
+                continue
+            frame = each.frame
+            if frame is None or frame.unit == "range" or frame.start is None or frame.end is None:
+                return -1
+            reach = max(reach, abs(int(frame.start)), abs(int(frame.end)))
+        return reach
+
+    def coded(self) -> Iterable[tuple[np.ndarray, Sequence[tuple[int, pa.DataType]]]]:
+        """Defaults of texts and the like."""
+        return [(self._defaults, self._pooled)]
+
+    def recoded(self) -> None:
+        """They are read anew at each step."""
+
+    def _said(self, touched: Touched, sign: int) -> Changes:
+        kept = self._kept
+        if not len(touched.keys):
+            return no_changes(self.codec)
+        self._functions[:, functions.DEFAULT + 1] = self._defaults[0]
+        frames = Frames(self._functions, self._floats, len(self._node.order), self._reach)
+        found, exceeds = framed(
+            touched.keys, touched.offsets, touched.spans, kept.root, kept.count, kept.pool,
+            kept.pool.view(np.float64), kept.order, frames,
+        )  # fmt: skip
+        if exceeds:
+            raise EvaluationError("a sum OVER a frame exceeds 64 bits; cast to DOUBLE first")
+        lo, hi = found[:, 1].copy(), found[:, 2].copy()
+        return Changes(self.codec, lo, hi, np.full(len(found), sign, np.int64), self._rows(found))
+
+    def _rows(self, found: np.ndarray) -> np.ndarray:
+        """Records with what functions say behind their columns."""
+        source, codec = self._source, self.codec
+        before = len(source.schema)
+        records = self._kept.pool[found[:, 0], ROW:]
+        rows = np.zeros((len(found), codec.width), np.int64)
+        rows[:, : source.words] = records[:, : source.words]
+        rows[:, codec.words : codec.words + before] = records[:, source.words :]
+        rows[:, codec.words + before :] = found[:, OUT:]
+        for at in range(len(self._node.functions)):
+            rows[:, (before + at) // BITS] |= ((found[:, 3] >> at) & 1) << ((before + at) % BITS)
+        return rows
+
+
+def _op(each: OverFunction, floating: bool) -> int:
+    match each.function:
+        case "count":
+            return functions.COUNT_ALL if each.column is None else functions.COUNT
+        case "sum":
+            return functions.SUM_F if floating else functions.SUM_I
+        case "avg":
+            return functions.AVG_F if floating else functions.AVG_I
+    return _OPS[each.function]
