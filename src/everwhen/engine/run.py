@@ -119,7 +119,9 @@ def run_batches(
     given = {name: _batches(inputs[name], runtime.schema_of(name), batch, name) for name in inputs}
     node = query.node if isinstance(query, Stream) else query
     whole = [one.name for one in walk(node) if isinstance(one, Source) and one.is_finite]
-    return _told(runtime, EpochReader(given, batch, open, whole, fill_up=False), open)
+    epochs = EpochReader(given, batch, open, whole, fill_up=False)
+    silent = open and runtime.consistency.emit is Emit.FINAL
+    return _told(runtime, epochs, open) if silent or runtime.late else runtime.answers(epochs)
 
 
 def _told(runtime: LocalRuntime, epochs: Iterable[Epoch], open: bool) -> Iterator[ElementBatch]:
