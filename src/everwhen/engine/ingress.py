@@ -81,6 +81,8 @@ class Ingress:
         self._shared = shared
         self._clock = clock
         self._idleness = IdleSources(clock, idle)
+        self.may_rest = idle is not None
+        """Whether a source may come to hold nobody back, because it is idle."""
         self._horizons: dict[Bounds, ReleaseHorizon] = {}
         self._dropped = dropped
         self._heard: dict[str, float] = {}
@@ -121,6 +123,7 @@ class Ingress:
     def add(self, name: str, source: SourceInput) -> None:
         self.inputs[name] = source
         self._idleness.read({each.source: each.idle for each in self.inputs.values()})
+        self.may_rest = self._idleness.may_rest
 
     def of(self, source: str) -> list[SourceInput]:
         """The inputs of a source, one per level at which it is read."""
@@ -164,7 +167,7 @@ class Ingress:
             raise
         heard = {source for source, batch in batches.items() if len(batch)}
         self._heard |= dict.fromkeys(heard, self._clock())
-        if self._idleness.may_rest:
+        if self.may_rest:
             self._idleness.heard(heard)
 
     def end(self, sources: Collection[str]) -> None:
@@ -190,7 +193,7 @@ class Ingress:
             waits = waits or entry.intake.align is not None
         if closes:
             self.end(closes)
-        if self._idleness.may_rest:
+        if self.may_rest:
             self._force_idle(read_together)
         if waits:
             self._release(arrived)
@@ -269,11 +272,6 @@ class Ingress:
             if finalize is not None and finalize.counts:
                 found[self.inputs[name].source] = dict(finalize.counts)
         return found
-
-    @property
-    def may_rest(self) -> bool:
-        """Whether a source may come to hold nobody back, because it is idle."""
-        return self._idleness.may_rest
 
     @property
     def late(self) -> dict[str, LateCount]:

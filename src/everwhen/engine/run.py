@@ -116,7 +116,9 @@ def run_batches(
     sources = _sources(query)
     given = {name: batches_of(inputs[name], sources[name], batch) for name in inputs}
     whole = [name for name, source in sources.items() if source.is_finite]
-    return _told(runtime, EpochReader(given, batch, open, whole, fill_up=False), open)
+    epochs = EpochReader(given, batch, open, whole, fill_up=False)
+    silent = open and runtime.consistency.emit is Emit.FINAL
+    return _told(runtime, epochs, open) if silent or runtime.late else runtime.answers(epochs)
 
 
 def _told(runtime: LocalRuntime, epochs: Iterable[Epoch], open: bool) -> Iterator[ElementBatch]:

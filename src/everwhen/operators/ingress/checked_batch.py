@@ -1,5 +1,5 @@
-"""The data of a batch: its inserts and adjusts in arrival order, where promises stand between them, and what a guard
-makes of it.
+"""The data of a batch: its inserts and adjusts in arrival order, and where promises stand between them; and what is
+wrong with an element whose times are.
 
 Nothing is copied until it must be: checks read the columns of the batch, in which the gaps are skipped.
 """
@@ -15,12 +15,9 @@ import pyarrow as pa
 from everwhen.compiled.njit import loop
 from everwhen.containers.gaps import only_gaps, spans_without, without
 from everwhen.core.schema import Schema
-from everwhen.core.time import NEVER
-from everwhen.operators.ingress.event_log_loops import segments
-from everwhen.rows.changes import Changes
-from everwhen.rows.codec import RowCodec
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.stream.element import Adjust, Insert
-from everwhen.stream.element_batch import ADJUST
+from everwhen.stream.element_batch import ADJUST, CTI, ElementBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,58 +94,6 @@ class Arrived:
         return Arrived(op, vs, ve, vnew, (), adjusts, np.empty(0, np.int64))
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedBatch:
-    """A checked batch: payload rows with the times of their elements.
-
-    `ordered`: it is known that all are inserts, in the order of their starts.
-    """
-
-    codec: RowCodec
-    op: np.ndarray
-    vs: np.ndarray
-    ve: np.ndarray
-    vnew: np.ndarray
-    rows: np.ndarray
-    adjusts: int
-    ordered: bool = False
-
-    @property
-    def sync(self) -> np.ndarray:
-        """The earliest instant that each changes."""
-        return np.where(self.op == ADJUST, np.minimum(self.ve, self.vnew), self.vs) if self.adjusts else self.vs
-
-    def without(self, gone: np.ndarray) -> CheckedBatch:
-        """The same without those at some places, which are adjusts."""
-        keep = np.ones(len(self.op), bool)
-        keep[gone] = False
-        op, vs, ve, vnew, rows = (part[keep] for part in (self.op, self.vs, self.ve, self.vnew, self.rows))
-        return CheckedBatch(self.codec, op, vs, ve, vnew, rows, self.adjusts - len(gone))
-
-    def segments(self) -> Changes:
-        """An insert is +[vs, ve); an adjust is the difference it makes."""
-        if not self.adjusts:
-            weight = np.empty(len(self.op), np.int64)
-            weight.fill(1)
-            return Changes(self.codec, self.vs, self.ve, weight, self.rows)
-        lo, hi, weight, some = segments(self.op, self.vs, self.ve, self.vnew)
-        if some == len(lo):
-            return Changes(self.codec, lo, hi, weight, self.rows)
-        keep = lo < hi
-        return Changes(self.codec, lo[keep], hi[keep], weight[keep], self.rows[keep])
-
-    def events(self) -> Changes:
-        """Event form: an adjust takes the whole event back and says it again."""
-        if not self.adjusts:
-            return self.segments()
-        adjust = np.flatnonzero(self.op == ADJUST)
-        again = adjust[self.vnew[adjust] > self.vs[adjust]]
-        lo, hi = np.concatenate([self.vs, self.vs[again]]), np.concatenate([self.ve, self.vnew[again]])
-        weight = np.ones(len(lo), np.int64)
-        weight[adjust] = -1
-        return Changes(self.codec, lo, hi, weight, np.concatenate([self.rows, self.rows[again]]))
-
-
 @loop
 def over(op: Any, ve: Any, vnew: Any, floor: Any, places: Any) -> Any:
     """The places of inserts and adjusts that speak of instants from `floor` on.  Returns how many there are."""
@@ -158,3 +103,27 @@ def over(op: Any, ve: Any, vnew: Any, floor: Any, places: Any) -> Any:
         places[n] = i
         n += (op[i] <= 1) & (end > floor)
     return n
+
+
+def times_problem(batch: ElementBatch, at: int, sync: int, cti: int, name: str) -> tuple[str, str]:
+    """What is wrong with the times of an element that a guard refuses, and what to do."""
+    op, vs, ve, vnew = int(batch.op[at]), int(batch.vs[at]), int(batch.ve[at]), int(batch.vnew[at])
+    finite = f"finite times lie within ±{MAX_TIME}"
+    if op > 4:
+        return f"unknown op {op}", "ops are insert, adjust, cti, punct, external_cti"
+    if op == CTI:
+        return f"the CTI {show(vs)} is out of range", finite
+    if not MIN_TIME <= vs <= MAX_TIME or (ve > MAX_TIME and ve != INF):
+        return f"the lifetime [{show(vs)}, {show(ve)}) is out of range", finite
+    if vs >= ve:
+        return f"the lifetime [{show(vs)}, {show(ve)}) is empty", "vs must be less than ve"
+    if op == ADJUST and vnew < vs:
+        return f"an adjust to {show(vnew)}, before the event's start {show(vs)}", "vnew = vs removes the event"
+    if op == ADJUST and vnew > MAX_TIME and vnew != INF:
+        return f"an adjust to {vnew} is out of range", finite
+    what = "an adjust that changes" if op == ADJUST else "an insert that starts"
+    remedy = (
+        "a CTI promises that nothing before it changes; say what becomes of late rows: LATE ROWS DROP behind CREATE "
+        f"STREAM {name} (…), --late {name}=drop, or late='drop' in ew.source"
+    )
+    return f"{what} at {show(sync)}, behind the CTI {show(cti)}", remedy

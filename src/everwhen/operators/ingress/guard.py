@@ -16,6 +16,7 @@ insert.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -25,19 +26,70 @@ from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.errors import InputError
 from everwhen.operators.contract import StateSize
-from everwhen.operators.ingress.checked_batch import Arrived
-from everwhen.operators.ingress.checked_batch import CheckedBatch as CheckedBatch
+from everwhen.operators.ingress.checked_batch import Arrived, times_problem
 from everwhen.operators.ingress.event_log import EventLog, EventStore
-from everwhen.operators.ingress.event_log_loops import first_fall, look
+from everwhen.operators.ingress.event_log_loops import first_fall, look, segments
 from everwhen.operators.ingress.source_punctuation import SourcePromises
 from everwhen.operators.punctuate.punctuator import Punctuator
 from everwhen.rows.changes import Changes
 from everwhen.rows.codec import RowCodec
 from everwhen.stream.batch_punctuation import BatchPunctuation
-from everwhen.stream.element_batch import ADJUST, CTI, EXTERNAL_CTI, INSERT, ElementBatch
+from everwhen.stream.element_batch import ADJUST, EXTERNAL_CTI, INSERT, ElementBatch
 
 NOT_ONE_TICK: Final = "the lifetime [{}, {}) on a source that is declared to live one tick (ORDERED BY, chronons=True)"
 ONE_TICK: Final = "leave the end out, or declare the source without it; an adjust may only remove the event"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedBatch:
+    """A checked batch: payload rows with the times of their elements.
+
+    `ordered`: it is known that all are inserts, in the order of their starts.
+    """
+
+    codec: RowCodec
+    op: np.ndarray
+    vs: np.ndarray
+    ve: np.ndarray
+    vnew: np.ndarray
+    rows: np.ndarray
+    adjusts: int
+    ordered: bool = False
+
+    @property
+    def sync(self) -> np.ndarray:
+        """The earliest instant that each changes."""
+        return np.where(self.op == ADJUST, np.minimum(self.ve, self.vnew), self.vs) if self.adjusts else self.vs
+
+    def without(self, gone: np.ndarray) -> CheckedBatch:
+        """The same without those at some places, which are adjusts."""
+        keep = np.ones(len(self.op), bool)
+        keep[gone] = False
+        op, vs, ve, vnew, rows = (part[keep] for part in (self.op, self.vs, self.ve, self.vnew, self.rows))
+        return CheckedBatch(self.codec, op, vs, ve, vnew, rows, self.adjusts - len(gone))
+
+    def segments(self) -> Changes:
+        """An insert is +[vs, ve); an adjust is the difference it makes."""
+        if not self.adjusts:
+            weight = np.empty(len(self.op), np.int64)
+            weight.fill(1)
+            return Changes(self.codec, self.vs, self.ve, weight, self.rows)
+        lo, hi, weight, some = segments(self.op, self.vs, self.ve, self.vnew)
+        if some == len(lo):
+            return Changes(self.codec, lo, hi, weight, self.rows)
+        keep = lo < hi
+        return Changes(self.codec, lo[keep], hi[keep], weight[keep], self.rows[keep])
+
+    def events(self) -> Changes:
+        """Event form: an adjust takes the whole event back and says it again."""
+        if not self.adjusts:
+            return self.segments()
+        adjust = np.flatnonzero(self.op == ADJUST)
+        again = adjust[self.vnew[adjust] > self.vs[adjust]]
+        lo, hi = np.concatenate([self.vs, self.vs[again]]), np.concatenate([self.ve, self.vnew[again]])
+        weight = np.ones(len(lo), np.int64)
+        weight[adjust] = -1
+        return Changes(self.codec, lo, hi, weight, np.concatenate([self.rows, self.rows[again]]))
 
 
 class Guard:
@@ -252,35 +304,7 @@ class Guard:
                 raise self._error(batch, 0, f"column {field.name!r} is of type {type_}, not {field.type}", "cast it")
 
     def _explain_times(self, batch: ElementBatch, at: int, sync: int, cti: int) -> None:
-        op, vs, ve, vnew = int(batch.op[at]), int(batch.vs[at]), int(batch.ve[at]), int(batch.vnew[at])
-        if op > 4:
-            raise self._error(batch, at, f"unknown op {op}", "ops are insert, adjust, cti, punct, external_cti")
-        if op == CTI:
-            raise self._error(batch, at, f"the CTI {show(vs)} is out of range", f"finite times lie within ±{MAX_TIME}")
-        if not MIN_TIME <= vs <= MAX_TIME or (ve > MAX_TIME and ve != INF):
-            raise self._error(
-                batch,
-                at,
-                f"the lifetime [{show(vs)}, {show(ve)}) is out of range",
-                f"finite times lie within ±{MAX_TIME}",
-            )
-        if vs >= ve:
-            raise self._error(batch, at, f"the lifetime [{show(vs)}, {show(ve)}) is empty", "vs must be less than ve")
-        if op == ADJUST and vnew < vs:
-            raise self._error(
-                batch,
-                at,
-                f"an adjust to {show(vnew)}, before the event's start {show(vs)}",
-                "vnew = vs removes the event",
-            )
-        if op == ADJUST and vnew > MAX_TIME and vnew != INF:
-            raise self._error(batch, at, f"an adjust to {vnew} is out of range", f"finite times lie within ±{MAX_TIME}")
-        what = "an adjust that changes" if op == ADJUST else "an insert that starts"
-        raise self._error(
-            batch, at, f"{what} at {show(sync)}, behind the CTI {show(cti)}",
-            "a CTI promises that nothing before it changes; say what becomes of late rows: LATE ROWS DROP behind "
-            f"CREATE STREAM {self.name} (…), --late {self.name}=drop, or late='drop' in ew.source",
-        )  # fmt: skip
+        raise self._error(batch, at, *times_problem(batch, at, sync, cti, self.name))
 
     def _check_chronons(self, batch: ElementBatch) -> None:
         """Every event lives one tick, so an adjust can only remove it."""
