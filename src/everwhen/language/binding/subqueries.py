@@ -107,10 +107,13 @@ def _scalar(query: s.Query, e: s.Scalar, rows: Rows) -> Expr:
         return when(_beside(found.having, found, names)).then(result).otherwise(None)
     bound = _correlated(rows, lambda correlation: rows.binding.query(query, correlation))
     _require_width(1, len(bound.columns), e.span, rows)
+    if bound.keys and properties(bound.node).unique_on(key.inner for key in bound.keys):
+        return col(_attach(rows, bound.node, bound.keys, e.span)[bound.answer[0]])
     if not properties(bound.node).at_most_one or bound.keys:
         raise rows.binding.error(
             "a subquery used as a value must be a single row at every instant; over a stream that is an aggregate "
-            "(SELECT MAX(…) FROM …), or the last row (WINDOW(ROWS 1)); else compare with IN, ANY or ALL",
+            "(SELECT MAX(…) FROM …), the last row (WINDOW(ROWS 1)), or the row of a KEY (WHERE id = …); else compare "
+            "with IN, ANY or ALL",
             e.span,
         )
     return col(_attach(rows, bound.node, (), e.span)[bound.answer[0]])

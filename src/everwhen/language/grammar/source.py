@@ -102,9 +102,14 @@ class Sources(Patterns):
         return self.at_word(*_JOIN_WORDS)
 
     def _join(self, left: FromItem, first: int) -> JoinItem:
+        natural = self.take_word("NATURAL")
         kind = self._join_kind()
         second = self.at
         right = self._operand_of_join()
+        if natural:
+            if kind == "cross" or self.at_word("ON", "USING"):
+                raise self.error("NATURAL JOIN compares all columns that both sides have; it has no ON and no USING")
+            return JoinItem(left, right, kind, None, (), self.span(first), natural=True)
         if kind != "cross":
             with self.nested():
                 while self._at_join():
@@ -123,8 +128,6 @@ class Sources(Patterns):
         return JoinItem(left, right, kind, on, using, self.span(first))
 
     def _join_kind(self) -> JoinKind:
-        if self.at_word("NATURAL"):
-            raise self.error("NATURAL JOIN is not part of the language; name the columns with USING (…)")
         if self.at_word("ASOF", "POSITIONAL"):
             raise self.error(f"{self.peek().text.upper()} JOIN is not part of the language")
         if self.at_word("CROSS", "OUTER") and self.at_word("APPLY", ahead=1):

@@ -36,10 +36,11 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """`INTERVAL '5' MINUTE`, `INTERVAL 5 MINUTES`: a length of time as a value."""
+    """`INTERVAL '5' MINUTE`, `INTERVAL 5 MINUTES`: a length of time as a value; months have no length of their own."""
 
-    text: str  # such as "5 minutes"
+    text: str  # such as "5 minutes"; empty if there are only months
     span: Span
+    months: int = 0
 
 
 Symbol = Literal[
@@ -48,7 +49,7 @@ Symbol = Literal[
     "and", "or", "not", "negate",
     "is_null", "not_null", "is_true", "is_false", "is_not_true", "is_not_false",
     "is_distinct", "is_not_distinct",
-    "in", "between", "like", "ilike",
+    "in", "between", "like", "ilike", "->", "->>",
 ]  # fmt: skip
 
 
@@ -68,7 +69,8 @@ class Operator:
 class Function:
     """`name(args)`: scalar or aggregate, built in or the user's: the binder decides.
 
-    `star` is COUNT(*); `distinct` is COUNT(DISTINCT x); `where` is the condition of FILTER (WHERE …).
+    `star` is COUNT(*); `distinct` is COUNT(DISTINCT x); `where` is the condition of FILTER (WHERE …); `order` are the
+    expressions of ORDER BY in the call, or of WITHIN GROUP, and whether they descend.
     """
 
     name: str  # in lower case
@@ -77,6 +79,7 @@ class Function:
     star: bool = False
     distinct: bool = False
     where: Expression | None = None
+    order: tuple[tuple[Expression, bool], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +286,7 @@ class JoinItem:
     on: Expression | None
     using: tuple[Ident, ...]
     span: Span
+    natural: bool = False  # USING all columns that both sides have
 
 
 FromItem = FromStream | JoinItem
@@ -319,6 +323,7 @@ class Select:
     group_by: tuple[Expression, ...]
     having: Expression | None
     span: Span
+    sets: tuple[tuple[Expression, ...], ...] = ()  # GROUPING SETS: `group_by` then holds all that is in any
 
 
 @dataclass(frozen=True, slots=True)
