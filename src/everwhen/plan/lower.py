@@ -28,6 +28,7 @@ from everwhen.operators.merge.in_order import InOrderMergeOperator
 from everwhen.operators.merge.inputs import MergeOperator
 from everwhen.operators.merge.lmerge import LMergeOperator
 from everwhen.operators.net import NetOperator
+from everwhen.operators.windows.stamps import SpanOperator, StampOperator
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
 from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
@@ -236,6 +237,10 @@ class Lowering:
                 return self.place("alter lifetime", altered, self.lower(input, "events"))
             case n.Deletes(input):
                 return self.place("deletes", DeletesOperator(codec), self.lower(input, "events"))
+            case n.Stamp(input, start, end):
+                fixed = isinstance(input, n.AlterLifetime) and input.length is not None
+                stamp = StampOperator(self.codec(input.schema), codec, end is not None, known=fixed)
+                return self.place("stamp", stamp, self.lower(input, "events"))
             case n.Punctuate(input, schemes):
                 return self.place("punctuate", PunctuateOperator(schemes, codec), self.lower(input, "events", top))
             case n.Coalesce(input, longest):
@@ -270,7 +275,7 @@ class Lowering:
                 return self._source(node, "segments")
             case n.Exchange(whole=False):
                 return self._exchange(node, "segments")
-            case n.Exchange() | n.AlterLifetime() | n.Deletes() | n.Coalesce():
+            case n.Exchange() | n.AlterLifetime() | n.Deletes() | n.Coalesce() | n.Stamp():
                 return self.place("net", NetOperator(codec), self.lower(node, "events"))
             case n.Filter(input, predicate):
                 return self.place("filter", FilterOperator(predicate, codec), self.lower(input, "segments", top))
@@ -289,6 +294,9 @@ class Lowering:
                 return self.lower(input, "segments")
             case n.TimeWindow(input, size, slide):
                 return self.place("window", TimeWindowOperator(size, slide, codec), self.lower(input, "segments"))
+            case n.Span(input, start, end):
+                span = SpanOperator(codec, start, end)
+                return self.place("span", span, self.lower(input, "segments"))
             case n.Granularity(input, granule):
                 return self.place("granularity", GranularityOperator(granule, codec), self.lower(input, "segments"))
             case n.Distinct(input):

@@ -22,6 +22,7 @@ from everwhen.language.binding.merge import merged_copies
 from everwhen.language.binding.patterns import matches
 from everwhen.language.binding.scope import NameProblem, Scope, ScopeColumn, Table, same
 from everwhen.language.binding.subqueries import inside
+from everwhen.language.binding.windows import windows
 
 
 def from_clause(items: tuple[s.FromItem, ...], binding: Binding) -> Rows:
@@ -67,6 +68,9 @@ def from_item(item: s.FromItem, binding: Binding) -> Rows:
             modifiers = item.modifiers
         case s.Matched():
             node, table = matches(item, binding, from_item, _time)
+            modifiers = item.modifiers
+        case s.Windowed():
+            node, table = windows(item, binding, from_item, _time)
             modifiers = item.modifiers
         case s.JoinItem():
             return _join(item, binding)

@@ -16,6 +16,7 @@ from everwhen.core.time import ticks, unit_nanoseconds
 from everwhen.errors import QueryError
 from everwhen.language.grammar.cursor import MAX_DEPTH
 from everwhen.language.grammar.pattern import Patterns
+from everwhen.language.grammar.window import WindowFunctions
 from everwhen.language.syntax import (
     Conversion,
     Converted,
@@ -67,7 +68,7 @@ _REFUSED_BEHIND: Final = {
 }
 
 
-class Sources(Patterns):
+class Sources(Patterns, WindowFunctions):
     """The part of the grammar that reads FROM."""
 
     @abstractmethod
@@ -181,6 +182,8 @@ class Sources(Patterns):
 
     def _source(self) -> FromStream:
         first, lexeme = self.at, self.peek()
+        if self.at_window_function():
+            return self.window_function()
         if lexeme.is_word(*_REFUSED) and (lexeme.is_word("LATERAL", "VALUES") or self.at_symbol("(", ahead=1)):
             raise self.error(_REFUSED[lexeme.text.upper()])
         if self.at_call(*_CONVERSIONS):
@@ -196,6 +199,8 @@ class Sources(Patterns):
             raise self.error("streams and relations have a single name")
         if self.at_symbol("("):
             raise self.error(f"a stream is read by its name; {', '.join(_CONVERSIONS)} may stand before it")
+        if self.take_words("FOR", "SYSTEM_TIME", "AS", "OF"):  # rows that are alive together are joined anyway
+            self.expression()
         alias, columns, modifiers = self.behind_stream()
         if columns:
             raise self.error("columns are renamed in a subquery: (SELECT a AS b FROM …) P", columns[0].span)
@@ -265,7 +270,7 @@ class Sources(Patterns):
     def _at_alias(self) -> bool:
         if self.at_word("AS"):
             return True
-        if self.at_call("MATCH_RECOGNIZE", *_REFUSED_BEHIND):
+        if self.at_call("MATCH_RECOGNIZE", *_REFUSED_BEHIND) or self.at_words("PARTITION", "BY"):
             return False
         return self.at_name() and not self._at_join() and not self.ends_query() and not self.at_since()
 

@@ -61,6 +61,8 @@ from everwhen.language.syntax.tree import (
     StreamRef,
     Symbol,
     TypeName,
+    Windowed,
+    Windowed,
     With,
 )
 from everwhen.language.syntax.words import Ident, Length, Span
@@ -125,5 +127,6 @@ __all__ = [
     "StreamRef",
     "Symbol",
     "TypeName",
+    "Windowed",
     "With",
 ]

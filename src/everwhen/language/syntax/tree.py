@@ -269,7 +269,21 @@ class Matched:
     span: Span
 
 
-FromStream = StreamRef | Derived | Converted | Merged | Matched
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """TUMBLE(TABLE t, DESCRIPTOR(ts), size) and the like; `lengths` as written, `partition` of a session."""
+
+    kind: Literal["tumble", "hop", "cumulate", "session"]
+    item: FromStream
+    time: Ident | None
+    partition: tuple[Name, ...]
+    lengths: tuple[Length, ...]
+    alias: Ident | None
+    modifiers: tuple[Modifier, ...]
+    span: Span
+
+
+FromStream = StreamRef | Derived | Converted | Merged | Matched | Windowed
 """One stream in FROM, not a join."""
 
 
