@@ -28,7 +28,6 @@ from everwhen.operators.merge.in_order import InOrderMergeOperator
 from everwhen.operators.merge.inputs import MergeOperator
 from everwhen.operators.merge.lmerge import LMergeOperator
 from everwhen.operators.net import NetOperator
-from everwhen.operators.windows.stamps import SpanOperator, StampOperator
 from everwhen.operators.output.changelog import ChangelogEncoder, EventChangelogEncoder
 from everwhen.operators.output.emit_filter import EmitFilter
 from everwhen.operators.output.group_changelog import GroupChangelogEncoder
@@ -52,6 +51,7 @@ from everwhen.operators.sweep.multiplicity import CountsOperator
 from everwhen.operators.windows.chronons import ChrononsOperator
 from everwhen.operators.windows.coalesce import CoalesceOperator
 from everwhen.operators.windows.rows_window import RowsOperator
+from everwhen.operators.windows.stamps import SpanOperator, StampOperator
 from everwhen.plan.lower_joins import lower_join
 from everwhen.plan.lower_loop import loop_operator, turn_operator
 from everwhen.plan.merge_kernel import merge_kernel
@@ -237,7 +237,7 @@ class Lowering:
                 return self.place("alter lifetime", altered, self.lower(input, "events"))
             case n.Deletes(input):
                 return self.place("deletes", DeletesOperator(codec), self.lower(input, "events"))
-            case n.Stamp(input, start, end):
+            case n.Stamp(input, _, end):
                 fixed = isinstance(input, n.AlterLifetime) and input.length is not None
                 stamp = StampOperator(self.codec(input.schema), codec, end is not None, known=fixed)
                 return self.place("stamp", stamp, self.lower(input, "events"))

@@ -1,4 +1,4 @@
-"""TUMBLE, HOP, CUMULATE and SESSION in FROM: each row once for each window that it falls into, for as long as that lasts.
+"""TUMBLE, HOP, CUMULATE and SESSION in FROM: each row once per window that it falls into, for as long as that lasts.
 
 The windows of TUMBLE, HOP and CUMULATE begin at multiples of a length: a row is given the lifetime of its window, and
 the window's start and end as columns.  The windows of SESSION last as long as rows of a partition are no further apart

@@ -62,7 +62,6 @@ from everwhen.language.syntax.tree import (
     Symbol,
     TypeName,
     Windowed,
-    Windowed,
     With,
 )
 from everwhen.language.syntax.words import Ident, Length, Span

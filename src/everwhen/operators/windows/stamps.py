@@ -1,4 +1,4 @@
-"""Windows with their times in columns: the start and the end of an event, and rows that live as long as two columns say.
+"""Windows with their times in columns: start and end of an event, and rows that live as long as two columns say.
 
 A start is known as soon as the event is.  An end may still move while progress has not reached it, and then the row
 changes from its start on: so an operator that tells ends promises nothing beyond the earliest start of what is open.

@@ -37,7 +37,8 @@ BID: Final = Schema.of(
 SIDE: Final = Schema.of([("key", _WHOLE), ("value", _TEXT)])
 SCHEMAS: Final[Mapping[str, Schema]] = {"Person": PERSON, "Auction": AUCTION, "Bid": BID, "Side": SIDE}
 
-FIRST_ID: Final = 1000
+FIRST_ID: Final = 1000  # of people
+FIRST_AUCTION: Final = 984
 SIDE_KEYS: Final = 10_000
 _CHANNELS: Final = pa.array(["Google", "Facebook", "Baidu", "Apple", *(f"channel-{i}" for i in range(40))])
 _EXTRAS: Final = pa.array(["", "c", "abc", "accc", "xyz", "cacao", "plain", "ccccc"])
@@ -127,7 +128,7 @@ class SuiteStreams:
         start = rng.integers(100, 10_000, n)
         words = _WORDS.take(pa.array(rng.integers(0, len(_WORDS), n)))
         return {
-            "id": pa.array(FIRST_ID + np.arange(n)), "item_name": words, "description": words,
+            "id": pa.array(FIRST_AUCTION + np.arange(n)), "item_name": words, "description": words,
             "initial_bid": pa.array(start), "reserve": pa.array(start + rng.integers(0, 1000, n)),
             "date_time": _moments(self._times[1]), "expires": _moments(self._ends),
             "seller": pa.array(FIRST_ID + _somebody(rng, people)), "category": pa.array(10 + rng.integers(0, 5, n)),
@@ -147,7 +148,7 @@ class SuiteStreams:
             for word in numbers
         ]
         return {
-            "auction": pa.array(FIRST_ID + item), "bidder": pa.array(FIRST_ID + _somebody(rng, people)),
+            "auction": pa.array(FIRST_AUCTION + item), "bidder": pa.array(FIRST_ID + _somebody(rng, people)),
             "price": pa.array(price), "channel": _CHANNELS.take(pa.array(at)), "url": pa.array(pages),
             "date_time": _moments(self._times[2]), "extra": _EXTRAS.take(pa.array(rng.integers(0, 8, n))),
         }  # fmt: skip
@@ -158,16 +159,12 @@ class SuiteStreams:
         """What arrives, so many events at a time; every epoch promises what is over."""
         moves = {name: self._moves(kind, name) for kind, name in enumerate(("Person", "Auction", "Bid"))}
         last = max(int(keys[-1]) for keys, *_ in moves.values() if len(keys)) + 1
-        side = self.tables()["Side"]
-        whole = ElementBatch(
-            SIDE, np.full(SIDE_KEYS, INSERT, np.uint8), np.zeros(SIDE_KEYS, np.int64), np.full(SIDE_KEYS, INF),
-            np.zeros(SIDE_KEYS, np.int64), tuple(side.column(c).combine_chunks() for c in SIDE.names), source="Side",
-        )  # fmt: skip
+        side = _whole(self.tables()["Side"])
         for low in range(0, last, events):
             high = INF if low + events >= last else low + events
             found = {name: self._batch(name, each, low, high) for name, each in moves.items()}
             if low == 0:
-                found["Side"] = whole
+                found["Side"] = side
             yield found
 
     def _moves(self, kind: int, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -224,6 +221,15 @@ class SuiteStreams:
             tuple(pa.concat_arrays([columns[f.name], none.cast(f.type)]) for f in schema.fields),
             source=name,
         )
+
+
+def _whole(table: pa.Table) -> ElementBatch:
+    """A constant relation, known as a whole."""
+    ops = np.append(np.full(SIDE_KEYS, INSERT), CTI).astype(np.uint8)
+    zeros, ends = np.zeros(SIDE_KEYS + 1, np.int64), np.full(SIDE_KEYS + 1, INF)
+    starts = np.append(zeros[1:], INF)
+    columns = (pa.concat_arrays([table.column(f.name).combine_chunks(), pa.nulls(1, f.type)]) for f in SIDE.fields)
+    return ElementBatch(SIDE, ops, starts, ends, zeros, tuple(columns), source="Side")
 
 
 def _moments(times: np.ndarray) -> pa.Array:

@@ -79,8 +79,8 @@ SELECT r.auction, r.price, r.bidder, r.date_time
 FROM Recent r JOIN (SELECT MAX(price) AS price, window_start FROM Recent GROUP BY window_start) m
   ON r.price = m.price AND r.window_start = m.window_start""",
         "q8": """SELECT p.id, p.name, p.window_start
-FROM (SELECT DISTINCT id, name, window_start FROM TUMBLE(TABLE Person, DESCRIPTOR(at), INTERVAL '10' SECOND)) p
-JOIN (SELECT DISTINCT seller, window_start FROM TUMBLE(TABLE Auction, DESCRIPTOR(at), INTERVAL '10' SECOND)) a
+FROM (SELECT DISTINCT id, name, window_start FROM TUMBLE(TABLE Person, INTERVAL '10' SECOND)) p
+JOIN (SELECT DISTINCT seller, window_start FROM TUMBLE(TABLE Auction, INTERVAL '10' SECOND)) a
   ON p.id = a.seller AND p.window_start = a.window_start""",
         "q9": _HITS
         + """CREATE STREAM Best AS
@@ -126,8 +126,9 @@ FROM Bid WINDOW(PARTITION BY bidder, auction ROWS 1)""",
 FROM Bid WINDOW(UNBOUNDED) b
 JOIN (SELECT auction, element_at(TOP_K(price, 10), -1) AS least FROM Bid WINDOW(UNBOUNDED) GROUP BY auction) t
   ON b.auction = t.auction AND b.price >= t.least""",
-        "q20": """SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.date_time, b.extra, a.item_name, a.description,
-  a.initial_bid, a.reserve, a.date_time AS opened, a.expires, a.seller, a.category, a.extra AS auction_extra
+        "q20": """SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.date_time, b.extra, a.item_name,
+  a.description, a.initial_bid, a.reserve, a.date_time AS opened, a.expires, a.seller, a.category,
+  a.extra AS auction_extra
 FROM Bid b JOIN Auction a ON b.auction = a.id WHERE a.category = 10""",
         "q21": """SELECT auction, bidder, price, channel,
   CASE WHEN lower(channel) = 'apple' THEN '0'
