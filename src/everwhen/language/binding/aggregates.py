@@ -3,7 +3,7 @@
 DISTINCT inside a count is a function of its own; inside a minimum or maximum it changes nothing; any other aggregate
 of distinct values is taken over rows without duplicates and joined to the rest (`groups`).  Some are spelled with
 others: EVERY is the minimum of truth values, STRING_AGG joins the texts of ARRAY_AGG, and BIT_AND looks at the sums of
-64 columns, one for each bit.
+columns with two bits each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from everwhen.algebra.aggregates import UserAggregate
-from everwhen.algebra.expressions.build import Call, Expr, Literal, function, lit, when
+from everwhen.algebra.expressions.build import Expr, Literal, function, lit, when
+from everwhen.algebra.expressions.families.bits import PAIRS
 from everwhen.core.kinds import is_number, kind
 from everwhen.language import syntax as s
 from everwhen.language.binding.context import Binding, Rows
@@ -71,7 +72,6 @@ _ARGUMENTS: Final = {"first": 2, "last": 2}
 _OF_CONDITIONS: Final = ("bool_and", "every", "bool_or", "some", "any", "count_if")
 _WITHIN_GROUP: Final = ("percentile_cont", "percentile_disc", "mode")
 _LISTS: Final = ("array_agg", "string_agg")
-_BITS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,31 +240,16 @@ def _list_uses(
 def _bit_uses(
     call: s.Function, function_: str, args: list[Expr], where: Expr | None, rows: Rows
 ) -> tuple[list[AggregateUse], Over]:
-    """How many values there are, and how many have each bit."""
+    """How many values there are, and how many of them have each bit."""
     _require(len(args) == 1, call, f"{call.name.upper()} takes 1 value, not {len(args)}", rows)
     type_ = args[0].bind(rows.node.schema)
     _require(kind(type_) == "integer", call, f"{call.name.upper()} needs integers; {args[0]} is of type {type_}", rows)
     value = _where(args[0], where)
     fits = not (call.distinct and function_ == "bit_xor")
     _require(fits, call, "BIT_XOR(DISTINCT …) is not part of the language; take it over a SELECT DISTINCT", rows)
-    places = [AggregateUse("sum", (function("bit_at", value, place),), (), False) for place in range(_BITS)]
-
-    def over(found: Sequence[Expr]) -> Expr:
-        count, *bits = found
-        sets: dict[str, Callable[[Expr], Expr]] = {
-            "bit_and": lambda bit: bit == count,
-            "bit_or": lambda bit: bit > 0,
-            "bit_xor": lambda bit: bit % 2 == 1,
-        }
-        values = [-(2**63) if place == _BITS - 1 else 2**place for place in range(_BITS)]
-        parts: list[Expr] = [
-            Call("case", (sets[function_](bit), lit(v), lit(0))) for bit, v in zip(bits, values, strict=True)
-        ]
-        while len(parts) > 1:  # so that the sum is not deep
-            parts = [reduce(lambda a, b: a + b, parts[i : i + 8]) for i in range(0, len(parts), 8)]
-        return Call("case", (count > 0, parts[0], Literal(None, pa.int64())))
-
-    return [AggregateUse("count", (value,), (), False), *places], over
+    name = {"bit_and": "bits_of_all", "bit_or": "bits_of_any", "bit_xor": "bits_of_odd"}[function_]
+    pairs = [AggregateUse("sum", (function("bit_pair", value, place),), (), False) for place in range(PAIRS)]
+    return [AggregateUse("count", (value,), (), False), *pairs], lambda found: function(name, *found)
 
 
 def _require_conditions(call: s.Function, args: list[Expr], rows: Rows) -> None:
