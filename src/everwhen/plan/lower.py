@@ -239,7 +239,8 @@ class Lowering:
                 return self.place("deletes", DeletesOperator(codec), self.lower(input, "events"))
             case n.Stamp(input, _, end):
                 fixed = isinstance(input, n.AlterLifetime) and input.length is not None
-                stamp = StampOperator(self.codec(input.schema), codec, end is not None, known=fixed)
+                final = self.emit is Emit.FINAL and isinstance(input, n.Coalesce)  # it says only what ends for good
+                stamp = StampOperator(self.codec(input.schema), codec, end is not None, known=fixed, final=final)
                 return self.place("stamp", stamp, self.lower(input, "events"))
             case n.Punctuate(input, schemes):
                 return self.place("punctuate", PunctuateOperator(schemes, codec), self.lower(input, "events", top))

@@ -25,16 +25,20 @@ _NOTHING: Final = np.empty((0, 3), np.int64)
 class StampOperator(Operator):
     """Events with their starts, and their ends if these are told, as columns behind their own (event form).
 
-    `known`: lifetimes are given by a rule, so that an event that began before a query joined is over soon.
+    `known`: lifetimes are given by a rule, so that an event that began before a query joined is over soon.  `final`:
+    every event that comes is as it will stay.
     """
 
     keeps = "where ends are told: starts and ends of events that are not over"
 
-    def __init__(self, source: RowCodec, codec: RowCodec, ends: bool, *, known: bool = False) -> None:
+    def __init__(
+        self, source: RowCodec, codec: RowCodec, ends: bool, *, known: bool = False, final: bool = False
+    ) -> None:
         self.codec = codec
         self._source = source
         self._ends = ends
         self._known = known
+        self._final = final
         self._open = _NOTHING  # start, end, how many
         self._promises = Projection(source.schema, {name: [name] for name in source.schema.names})
 
@@ -42,6 +46,8 @@ class StampOperator(Operator):
         (batch,) = inputs
         frontier = frontiers[0]
         promises = self._promises.project(frontier.promises) if frontier.promises else frontier.promises
+        if self._ends and self._final:
+            return Output(self._stamped(batch), Frontier(frontier.time))
         if self._ends:
             self._note(batch, frontier.time)
             first = int(self._open[:, 0].min(initial=INF))

@@ -33,7 +33,7 @@ def zone_named(name: str) -> tzinfo | None:
             return timezone(sign * timedelta(hours=hours, minutes=minutes))
     try:
         return ZoneInfo(name)
-    except (OSError, ValueError):
+    except (KeyError, OSError, ValueError):
         return None
 
 
