@@ -40,7 +40,7 @@ def inside(e: s.Expression | None) -> bool:
         case s.Operator(_, operands) | s.Row(operands):
             return any(map(inside, operands))
         case s.Function(_, args):
-            return any(map(inside, args)) or inside(e.where)
+            return any(map(inside, args)) or inside(e.where) or any(inside(by) for by, _ in e.order)
         case s.Case(operand, whens, otherwise):
             return inside(operand) or inside(otherwise) or any(inside(each) for pair in whens for each in pair)
         case s.CastTo(operand):
