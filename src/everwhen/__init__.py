@@ -32,6 +32,7 @@ from everwhen.algebra.aggregates import (
 )
 from everwhen.algebra.builder import Stream, source
 from everwhen.algebra.expressions.build import col, function, lit, udf, when
+from everwhen.algebra.list_aggregates import array_agg, quantile_disc
 from everwhen.algebra.lmerge import lmerge
 from everwhen.algebra.patterns import terms as patterns
 from everwhen.algebra.recursion import fixpoint
@@ -99,6 +100,7 @@ __all__ = [
     "UserFunction",
     "advise",
     "aggregate",
+    "array_agg",
     "avg",
     "col",
     "consistency",
@@ -118,6 +120,7 @@ __all__ = [
     "patterns",
     "punctuation",
     "quantile",
+    "quantile_disc",
     "read_changelog",
     "reference",
     "require_bounded",

@@ -91,7 +91,7 @@ def test_zones_by_columns_and_by_values(zone: str) -> None:
 def test_bits_by_columns_and_by_values() -> None:
     numbers = [0, 1, -1, 5, 2**63 - 1, -(2**63), None]
     for place in range(32):
-        expr = function("bit_pair", col("x"), place)
+        expr = function("_bit_pair", col("x"), place)
         found = expr.evaluate({"x": pa.array(numbers, pa.int64())}, len(numbers)).to_pylist()
         assert found == [expr.value({"x": x}) for x in numbers]
 

@@ -113,7 +113,8 @@ class Tables:
         rng = self.rng
         return {
             "p_partkey": i, "p_name": rng.choice(NAMES), "p_mfgr": f"Manufacturer#{i % 5}",
-            "p_brand": rng.choice(BRANDS), "p_type": rng.choice(TYPES), "p_size": rng.choice((1, 3, 9, 14, 15, 15, 15, 23, 49)),
+            "p_brand": rng.choice(BRANDS), "p_type": rng.choice(TYPES),
+            "p_size": rng.choice((1, 3, 9, 14, 15, 15, 15, 23, 49)),
             "p_container": rng.choice(CONTAINERS),
         }  # fmt: skip
 

@@ -247,8 +247,8 @@ def _bit_uses(
     value = _where(args[0], where)
     fits = not (call.distinct and function_ == "bit_xor")
     _require(fits, call, "BIT_XOR(DISTINCT …) is not part of the language; take it over a SELECT DISTINCT", rows)
-    name = {"bit_and": "bits_of_all", "bit_or": "bits_of_any", "bit_xor": "bits_of_odd"}[function_]
-    pairs = [AggregateUse("sum", (function("bit_pair", value, place),), (), False) for place in range(PAIRS)]
+    name = {"bit_and": "_bits_of_all", "bit_or": "_bits_of_any", "bit_xor": "_bits_of_odd"}[function_]
+    pairs = [AggregateUse("sum", (function("_bit_pair", value, place),), (), False) for place in range(PAIRS)]
     return [AggregateUse("count", (value,), (), False), *pairs], lambda found: function(name, *found)
 
 

@@ -290,7 +290,7 @@ def _function(e: s.Function, rows: Rows) -> Expr:
         return Udf(user.function, tuple(args), user.result)
     if e.name in SPELLINGS:
         return _spelled(e.name, args, e, rows)
-    if e.name not in FUNCTIONS or e.name in _OPERATOR_NAMES:
+    if e.name not in FUNCTIONS or e.name in _OPERATOR_NAMES or e.name.startswith("_"):
         raise error(unknown_function(e.name, rows), e.span)
     try:
         return function(e.name, *args)
@@ -311,7 +311,8 @@ def unknown_function(name: str, rows: Rows) -> str:
     """What to say of a function that is not there."""
     if name in _CLOCKS:
         return f"there is no {name.upper()}: a query has no clock, its times are those of the data"
-    names = {*FUNCTIONS, *SPELLINGS, *AGGREGATES, *rows.binding.catalog.functions} - _OPERATOR_NAMES
+    named = (name for name in (*FUNCTIONS, *SPELLINGS) if not name.startswith(("_", "-")))
+    names = {*named, *AGGREGATES, *rows.binding.catalog.functions} - _OPERATOR_NAMES
     near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.6)
     hint = f"did you mean {near[0].upper()}?" if near else "the language reference lists what there is"
     return f"unknown function {name.upper()}; {hint}"

@@ -40,7 +40,7 @@ def _read(type_: pa.DataType) -> Spelling:
         if len(args) == 2:
             text = _constant(args[1], "the format of a time")
             pattern = text if "%" in text else java_format(text)
-            return function("read_time", given, lit(pattern)).cast(type_)
+            return function("_read_time", given, lit(pattern)).cast(type_)
         found = given.bind(schema)
         if kind(found) in ("integer", "float") and kind(type_) == "timestamp":
             micros = function("round", given.cast(pa.float64()) * 1_000_000.0).cast(pa.int64())

@@ -61,8 +61,6 @@ TYPES: Final = {
     "timestamp": pa.timestamp("us"),
     "datetime": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us"),
-    "timestamp_ltz": pa.timestamp("us"),
-    "timestamp_ntz": pa.timestamp("us"),
     "timestamp with time zone": pa.timestamp("us"),
     "timestamp without time zone": pa.timestamp("us"),
     "interval": pa.duration("us"),

@@ -72,8 +72,8 @@ def _sums(name: str, test: Test) -> ScalarFunction:
 
 
 BIT_FUNCTIONS: Final = (
-    ScalarFunction("bit_pair(x, place)", _bit_pair, bit_pair, 2, 2),
-    _sums("bits_of_all", lambda count, has: has == count),
-    _sums("bits_of_any", lambda count, has: has > 0),
-    _sums("bits_of_odd", lambda count, has: has % 2 == 1),
+    ScalarFunction("_bit_pair(x, place)", _bit_pair, bit_pair, 2, 2),
+    _sums("_bits_of_all", lambda count, has: has == count),
+    _sums("_bits_of_any", lambda count, has: has > 0),
+    _sums("_bits_of_odd", lambda count, has: has % 2 == 1),
 )

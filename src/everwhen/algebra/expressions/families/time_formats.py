@@ -98,4 +98,4 @@ def _readable(pattern: str) -> bool:
     return set(re.findall(r"%(.)", pattern.replace("%%", ""))) <= _READ
 
 
-FORMAT_FUNCTIONS: Final = (ScalarFunction("read_time(text, format)", _read_time, read_time, 2, 2),)
+FORMAT_FUNCTIONS: Final = (ScalarFunction("_read_time(text, format)", _read_time, read_time, 2, 2),)
