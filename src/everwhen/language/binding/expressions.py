@@ -24,8 +24,8 @@ from everwhen.language import syntax as s
 from everwhen.language.binding import subqueries
 from everwhen.language.binding.aggregates import AGGREGATES, is_aggregate
 from everwhen.language.binding.context import Rows
-from everwhen.language.binding.intervals import shifted
-from everwhen.language.binding.spellings import SPELLINGS, spelled
+from everwhen.language.binding.spelled.intervals import shifted
+from everwhen.language.binding.spelled.spellings import SPELLINGS, spelled
 from everwhen.language.binding.types import length_named, type_named
 
 _CLOCKS: Final = ("now", "current_timestamp", "current_date", "current_time", "getdate", "sysdate", "localtimestamp")
