@@ -25,20 +25,16 @@ _NOTHING: Final = np.empty((0, 3), np.int64)
 class StampOperator(Operator):
     """Events with their starts, and their ends if these are told, as columns behind their own (event form).
 
-    `known`: lifetimes are given by a rule, so that an event that began before a query joined is over soon.  `final`:
-    every event that comes is as it will stay.
+    `lasts`: how long every event is, if that is known: a query that joins later sees events that began before cut.
     """
 
     keeps = "where ends are told: starts and ends of events that are not over"
 
-    def __init__(
-        self, source: RowCodec, codec: RowCodec, ends: bool, *, known: bool = False, final: bool = False
-    ) -> None:
+    def __init__(self, source: RowCodec, codec: RowCodec, ends: bool, lasts: int | None = None) -> None:
         self.codec = codec
         self._source = source
         self._ends = ends
-        self._known = known
-        self._final = final
+        self._lasts = lasts
         self._open = _NOTHING  # start, end, how many
         self._promises = Projection(source.schema, {name: [name] for name in source.schema.names})
 
@@ -46,8 +42,6 @@ class StampOperator(Operator):
         (batch,) = inputs
         frontier = frontiers[0]
         promises = self._promises.project(frontier.promises) if frontier.promises else frontier.promises
-        if self._ends and self._final:
-            return Output(self._stamped(batch), Frontier(frontier.time))
         if self._ends:
             self._note(batch, frontier.time)
             first = int(self._open[:, 0].min(initial=INF))
@@ -82,7 +76,7 @@ class StampOperator(Operator):
         return batch.with_rows(target, rows)
 
     def exact_from(self, since: int) -> int:
-        return since if self._known and not self._ends else INF
+        return INF if self._ends or self._lasts in (None, INF) else since + self._lasts
 
     def state_size(self) -> StateSize:
         return StateSize(len(self._open), self._open.nbytes)
