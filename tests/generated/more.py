@@ -56,7 +56,7 @@ class MoreGrammar(Grammar):
                 ("BIT_XOR({0})", (i,), "BIT_XOR", None),
                 ("CAST(BOOL_AND({0}) AS INT)", (b,), "BOOL_AND", None),
                 ("CAST(BOOL_OR({0}) AS INT)", (b,), "BOOL_OR", None),
-                ("COUNT_IF({0})", (b,), "COUNT_IF", "CAST(COUNT_IF({0}) AS BIGINT)"),
+                ("COUNT_IF({0})", (b,), "COUNT_IF", "COUNT(*) FILTER (WHERE {0})"),
                 (
                     "COUNT(DISTINCT {0}, {1})", (i, s), "COUNT(DISTINCT x, y)",
                     "COUNT(DISTINCT ({0}, {1})) FILTER ({0} IS NOT NULL AND {1} IS NOT NULL)",
