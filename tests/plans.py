@@ -77,6 +77,8 @@ UNARY: tuple[Plan, ...] = (
     plan("split 3", lambda: S.split(3), infinite=False, ordered=True),
     plan("coalesce", lambda: S.coalesce()),
     plan("coalesce longest", lambda: S.coalesce(4), infinite=False),
+    plan("lists", lambda: S.group_by("k").agg(a=ew.array_agg("x"), q=ew.quantile_disc("x", 0.5))),
+    plan("lists in an order", lambda: S.aggregate(a=ew.array_agg("x", "k", descending=True)), ordered=True),
     plan("lifetime", lambda: S.lifetime(length=4), ordered=True),
     plan("hop", lambda: S.lifetime(hop=4, length=8), ordered=True),
     plan("hop keeping ends", lambda: S.lifetime(hop=4), ordered=True),
@@ -158,7 +160,16 @@ BINARY: tuple[Plan, ...] = (
     plan("join of all columns", lambda: S.join(T, on=["k", "x"])),
 )
 
+
+def _windows(text: str) -> ew.Stream:
+    return ew.sql(
+        f"SELECT k, window_start, window_end, COUNT(*) AS n FROM {text} GROUP BY k, window_start, window_end", S
+    )
+
+
 COMPOSED: tuple[Plan, ...] = (
+    plan("windows with their starts", lambda: _windows("HOP(TABLE S, 2, 4)")),
+    plan("windows of sessions", lambda: _windows("SESSION(TABLE S PARTITION BY k, 3)")),
     plan("self-difference", lambda: S.difference(S.where(col("x") > 1))),
     plan("self-join", lambda: S.join(S.where(col("x") > 0), on="k")),
     plan("stream minus itself", lambda: S.difference(S)),

@@ -32,6 +32,7 @@ from everwhen.algebra.aggregates import (
 )
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.expressions.build import col, function, lit, udf, when
+from everwhen.algebra.list_aggregates import array_agg, quantile_disc
 from everwhen.algebra.lmerge import lmerge
 from everwhen.algebra.named_source import source
 from everwhen.algebra.patterns import terms as patterns
@@ -104,6 +105,7 @@ __all__ = [
     "UserFunction",
     "advise",
     "aggregate",
+    "array_agg",
     "avg",
     "col",
     "consistency",
@@ -124,6 +126,7 @@ __all__ = [
     "patterns",
     "punctuation",
     "quantile",
+    "quantile_disc",
     "read_changelog",
     "reference",
     "require_bounded",

@@ -41,6 +41,9 @@ UNARY = [name for name, entry in FUNCTIONS.items() if entry.least <= 1]
 TARGETS = ["int64", "int8", "uint64", "float64", "float32", "decimal(6,1)", "decimal(38,10)", "bool", "string"]
 TARGETS += ["timestamp[s]", "timestamp[us]", "date", "duration[s]"]
 SPECIAL = {"in", "regexp_matches", "regexp_extract"}  # want constants, or patterns that are well formed
+# Lists, zones, paths and formats are not among the values here; their tests are in tests/language/test_sql_more.py.
+SPECIAL |= {"array_join", "array_contains", "element_at", "cardinality", "from_utc_timestamp", "to_utc_timestamp"}
+SPECIAL |= {"json_extract", "json_value", "json_text", "_read_time", "_bit_pair"}
 
 
 def same(a: Any, b: Any) -> bool:
@@ -114,7 +117,7 @@ def test_a_column_and_a_constant(name: str) -> None:
     assert any(fitting) or name in ("date_trunc", "strftime")
 
 
-@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("name", [name for name in UNARY if name not in SPECIAL - {"in"}])
 def test_one_column(name: str) -> None:
     fitting = [
         check(Call(name, (col("x"),)), Schema.of([("x", type_)]), [(value,) for value in values])

@@ -76,7 +76,9 @@ class Tally:
         self.failures += other.failures
 
 
-def drawn(way: str, seed: str, queries: int = QUERIES_PER_WORLD, ranked: float = 0.0) -> Case:
+def drawn(
+    way: str, seed: str, queries: int = QUERIES_PER_WORLD, ranked: float = 0.0, grammar: type[Grammar] = Grammar
+) -> Case:
     """The case of a seed."""
     rng = random.Random(f"{way} {seed}")
     infinite = rng.random() < 0.2
@@ -87,7 +89,7 @@ def drawn(way: str, seed: str, queries: int = QUERIES_PER_WORLD, ranked: float =
     for _ in range(queries):
         joins = rng.randint(0, last) if late and rng.random() < 0.7 else 0
         asked.append(
-            Asked(Grammar(rng, rng.choice((1, 1, 2, 2, 2, 3)), infinite, RECURSIVE.get(way, 0.0), ranked).draw(), joins)
+            Asked(grammar(rng, rng.choice((1, 1, 2, 2, 2, 3)), infinite, RECURSIVE.get(way, 0.0), ranked).draw(), joins)
         )
     restores = (
         tuple(sorted(rng.sample(range(last), min(rng.randint(1, 4), last)))) if way in ("restore", "migrate") else ()

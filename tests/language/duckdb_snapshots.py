@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from everwhen.algebra import builder as ew
+import everwhen as ew
 from everwhen.core.time import INF
 from everwhen.language.catalog import Catalog, Entry
 from everwhen.language.program import program

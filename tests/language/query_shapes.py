@@ -217,4 +217,21 @@ SHAPES: Final = {
     "not between": "SELECT v FROM {A5} a WHERE v NOT BETWEEN 1 AND 2",
     "rows window in a join": "SELECT a.v, b.w FROM {Ar} a JOIN {B4} b ON a.k = b.k",
     **RANK_SHAPES,
+    # what other systems have
+    "natural join": "SELECT k, s, v, w FROM {A3} a NATURAL JOIN {B4} b",
+    "natural left join": "SELECT k, s, v, w FROM {A3} a NATURAL LEFT JOIN {B4} b",
+    "subquery in on": "SELECT a.v, b.w FROM {A3} a JOIN {B4} b ON a.k = b.k AND a.v IN (SELECT w FROM {B} c)",
+    "subquery in on of a left join": "SELECT a.v, b.w FROM {A3} a LEFT JOIN {B4} b ON a.k = b.k AND EXISTS (SELECT 1 "
+    "FROM {A5} c WHERE c.v = b.w)",
+    "rollup": "SELECT k, s, COUNT(*) AS n, SUM(v) AS t, GROUPING(s) AS g FROM {A5} a GROUP BY ROLLUP (k, s) HAVING "
+    "COUNT(*) > 0",
+    "cube": "SELECT k, s, COUNT(DISTINCT v) AS n FROM {A5} a GROUP BY CUBE (k, s) HAVING COUNT(*) > 0",
+    "grouping sets": "SELECT k, v % 2 AS p, MAX(s) AS m FROM {A5} a GROUP BY GROUPING SETS ((k), (v % 2), ()) HAVING "
+    "COUNT(*) > 0",
+    "conditions of groups": "SELECT k, bool_and(v > 1) AS a, bool_or(v > 1) AS b, COALESCE(count_if(v > 1), 0) AS c "
+    "FROM {A5} a GROUP BY k",
+    "bits": "SELECT k, bit_and(v) AS a, bit_or(v - 2) AS b, bit_xor(v) AS x FROM {A5} a GROUP BY k",
+    "within group": "SELECT k, percentile_cont(0.3) WITHIN GROUP (ORDER BY v) AS c, percentile_disc(0.6) WITHIN GROUP "
+    "(ORDER BY v DESC) AS d FROM {A5} a GROUP BY k",
+    "string_agg": "SELECT k, string_agg(s, '+' ORDER BY s DESC) AS t FROM {A5} a GROUP BY k",
 }

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from everwhen.algebra import builder as ew
+import everwhen as ew
 from everwhen.algebra.nodes import Node
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF

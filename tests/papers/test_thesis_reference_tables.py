@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 import pytest
 
+import everwhen as ew
 from everwhen import reference
-from everwhen.algebra import builder as ew
 from everwhen.algebra.nodes import Node
 from everwhen.core.schema import Schema
 from everwhen.stream.history import History

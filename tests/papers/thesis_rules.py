@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import everwhen as ew
 from everwhen.algebra import aggregates
-from everwhen.algebra import builder as ew
 from everwhen.algebra.expressions.build import Expr, col, when
 from everwhen.algebra.nodes import Node
 from everwhen.core.schema import Schema

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import everwhen as ew
 from everwhen.algebra import aggregates
-from everwhen.algebra import builder as ew
 from everwhen.algebra.expressions.build import Expr, col, when
 from everwhen.algebra.nodes import Node
 from everwhen.core.time import INF

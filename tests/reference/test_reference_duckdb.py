@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
+import everwhen as ew
 from everwhen import reference
 from everwhen.algebra import aggregates
-from everwhen.algebra import builder as ew
 from everwhen.algebra.expressions.build import col, function, when
 from everwhen.core.schema import Schema
 from everwhen.stream.element_batch import INSERT, ElementBatch

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import everwhen as ew
 from everwhen import reference
 from everwhen.algebra import aggregates
-from everwhen.algebra import builder as ew
 from everwhen.algebra.expressions.build import col
 from everwhen.core.time import INF
 from everwhen.errors import QueryError

@@ -112,6 +112,20 @@ def first(rows: Sequence[tuple[Any, Any]], *, last: bool = False) -> Any:
     return min((value for key, value in dated if key == wanted), key=null_first_key)
 
 
+def quantile_disc(values: Sequence[Any], q: float) -> Any:
+    """The first of the sorted values with which a share of at least q has come."""
+    ordered = sorted(values, key=order_key)
+    n = len(ordered)
+    return ordered[max(0, n - math.floor(n - q * n) - 1)]
+
+
+def listed(rows: Sequence[tuple[Any, ...]], *, descending: bool = False) -> list[Any]:
+    """All values that are not null in the order of the other columns, nulls first, then in their own."""
+    present = [row for row in rows if row[0] is not None]
+    ordered = sorted(present, key=lambda row: tuple(map(null_first_key, (*row[1:], row[0]))), reverse=descending)
+    return [row[0] for row in ordered]
+
+
 DEFINITIONS: Final[dict[str, Callable[..., Any]]] = {
     "sum": total,
     "avg": mean,
@@ -124,6 +138,7 @@ DEFINITIONS: Final[dict[str, Callable[..., Any]]] = {
     "count_distinct": count_distinct,
     "median": lambda values: quantile(values, 0.5),
     "quantile": quantile,
+    "quantile_disc": quantile_disc,
     "top_k": top_k,
 }
 """Functions of the non-null values of one column (and the parameters)."""

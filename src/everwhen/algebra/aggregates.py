@@ -25,12 +25,12 @@ from everwhen.errors import QueryError
 
 _FLOAT: Final = ("avg", "stddev", "stddev_pop", "variance", "variance_pop")
 _SAME: Final = ("min", "max", "first", "last")
-_COLUMNS: Final = {"count": (0, 1), "first": (2, 2), "last": (2, 2)}
-_PARAMETERS: Final = {"quantile": 1, "top_k": 1, "user": 1}
+_COLUMNS: Final = {"count": (0, 1), "first": (2, 2), "last": (2, 2), "array_agg": (1, 9)}
+_PARAMETERS: Final = {"quantile": 1, "quantile_disc": 1, "top_k": 1, "array_agg": 1, "user": 1}
 
 AGGREGATE_FUNCTIONS: Final = (
     "count", "sum", "avg", "min", "max", "stddev", "stddev_pop", "variance", "variance_pop",
-    "count_distinct", "median", "quantile", "top_k", "first", "last", "user",
+    "count_distinct", "median", "quantile", "quantile_disc", "top_k", "array_agg", "first", "last", "user",
 )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ class Aggregation:
                 return pa.float64()
         for type_ in types:
             self._require(is_orderable(type_) and kind(type_) != "null", types, "values that can be ordered")
-        return pa.list_(types[0]) if self.function == "top_k" else types[0]
+        return pa.list_(types[0]) if self.function in ("top_k", "array_agg") else types[0]
 
     def evaluate(self, values: Sequence[tuple[Any, ...]]) -> Any:
         """The definition: the result for a group, whose rows are given as tuples of the argument columns' values."""
@@ -99,6 +99,8 @@ class Aggregation:
                 return len(values)
             case "first" | "last":
                 return aggregate_definition.first(values, last=self.function == "last")
+            case "array_agg":
+                return aggregate_definition.listed(values, descending=self.parameters[0])
         present = [value for (value,) in values if value is not None]
         match self.function:
             case "count":
@@ -138,7 +140,9 @@ class Aggregation:
                 f"{self.function} takes {wanted_parameters} parameters, not {len(self.parameters)}: {self}"
             )
         match self.function, self.parameters:
-            case "quantile", (q,) if isinstance(q, bool) or not isinstance(q, int | float) or not 0 <= q <= 1:
+            case "quantile" | "quantile_disc", (q,) if (
+                isinstance(q, bool) or not isinstance(q, int | float) or not 0 <= q <= 1
+            ):
                 raise QueryError(f"a quantile lies between 0 and 1, not at {q!r}: {self}")
             case "top_k", (k,) if isinstance(k, bool) or not isinstance(k, int) or k < 1:
                 raise QueryError(f"top_k keeps a whole number of values, at least 1, not {k!r}: {self}")

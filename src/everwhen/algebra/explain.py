@@ -143,6 +143,10 @@ def describe(node: Node) -> str:
             return _describe_lifetime(node)
         case nodes.Deletes():
             return "Deletes"
+        case nodes.Stamp(_, start, end):
+            return f"Stamp {start}" + (f" to {end}" if end is not None else "")
+        case nodes.Span(_, start, end):
+            return f"Span from {start} to {end}"
         case nodes.Fixpoint():
             return _describe_fixpoint(node)
         case nodes.LoopTurn(kind=kind, value=value):

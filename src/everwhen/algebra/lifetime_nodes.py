@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+import pyarrow as pa
+
 from everwhen.algebra.node import Node
-from everwhen.core.schema import Schema
+from everwhen.core.schema import Field, Schema
 from everwhen.core.time import INF
 from everwhen.errors import QueryError
 
@@ -172,3 +174,53 @@ class Deletes(Node):
     @property
     def keeps_events(self) -> bool:
         return True
+
+
+@dataclass(frozen=True, eq=False)
+class Stamp(Node):
+    """The events with the instant at which each starts as a column `start`, and its end as `end` if that has a name.
+
+    An end without end is null.  While an end may still move, nothing from the event's start on is final.
+    """
+
+    input: Node
+    start: str
+    end: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.input.keeps_events:
+            raise QueryError(
+                "events can be stamped on a source or after .coalesce(): elsewhere they have no fixed boundaries"
+            )
+        _ = self.schema
+
+    @cached_property
+    def schema(self) -> Schema:
+        names = (self.start,) if self.end is None else (self.start, self.end)
+        return Schema((*self.input.schema.fields, *(Field(name, pa.int64()) for name in names)))
+
+    @property
+    def keeps_events(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Span(Node):
+    """Each instant of a row becomes a row that lives from its column `start` to its column `end`.
+
+    So a row that lives for one tick is there for all of its window.  What may still come must start at or after the
+    input's progress, as windows do that are open as long as anything can change in them: `windows` builds such plans.
+    """
+
+    input: Node
+    start: str
+    end: str
+
+    def __post_init__(self) -> None:
+        for name in (self.start, self.end):
+            if self.input.schema.field(name, "the span of a row").type != pa.int64():
+                raise QueryError(f"the span of a row is given in ticks; {name} is of another type")
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.input.schema

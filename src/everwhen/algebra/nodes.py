@@ -24,7 +24,9 @@ from everwhen.algebra.lifetime_nodes import Deletes as Deletes
 from everwhen.algebra.lifetime_nodes import Granularity as Granularity
 from everwhen.algebra.lifetime_nodes import RelationToStream as RelationToStream
 from everwhen.algebra.lifetime_nodes import RowsWindow as RowsWindow
+from everwhen.algebra.lifetime_nodes import Span as Span
 from everwhen.algebra.lifetime_nodes import Split as Split
+from everwhen.algebra.lifetime_nodes import Stamp as Stamp
 from everwhen.algebra.lifetime_nodes import TimeWindow as TimeWindow
 from everwhen.algebra.merge_node import LMerge as LMerge
 from everwhen.algebra.node import Node as Node

@@ -192,7 +192,7 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
             raise binder.error(f"two columns are called {column.name.text}", column.name.span)
         seen.add(column.name.text.lower())
         try:
-            types[column.name.text] = type_named(column.type.text, declared=True)
+            types[column.name.text] = type_named(column.type.text)
         except QueryError as error:
             raise binder.error(str(error), column.type.span) from None
     clock = None if e.ordered_by is None else (_column(e.ordered_by, types, binder), e.ordered_by)

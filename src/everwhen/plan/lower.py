@@ -53,6 +53,7 @@ from everwhen.operators.sweep.multiplicity import CountsOperator
 from everwhen.operators.windows.chronons import ChrononsOperator
 from everwhen.operators.windows.coalesce import CoalesceOperator
 from everwhen.operators.windows.rows_window import RowsOperator
+from everwhen.operators.windows.stamps import SpanOperator, StampOperator
 from everwhen.plan.lower_joins import lower_join
 from everwhen.plan.lower_loop import loop_operator, turn_operator
 from everwhen.plan.merge_kernel import merge_kernel
@@ -112,11 +113,13 @@ class Lowering:
     circulating: frozenset[str] = frozenset()
     _numbers: Iterator[int] = field(default_factory=count)
     _placed: dict[tuple[int, str, bool], tuple[n.Node, Port]] = field(default_factory=dict)
+    _told: dict[int, n.Node] = field(default_factory=dict)  # nodes whose ends are told in columns above
 
     # -- placing ------------------------------------------------------------------------------------------------
 
     def sink(self, name: str, node: n.Node) -> Sink:
         codec = self.codec(node.schema)
+        self._note_ends(node)
         if isinstance(node, n.Sort):
             return self._sorted(name, node, codec)
         if self.emit is Emit.FINAL:
@@ -146,7 +149,12 @@ class Lowering:
         port = self.lower(node.input, "segments", top=True)
         return Sink(name, self.place("sort", SortOperator(node.by, codec), port), SortedChangelogEncoder(codec))
 
+    def _note_ends(self, root: n.Node) -> None:
+        stamps = [each for each in n.walk(root) if isinstance(each, n.Stamp) and each.end is not None]
+        self._told.update((id(each), each) for each in n.walk(*(stamp.input for stamp in stamps)))
+
     def hand(self, name: str, node: n.Node, top: bool) -> Handed:
+        self._note_ends(node)
         if top and not node.keeps_events and self._clips_last(node):
             return Handed(name, self._clipped_last(node), self.codec(node.schema))
         port = self.lower(node, "events" if node.keeps_events else "segments", top)
@@ -187,6 +195,8 @@ class Lowering:
         """In `current`, only what faces the sink says an open piece without an end: operators above need to know how
         far it reaches.  In `ended`, only what faces the sink clips: to an operator above, what is not yet said would
         look like an end."""
+        if id(node) in self._told:  # an end that is clipped would be told as the end
+            return EVERYTHING
         if self.circulating and any(isinstance(x, n.Exchange) and x.name in self.circulating for x in n.walk(node)):
             return EVERYTHING
         if self.emit is Emit.ENDED:
@@ -238,6 +248,10 @@ class Lowering:
                 return self.place("alter lifetime", altered, self.lower(input, "events"))
             case n.Deletes(input):
                 return self.place("deletes", DeletesOperator(codec), self.lower(input, "events"))
+            case n.Stamp(input, _, end):
+                lasts = input.length if isinstance(input, n.AlterLifetime) else None
+                stamp = StampOperator(self.codec(input.schema), codec, end is not None, lasts)
+                return self.place("stamp", stamp, self.lower(input, "events"))
             case n.Punctuate(input, schemes):
                 return self.place("punctuate", PunctuateOperator(schemes, codec), self.lower(input, "events", top))
             case n.Coalesce(input, longest):
@@ -272,7 +286,7 @@ class Lowering:
                 return self._source(node, "segments")
             case n.Exchange(whole=False):
                 return self._exchange(node, "segments")
-            case n.Exchange() | n.AlterLifetime() | n.Deletes() | n.Coalesce():
+            case n.Exchange() | n.AlterLifetime() | n.Deletes() | n.Coalesce() | n.Stamp():
                 return self.place("net", NetOperator(codec), self.lower(node, "events"))
             case n.Filter(input, predicate):
                 return self.place("filter", FilterOperator(predicate, codec), self.lower(input, "segments", top))
@@ -291,6 +305,9 @@ class Lowering:
                 return self.lower(input, "segments")
             case n.TimeWindow(input, size, slide):
                 return self.place("window", TimeWindowOperator(size, slide, codec), self.lower(input, "segments"))
+            case n.Span(input, start, end):
+                span = SpanOperator(codec, start, end)
+                return self.place("span", span, self.lower(input, "segments"))
             case n.Granularity(input, granule):
                 return self.place("granularity", GranularityOperator(granule, codec), self.lower(input, "segments"))
             case n.Distinct(input):

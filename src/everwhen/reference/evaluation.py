@@ -34,7 +34,9 @@ from everwhen.algebra.nodes import (
     SetOperation,
     Sort,
     Source,
+    Span,
     Split,
+    Stamp,
     TimeWindow,
     Union,
     reads_recursion,
@@ -83,7 +85,9 @@ def history(node: Node, inputs: Inputs, first: int | None = None, last: int | No
 
 def _stream(node: Node, streams: list[LogicalStream], inputs: Inputs) -> LogicalStream:
     match node:
-        case Source() | AlterLifetime() | Deletes():
+        case Source() | AlterLifetime() | Deletes() | Stamp():
+            return stream_of(events(node, inputs))
+        case Span():
             return stream_of(events(node, inputs))
         case Split() | Coalesce():  # lifetimes cut otherwise, the same snapshots (11.7)
             return streams[0]
@@ -172,6 +176,15 @@ def events(node: Node, inputs: Inputs) -> list[Event]:
             return [piece for e in evaluate(input, inputs).levels() for piece in _pieces(e, longest)]
         case AlterLifetime(input):  # definition 6
             return [(*altered(node, vs, ve), row) for vs, ve, row in events(input, inputs)]
+        case Stamp(input, _, end):
+            stamped = [
+                (e, (e[0],) if end is None else (e[0], None if e[1] == INF else e[1])) for e in events(input, inputs)
+            ]
+            return [(vs, ve, (*row, *times)) for (vs, ve, row), times in stamped]
+        case Span(input, start, end):  # a row for each instant of a row
+            at = [input.schema.index(name) for name in (start, end)]
+            found = evaluate(input, inputs).levels()
+            return [(row[at[0]], row[at[1]], row) for vs, ve, row in found for _ in range(vs, ve)]
         case Deletes(input):  # Π(Ve, ∞); what never ends is never deleted
             return [(ve, INF, row) for _, ve, row in events(input, inputs) if ve != INF]
         case _:

@@ -114,6 +114,8 @@ def _of(node: n.Node, below: list[list[Said]], given: Given, rows: Callable[[n.N
             return _moved(below[0], lambda t: -(-t // granule) * granule)
         case n.AlterLifetime(_, hop, shift, _):
             return _moved(below[0], lambda t: t // hop * hop + shift)
+        case n.Stamp(input, _, end):
+            return _projected(below[0], input.schema, [*input.schema.names, None, *[None] * (end is not None)])
         case n.Map(input, columns):
             kept = [expr.name if isinstance(expr, Column) else None for _, expr in columns]
             return _projected(below[0], input.schema, kept)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from everwhen.errors import QueryError
-from everwhen.language.binding.types import type_named
+from everwhen.language.binding.types import length_named, type_named
 
 
 @pytest.mark.parametrize(
@@ -20,22 +20,30 @@ from everwhen.language.binding.types import type_named
         ("numeric( 5 )", pa.decimal128(5, 0)),
         ("TIMESTAMP(3)", pa.timestamp("ms")),
         ("interval", pa.duration("us")),
+        ("INT8", pa.int64()),
+        ("int4", pa.int32()),
+        ("INT2", pa.int16()),
+        ("float8", pa.float64()),
+        ("FLOAT4", pa.float32()),
+        ("bytea", pa.binary()),
+        ("TIMESTAMPTZ", pa.timestamp("us")),
+        ("timestamp with time zone", pa.timestamp("us")),
+        ("TIMESTAMP(3) WITH TIME ZONE", pa.timestamp("ms")),
     ],
 )
 def test_names_of_types(text: str, type_: pa.DataType) -> None:
-    assert type_named(text) == type_ == type_named(text, declared=True)
+    assert type_named(text) == type_
 
 
-def test_the_length_of_a_text_is_a_remark_in_a_declaration_only() -> None:
-    assert type_named("VARCHAR(20)", declared=True) == pa.string()
-    with pytest.raises(QueryError, match=r"does not cut the text; write left\(x, 20\)"):
-        type_named("VARCHAR(20)")
+@pytest.mark.parametrize("text", ["VARCHAR(20)", "char( 20 )", "CHARACTER VARYING(20)"])
+def test_the_length_of_a_text(text: str) -> None:
+    assert type_named(text) == pa.string()
+    assert length_named(text) == 20 and length_named("DECIMAL(20)") is None
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("INT8", "8 bits to some and 8 bytes to others"),
         ("DECIMAL", "needs its digits"),
         ("DECIMAL(39, 2)", "a decimal has 1 to 38 digits"),
         ("DECIMAL(4, 5)", "its scale is not larger"),

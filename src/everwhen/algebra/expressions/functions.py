@@ -17,6 +17,12 @@ from everwhen.algebra.expressions import definition
 from everwhen.algebra.expressions.arithmetic import ARITHMETIC
 from everwhen.algebra.expressions.compute import Compiled, Rule, apply, unify
 from everwhen.algebra.expressions.conditions import CONDITIONS, FALSE, comparison
+from everwhen.algebra.expressions.families.bits import BIT_FUNCTIONS
+from everwhen.algebra.expressions.families.calendar import CALENDAR_FUNCTIONS
+from everwhen.algebra.expressions.families.json_text import JSON_FUNCTIONS
+from everwhen.algebra.expressions.families.lists import LIST_FUNCTIONS
+from everwhen.algebra.expressions.families.time_formats import FORMAT_FUNCTIONS
+from everwhen.algebra.expressions.families.zones import ZONE_FUNCTIONS
 from everwhen.algebra.expressions.number_functions import NUMBER_FUNCTIONS
 from everwhen.algebra.expressions.scalar_function import ScalarFunction, Thunk
 from everwhen.algebra.expressions.text_functions import TEXT_FUNCTIONS
@@ -169,8 +175,18 @@ _GENERAL: Final = (
     ScalarFunction("nullif(x, y)", _nullif, _nullif_value, 2, 2, strict=False),
 )
 
+_FAMILIES: Final = (
+    *CALENDAR_FUNCTIONS,
+    *FORMAT_FUNCTIONS,
+    *ZONE_FUNCTIONS,
+    *JSON_FUNCTIONS,
+    *LIST_FUNCTIONS,
+    *BIT_FUNCTIONS,
+)
+
 FUNCTIONS: Final[dict[str, ScalarFunction]] = {
-    entry.name: entry for entry in (*OPERATORS, *_GENERAL, *NUMBER_FUNCTIONS, *TEXT_FUNCTIONS, *TIME_FUNCTIONS)
+    entry.name: entry
+    for entry in (*OPERATORS, *_GENERAL, *NUMBER_FUNCTIONS, *TEXT_FUNCTIONS, *TIME_FUNCTIONS, *_FAMILIES)
 }
 
 

@@ -116,6 +116,8 @@ def _derive(node: n.Node) -> Properties:
             return alter_lifetime(node, properties(node.input))
         case n.Deletes(input):
             return deletes(properties(input))
+        case n.Stamp(input, _, None):
+            return properties(input)
         case n.Punctuate(input):
             return properties(input)
         case n.Sort(input):

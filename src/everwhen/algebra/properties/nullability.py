@@ -46,8 +46,11 @@ def never_null(node: n.Node, column: str) -> bool:
             | n.AlterLifetime(input)
             | n.Deletes(input)
             | n.Punctuate(input)
+            | n.Span(input)
         ):
             return never_null(input, column)
+        case n.Stamp(input, start, end):
+            return column == start or (column != end and never_null(input, column))
     return False
 
 

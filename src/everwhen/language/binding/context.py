@@ -143,6 +143,7 @@ class Groups:
     keys: tuple[tuple[Expr, str], ...]
     aggregates: dict[int, Expr]  # by the identity of the call in the syntax
     counts: frozenset[str] = frozenset()  # the names of those that are 0 over nothing
+    absent: tuple[tuple[Expr, Expr], ...] = ()  # keys of other grouping sets, and the nulls that they are here
 
 
 @dataclass
@@ -205,6 +206,9 @@ class Rows:
         for expr, key in self.groups.keys:
             if expr.equals(col(inner.physical)):
                 return col(key)
+        for expr, null in self.groups.absent:
+            if expr.equals(col(inner.physical)):
+                return null
         raise self.binding.error(
             f"{name.parts[-1].text} is neither grouped by nor inside an aggregate; add it to GROUP BY, or write for "
             f"example MAX({name.parts[-1].text})",

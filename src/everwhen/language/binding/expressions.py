@@ -24,7 +24,9 @@ from everwhen.language import syntax as s
 from everwhen.language.binding import subqueries
 from everwhen.language.binding.aggregates import AGGREGATES, is_aggregate
 from everwhen.language.binding.context import Rows
-from everwhen.language.binding.types import type_named
+from everwhen.language.binding.spelled.intervals import shifted
+from everwhen.language.binding.spelled.spellings import SPELLINGS, spelled
+from everwhen.language.binding.types import length_named, type_named
 
 _CLOCKS: Final = ("now", "current_timestamp", "current_date", "current_time", "getdate", "sysdate", "localtimestamp")
 _COMPARISONS: Final = ("=", "<>", "<", "<=", ">", ">=")
@@ -79,7 +81,22 @@ def _grouped(e: s.Expression, rows: Rows) -> Expr | None:
         before = bind(e, groups.before)
     except SqlError:
         return None
-    return next((col(key) for expr, key in groups.keys if expr.equals(before)), None)
+    absent = [null for expr, null in groups.absent if expr.equals(before)]
+    return next((col(key) for expr, key in groups.keys if expr.equals(before)), absent[0] if absent else None)
+
+
+def _grouping(e: s.Function, rows: Rows) -> Expr:
+    """GROUPING(a, b): a bit for each, 1 where this grouping set does not have it."""
+    if rows.groups is None or not e.args:
+        raise rows.binding.error("GROUPING stands in a query with GROUP BY: GROUPING(column)", e.span)
+    number = 0
+    for arg in e.args:
+        before = bind(arg, rows.groups.before)
+        absent = any(expr.equals(before) for expr, _ in rows.groups.absent)
+        if not absent and not any(expr.equals(before) for expr, _ in rows.groups.keys):
+            raise rows.binding.error("GROUPING is of columns that GROUP BY has", arg.span)
+        number = 2 * number + absent
+    return lit(number)
 
 
 def _bind(e: s.Expression, rows: Rows) -> Expr:
@@ -88,6 +105,12 @@ def _bind(e: s.Expression, rows: Rows) -> Expr:
             return rows.column(e)
         case s.Constant():
             return _constant(e, rows)
+        case s.Duration(_, _, months) if months:
+            raise rows.binding.error(
+                "an interval of months has no length of its own; it stands beside a date or a timestamp: d + INTERVAL "
+                "'1' MONTH",
+                e.span,
+            )
         case s.Duration(text):
             return _duration(text, e, rows)
         case s.Operator():
@@ -107,6 +130,9 @@ def _bind(e: s.Expression, rows: Rows) -> Expr:
         case s.CastTo(operand, type_):
             target = named_type(type_, rows)
             cast = bind(operand, rows).cast(target)
+            length = length_named(type_.text)
+            if length is not None:
+                return function("left", cast, length)
             if isinstance(operand, s.Constant) and kind(target) in ("date", "timestamp", "duration"):
                 _read_now(cast, e.span, rows)
             return cast
@@ -144,9 +170,15 @@ def _operator(e: s.Operator, rows: Rows) -> Expr:
     if e.symbol in ("and", "or"):
         # in a long chain of conditions each is bound once, without going deeper for each
         return Call(e.symbol, tuple(bind(operand, rows) for operand in _chain(e)))
+    if e.symbol in ("+", "-") and len(e.operands) == 2:
+        moved = shifted(e, rows, bind)
+        if moved is not None:
+            return moved
     operands = [bind(operand, rows) for operand in e.operands]
     a = operands[0]
     match e.symbol:
+        case "->" | "->>":
+            return _spelled(e.symbol, operands, e, rows)
         case "||":
             return function("concat", *operands)
         case "is_true":
@@ -255,15 +287,19 @@ def _function(e: s.Function, rows: Rows) -> Expr:
         where = "inside another aggregate" if rows.place == "an aggregate" else f"in {rows.place}"
         remedy = "; conditions on aggregates stand in HAVING" if rows.place == "WHERE" else ""
         raise error(f"the aggregate {e.name.upper()} cannot stand {where}{remedy}", e.span)
-    if e.star or e.distinct or e.where is not None:
-        what = "*" if e.star else "DISTINCT" if e.distinct else "FILTER"
+    if e.name in ("grouping", "grouping_id"):
+        return _grouping(e, rows)
+    if e.star or e.distinct or e.where is not None or e.order:
+        what = "*" if e.star else "DISTINCT" if e.distinct else "ORDER BY" if e.order else "FILTER"
         raise error(f"{e.name.upper()} is no aggregate and takes no {what}", e.span)
     args = [bind(arg, rows) for arg in e.args]
     if user is not None:
         if not args:
             raise error(f"{e.name} needs at least one argument", e.span)
         return Udf(user.function, tuple(args), user.result)
-    if e.name not in FUNCTIONS or e.name in _OPERATOR_NAMES:
+    if e.name in SPELLINGS:
+        return _spelled(e.name, args, e, rows)
+    if e.name not in FUNCTIONS or e.name in _OPERATOR_NAMES or e.name.startswith("_"):
         raise error(unknown_function(e.name, rows), e.span)
     try:
         return function(e.name, *args)
@@ -271,11 +307,21 @@ def _function(e: s.Function, rows: Rows) -> Expr:
         raise error(str(problem), e.span) from None
 
 
+def _spelled(name: str, args: list[Expr], e: s.Expression, rows: Rows) -> Expr:
+    try:
+        found = spelled(name, args, rows.node.schema)
+    except QueryError as problem:
+        raise rows.binding.error(str(problem), e.span) from None
+    assert found is not None
+    return found
+
+
 def unknown_function(name: str, rows: Rows) -> str:
     """What to say of a function that is not there."""
     if name in _CLOCKS:
         return f"there is no {name.upper()}: a query has no clock, its times are those of the data"
-    names = {*FUNCTIONS, *AGGREGATES, *rows.binding.catalog.functions} - _OPERATOR_NAMES
+    named = (name for name in (*FUNCTIONS, *SPELLINGS) if not name.startswith(("_", "-")))
+    names = {*named, *AGGREGATES, *rows.binding.catalog.functions} - _OPERATOR_NAMES
     near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.6)
     hint = f"did you mean {near[0].upper()}?" if near else "the language reference lists what there is"
     return f"unknown function {name.upper()}; {hint}"
@@ -287,7 +333,7 @@ def functions(e: s.Expression | None) -> list[s.Function]:
         case None:
             return []
         case s.Function():
-            below = [*e.args, e.where]
+            below = [*e.args, e.where, *(each for each, _ in e.order)]
             if e.over is not None:
                 below += [*e.over.partition, *(key.expression for key in e.over.order)]
             return [e, *(f for each in below for f in functions(each))]

@@ -33,6 +33,8 @@ class Table:
     alias: str | None
     columns: tuple[ScopeColumn, ...]
     stream: str | None = None
+    keys: frozenset[frozenset[str]] = frozenset()
+    """Sets of columns of the plan on which no two rows of it agree that are alive together."""
 
     @cached_property
     def _by_name(self) -> dict[str, list[ScopeColumn]]:
@@ -47,7 +49,9 @@ class Table:
 
     def renamed(self, physical: Mapping[str, str]) -> Table:
         """The same columns under new names in the plan."""
-        return replace(self, columns=tuple(replace(c, physical=physical[c.physical]) for c in self.columns))
+        keys = frozenset(frozenset(physical[column] for column in key) for key in self.keys)
+        columns = tuple(replace(c, physical=physical[c.physical]) for c in self.columns)
+        return replace(self, columns=columns, keys=keys)
 
     def hiding(self, names: Iterable[str]) -> Table:
         hidden = set(names)

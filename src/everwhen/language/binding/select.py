@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from itertools import chain
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.aggregates import AggregateCall
-from everwhen.algebra.builder import GroupBy, Stream
 from everwhen.algebra.expressions.build import Column, Expr, Literal, col, conjunction
+from everwhen.algebra.properties.derive import properties
 from everwhen.core.kinds import kind
-from everwhen.errors import QueryError
 from everwhen.language import syntax as s
-from everwhen.language.binding.aggregates import AggregateUse, aggregate_use, is_aggregate
+from everwhen.language.binding.aggregates import AggregateUse, aggregate_uses, is_aggregate
 from everwhen.language.binding.context import Aggregated, Binding, Bound, Correlation, Groups, Key, OutColumn, Rows
 from everwhen.language.binding.expressions import condition, conjuncts, functions, value
+from everwhen.language.binding.groups import aggregate, projected
 from everwhen.language.binding.ranks import add_overs
 from everwhen.language.binding.scope import NameProblem
 from everwhen.language.binding.sources import from_clause
@@ -40,12 +39,24 @@ class _Output:
 
 def select(e: s.Select, binding: Binding, correlation: Correlation | None = None) -> Bound:
     """The plan of a SELECT."""
-    rows, keys = _grouped_rows(e, binding, correlation)
-    rows.place = "SELECT"
-    add_overs([i.expression for i in e.items if isinstance(i, s.Item)], rows, tuple(key.inner for key in keys))
-    outputs = _named(_outputs(e, rows), binding)
-    columns = tuple((key.inner, col(key.inner)) for key in keys) + tuple((o.name, o.expr) for o in outputs)
-    node = _projected(rows.node, columns)
+    found, keys = _grouped_rows(e, binding, correlation)
+    items = [item.expression for item in e.items if isinstance(item, s.Item)]
+    if len(found) > 1:
+        for call in (f for item in items for f in functions(item) if f.over is not None):
+            raise binding.error(
+                "OVER is about the rows of all grouping sets together; group in a query in FROM, and write OVER around "
+                "it",
+                call.span,
+            )
+    node: n.Node | None = None
+    for rows in found:
+        rows.place = "SELECT"
+        add_overs(items, rows, tuple(key.inner for key in keys))
+        outputs = _named(_outputs(e, rows), binding)
+        columns = tuple((key.inner, col(key.inner)) for key in keys) + tuple((o.name, o.expr) for o in outputs)
+        one = projected(rows.node, columns)
+        node = one if node is None else n.Union(node, one)
+    assert node is not None
     if e.distinct:
         node = n.Distinct(node)
     return Bound(node, tuple(OutColumn(o.name, o.origin) for o in outputs), keys)
@@ -68,7 +79,8 @@ def aggregated(e: s.Select, binding: Binding, correlation: Correlation) -> Aggre
                 "with WITH and join it",
                 item.span,
             )
-    rows, keys = _grouped_rows(s.Select(e.items, False, e.sources, e.where, (), None, e.span), binding, correlation, e)
+    alone = s.Select(e.items, False, e.sources, e.where, (), None, e.span)
+    (rows,), keys = _grouped_rows(alone, binding, correlation, e)
     rows.place = "SELECT"
     values = tuple(value(item.expression, rows) for item in e.items if isinstance(item, s.Item))
     rows.place = "HAVING"
@@ -82,20 +94,23 @@ def aggregated(e: s.Select, binding: Binding, correlation: Correlation) -> Aggre
 
 def _grouped_rows(
     e: s.Select, binding: Binding, correlation: Correlation | None, calls_of: s.Select | None = None
-) -> tuple[Rows, tuple[Key, ...]]:
-    """The rows that the columns are about: filtered, and grouped if the query has groups."""
+) -> tuple[list[Rows], tuple[Key, ...]]:
+    """The rows that the columns are about: filtered; and grouped if the query has groups, once per grouping set."""
     rows, keys = _filtered(e, binding, correlation)
     whole = calls_of or e
     places = [*(item.expression for item in whole.items if isinstance(item, s.Item)), whole.having]
     calls = [f for place in places for f in functions(place) if is_aggregate(f, binding)]
     if not (calls or e.group_by or whole.having is not None):
-        return rows, keys
-    groups = _group(e, rows, calls, keys)
-    if e.having is not None:
-        groups.place = "HAVING"
-        test = condition(e.having, groups)
-        groups.node = n.Filter(groups.node, test)
-    return groups, keys
+        return [rows], keys
+    found = []
+    for wanted in e.sets or (e.group_by,):
+        groups = _group(e, rows, calls, keys, wanted)
+        if e.having is not None:
+            groups.place = "HAVING"
+            test = condition(e.having, groups)
+            groups.node = n.Filter(groups.node, test)
+        found.append(groups)
+    return found, keys
 
 
 def _filtered(e: s.Select, binding: Binding, correlation: Correlation | None) -> tuple[Rows, tuple[Key, ...]]:
@@ -167,41 +182,74 @@ def names_in(e: s.Expression | None) -> list[s.Name]:
 # -- groups ------------------------------------------------------------------------------------------------------------
 
 
-def _group(e: s.Select, rows: Rows, calls: list[s.Function], outer: tuple[Key, ...]) -> Rows:
+def _group(
+    e: s.Select, rows: Rows, calls: list[s.Function], outer: tuple[Key, ...], wanted: tuple[s.Expression, ...]
+) -> Rows:
+    """The groups by what is `wanted`; whatever else the query groups by is null in them."""
     binding = rows.binding
     rows.place = "GROUP BY"
     keys: list[tuple[str, Expr]] = [(key.inner, col(key.inner)) for key in outer]
+    there = {id(each) for each in wanted}
+    chosen: list[Expr] = [expr for _, expr in keys]
     for written in e.group_by:
         if inside(written):
             raise binding.error(
                 "GROUP BY has no subqueries; compute it in a query in FROM, and group by that", written.span
             )
         expr, name = _group_key(written, e, rows)
+        if id(written) in there:
+            chosen.append(expr)
         if any(expr.equals(known) for _, known in keys):
             continue
         taken = {known for known, _ in keys}
         keys.append((name if name and name not in taken else binding.name("group"), expr))
+    kept = [key for key in keys if any(key[1].equals(each) for each in chosen)]
+    absent = tuple(
+        (expr, Literal(None, expr.bind(rows.node.schema))) for name, expr in keys if (name, expr) not in kept
+    )
+    if not e.sets:
+        kept += _determined(e, rows, kept)
     rows.place = "an aggregate"
     uses: list[tuple[str, AggregateUse, s.Function]] = []
     columns: dict[int, Expr] = {}
     wished = {id(i.expression): i.alias.text for i in e.items if isinstance(i, s.Item) and i.alias is not None}
     for call in calls:
         args = [_typed_argument(arg, call, rows) for arg in call.args]
+        order = [_typed_argument(each, call, rows) for each, _ in call.order]
         where = None if call.where is None else condition(call.where, rows)
-        use = aggregate_use(call, args, where, rows)
-        name = next((known for known, other, _ in uses if other.same(use)), None)
-        if name is None:
-            taken = {known for known, _ in keys} | {known for known, _, _ in uses}
-            name = wished.get(id(call), call.name)
-            name = binding.name(call.name) if name in taken else name
-            uses.append((name, use, call))
-        columns[id(call)] = col(name)
+        needed, over = aggregate_uses(call, args, order, where, rows)
+        names = []
+        for use in needed:
+            name = next((known for known, other, _ in uses if other.same(use)), None)
+            if name is None:
+                taken = {known for known, _ in keys} | {known for known, _, _ in uses}
+                name = wished.get(id(call), call.name)
+                name = binding.name(call.name) if name in taken else name
+                uses.append((name, use, call))
+            names.append(name)
+        columns[id(call)] = over([col(name) for name in names])
     if not keys and not uses:
         raise binding.error("HAVING needs groups or aggregates; conditions on rows stand in WHERE", e.span)
-    node = _aggregate(keys, uses, rows)
+    node = aggregate(kept, uses, rows)
     counts = frozenset(name for name, use, _ in uses if use.function in ("count", "count_distinct"))
-    groups = Groups(rows, tuple((expr, name) for name, expr in keys), columns, counts)
+    groups = Groups(rows, tuple((expr, name) for name, expr in kept), columns, counts, absent)
     return Rows(binding, node, rows.scope, rows.correlation, groups)
+
+
+def _determined(e: s.Select, rows: Rows, keys: list[tuple[str, Expr]]) -> list[tuple[str, Expr]]:
+    """Columns that the answer reads and that follow from the groups' keys, as all columns of a row do from its KEY."""
+    grouped = {expr.name for _, expr in keys if isinstance(expr, Column)}
+    tables = [t for t in rows.scope.tables if any(key <= grouped for key in t.keys)]
+    follow = {c.physical for t in tables for c in t.columns}
+    if properties(rows.node).unique_on(grouped):
+        follow |= {c.physical for t in rows.scope.tables for c in t.columns}
+    read: dict[str, tuple[str, Expr]] = {}
+    for place in (*(item.expression for item in e.items if isinstance(item, s.Item)), e.having):
+        for name in names_in(place):
+            found = rows.find(name) if follow else None
+            if isinstance(found, Column) and found.name in follow - grouped:
+                read.setdefault(found.name, (rows.binding.name("group"), found))
+    return list(read.values())
 
 
 def _typed_argument(arg: s.Expression, call: s.Function, rows: Rows) -> Expr:
@@ -235,44 +283,6 @@ def _group_key(written: s.Expression, e: s.Select, rows: Rows) -> tuple[Expr, st
         column = rows.scope.column(written.parts)
         alias = column.name if column is not None else None
     return expr, alias
-
-
-def _aggregate(keys: list[tuple[str, Expr]], uses: list[tuple[str, AggregateUse, s.Function]], rows: Rows) -> n.Node:
-    """One row per group; aggregates over distinct values are taken apart and joined by the keys."""
-    plain = [use for use in uses if not use[1].distinct]
-    apart = [use for use in uses if use[1].distinct]
-    node: n.Node | None = _summed(rows.node, keys, plain, rows) if plain or not apart else None
-    for use in apart:
-        args = tuple((f"_{i}", arg) for i, arg in enumerate(use[1].args))
-        distinct = n.Distinct(n.Map(rows.node, (*keys, *args)))
-        call = AggregateUse(use[1].function, tuple(col(name) for name, _ in args), use[1].parameters, False)
-        own = [(name, col(name)) for name, _ in keys]
-        other = _summed(distinct, own, [(use[0], call, use[2])], rows)
-        node = other if node is None else _joined(node, other, tuple(name for name, _ in keys), use[0])
-    assert node is not None
-    names = (*(name for name, _ in keys), *(name for name, _, _ in uses))
-    return _projected(node, tuple((name, col(name)) for name in names))
-
-
-def _joined(node: n.Node, other: n.Node, keys: tuple[str, ...], name: str) -> n.Node:
-    both = n.Join(node, other, keys, keys, null_safe=True)
-    return n.Map(both, tuple((c, col(c)) for c in (*node.schema.names, name)))
-
-
-def _summed(
-    node: n.Node, keys: list[tuple[str, Expr]], uses: list[tuple[str, AggregateUse, s.Function]], rows: Rows
-) -> n.Node:
-    grouped = GroupBy(Stream(node), tuple(keys))
-    calls = {name: AggregateCall(use.function, use.args, use.parameters) for name, use, _ in uses}
-    try:
-        return grouped.agg(**calls).node
-    except QueryError as error:
-        for name, _, call in uses:
-            try:
-                grouped.agg(**{name: calls[name]})
-            except QueryError as inner:
-                raise rows.binding.error(str(inner), call.span) from None
-        raise rows.binding.error(str(error), uses[0][2].span if uses else s.Span(0, 0)) from None
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
@@ -361,11 +371,3 @@ def _named(outputs: list[_Output], binding: Binding) -> list[_Output]:
         taken.add(name)
         found.append(_Output(name, output.expr, output.span, output.origin, output.fixed))
     return found
-
-
-def _projected(node: n.Node, columns: tuple[tuple[str, Expr], ...]) -> n.Node:
-    """The columns; the node itself if it has just those."""
-    same = all(isinstance(expr, Column) and expr.name == name for name, expr in columns)
-    if same and tuple(name for name, _ in columns) == node.schema.names:
-        return node
-    return n.Map(node, columns)

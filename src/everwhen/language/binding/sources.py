@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from everwhen.algebra import nodes as n
 from everwhen.algebra.expressions.build import Expr, col, conjunction, function
+from everwhen.algebra.properties.derive import properties
 from everwhen.core.time import INF, ticks
 from everwhen.errors import QueryError, SqlError
 from everwhen.language import syntax as s
@@ -21,6 +22,7 @@ from everwhen.language.binding.merge import merged_copies
 from everwhen.language.binding.patterns import matches
 from everwhen.language.binding.scope import NameProblem, Scope, ScopeColumn, Table, same
 from everwhen.language.binding.subqueries import inside
+from everwhen.language.binding.windows import windows
 
 
 def from_clause(items: tuple[s.FromItem, ...], binding: Binding) -> Rows:
@@ -67,6 +69,9 @@ def from_item(item: s.FromItem, binding: Binding) -> Rows:
         case s.Matched():
             node, table = matches(item, binding, from_item, _time)
             modifiers = item.modifiers
+        case s.Windowed():
+            node, table = windows(item, binding, from_item, _time)
+            modifiers = item.modifiers
         case s.JoinItem():
             return _join(item, binding)
     for modifier in modifiers:
@@ -76,7 +81,9 @@ def from_item(item: s.FromItem, binding: Binding) -> Rows:
             raise
         except QueryError as error:
             raise binding.error(str(error), modifier.span) from None
-    return Rows(binding, node, Scope((table,)))
+    shown = {column.physical for column in table.columns}
+    keys = frozenset(key for key in properties(node).keys if key and key <= shown)
+    return Rows(binding, node, Scope((replace(table, keys=keys),)))
 
 
 def _stream(name: s.Ident, binding: Binding) -> n.Node:
@@ -202,25 +209,66 @@ def _pairs(a: Rows, b: Rows) -> Scope:
 
 def _join(item: s.JoinItem, binding: Binding) -> Rows:
     a, b = from_item(item.left, binding), from_item(item.right, binding)
-    if item.kind == "cross":
+    kind = item.kind
+    if kind == "cross":
         return _beside(a, b, binding)
+    if item.natural:
+        item = replace(item, using=_common(item, a, b))
+        if not item.using:
+            return _beside(a, b, binding)
     pairs = Rows(binding, n.Join(a.node, b.node), _pairs(a, b), place="ON")
     if item.using:
         on, scope, merged = _using(item, a, b, pairs)
     else:
         on, scope, merged = None, pairs.scope, ()
+        if item.on is not None and inside(item.on):
+            return _with_subqueries(item, a, b, binding)
         if item.on is not None:
-            if inside(item.on):
-                raise binding.error("a subquery cannot stand in ON; put the condition into WHERE", item.on.span)
             on = expressions.condition(item.on, pairs)
     if on is None:
         raise binding.error(f"{item.kind.upper()} JOIN needs ON or USING; for all pairs write CROSS JOIN", item.span)
-    node = join(a.node, b.node, on, item.kind, binding.name)
-    if item.kind in ("semi", "anti"):
+    node = join(a.node, b.node, on, kind, binding.name)
+    if kind in ("semi", "anti"):
         return Rows(binding, node, a.scope)
     if merged:
         node = n.Map(node, (*((c, col(c)) for c in node.schema.names), *merged))
     return Rows(binding, node, scope)
+
+
+def _common(item: s.JoinItem, a: Rows, b: Rows) -> tuple[s.Ident, ...]:
+    """The columns that both sides of a NATURAL JOIN have, in the order of the left one."""
+    mine, theirs = (
+        [column.name for table in side.scope.tables for column in table.columns if not column.hidden] for side in (a, b)
+    )
+    return tuple(s.Ident(name, True, item.span) for name in dict.fromkeys(mine) if name in theirs)
+
+
+def _with_subqueries(item: s.JoinItem, a: Rows, b: Rows, binding: Binding) -> Rows:
+    """ON with subqueries.  Of an inner join they are conditions on the pairs; of a left, semi or anti join those that
+    read the right side alone are conditions on it."""
+    assert item.on is not None
+    nested = [test for test in expressions.conjuncts(item.on) if inside(test)]
+    plain = [test for test in expressions.conjuncts(item.on) if not inside(test)]
+    if item.kind == "inner":
+        rows = Rows(binding, n.Join(a.node, b.node), _pairs(a, b), place="ON")
+        if plain:
+            on = conjunction([expressions.condition(test, rows) for test in plain])
+            rows.node = join(a.node, b.node, on, "inner", binding.name)
+        tests = [expressions.condition(test, rows) for test in nested]
+        rows.node = n.Filter(rows.node, conjunction(tests))
+        return rows
+    if item.kind not in ("left", "semi", "anti") or not plain:
+        raise binding.error(
+            f"a subquery in ON of a {item.kind.upper()} JOIN is not part of the language; use a subquery in FROM",
+            item.on.span,
+        )
+    names, b.place = b.node.schema.names, "ON"
+    tests = [expressions.condition(test, b) for test in nested]
+    kept = n.Map(n.Filter(b.node, conjunction(tests)), tuple((name, col(name)) for name in names))
+    pairs = Rows(binding, n.Join(a.node, kept), _pairs(a, Rows(binding, kept, b.scope)), place="ON")
+    on = conjunction([expressions.condition(test, pairs) for test in plain])
+    node = join(a.node, kept, on, item.kind, binding.name)
+    return Rows(binding, node, pairs.scope if item.kind == "left" else a.scope)
 
 
 def _using(item: s.JoinItem, a: Rows, b: Rows, pairs: Rows) -> tuple[Expr, Scope, tuple[tuple[str, Expr], ...]]:

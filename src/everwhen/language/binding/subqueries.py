@@ -40,7 +40,7 @@ def inside(e: s.Expression | None) -> bool:
         case s.Operator(_, operands) | s.Row(operands):
             return any(map(inside, operands))
         case s.Function(_, args):
-            return any(map(inside, args)) or inside(e.where)
+            return any(map(inside, args)) or inside(e.where) or any(inside(by) for by, _ in e.order)
         case s.Case(operand, whens, otherwise):
             return inside(operand) or inside(otherwise) or any(inside(each) for pair in whens for each in pair)
         case s.CastTo(operand):
@@ -107,10 +107,13 @@ def _scalar(query: s.Query, e: s.Scalar, rows: Rows) -> Expr:
         return when(_beside(found.having, found, names)).then(result).otherwise(None)
     bound = _correlated(rows, lambda correlation: rows.binding.query(query, correlation))
     _require_width(1, len(bound.columns), e.span, rows)
+    if bound.keys and properties(bound.node).unique_on(key.inner for key in bound.keys):
+        return col(_attach(rows, bound.node, bound.keys, e.span)[bound.answer[0]])
     if not properties(bound.node).at_most_one or bound.keys:
         raise rows.binding.error(
             "a subquery used as a value must be a single row at every instant; over a stream that is an aggregate "
-            "(SELECT MAX(…) FROM …), or the last row (WINDOW(ROWS 1)); else compare with IN, ANY or ALL",
+            "(SELECT MAX(…) FROM …), the last row (WINDOW(ROWS 1)), or the row of a KEY (WHERE id = …); else compare "
+            "with IN, ANY or ALL",
             e.span,
         )
     return col(_attach(rows, bound.node, (), e.span)[bound.answer[0]])

@@ -33,6 +33,11 @@ _SPELLINGS: Final = {
     "truncate": "trunc",
     "ucase": "upper",
     "weekofyear": "week",
+    "size": "cardinality",
+    "array_length": "cardinality",
+    "array_size": "cardinality",
+    "array_to_string": "array_join",
+    "list_contains": "array_contains",
 }
 _PARTS: Final = {
     "year": "year",
@@ -45,10 +50,16 @@ _PARTS: Final = {
     "hour": "hour",
     "minute": "minute",
     "second": "second",
+    "isoyear": "iso_year",
+    "yearofweek": "iso_year",
+    "dayofyear": "day_of_year",
+    "dayofweek_iso": "day_of_week",
+    "epoch": "epoch",
+    "millisecond": "millisecond",
+    "microsecond": "microsecond",
 }
 _NOT_PARTS: Final = {
     "dow": "day of the week from Sunday is not part of the language; ISODOW counts from Monday, which is 1",
-    "epoch": "EXTRACT(EPOCH …) is not part of the language; use epoch_ms(timestamp)",
 }
 _REFUSED_CALLS: Final = {
     "TRY_CAST": "TRY_CAST is not part of the language: CAST says what cannot be converted",
@@ -123,10 +134,16 @@ class Calls(Ranks):
             if not distinct and self.at_word("ALL"):
                 self.advance()
             args = tuple(self.listed(self._argument))
-        if self.at_word("ORDER", "SEPARATOR", "LIMIT"):
+        order = self._ordering() if self.at_words("ORDER", "BY") else ()
+        if self.at_word("SEPARATOR", "LIMIT"):
             raise self.error(f"{self.peek().text.upper()} within a call is not part of the language")
         self._null_treatment()
         self._close(why=" or ','" if args else "")
+        if self.at_words("WITHIN", "GROUP"):
+            self.at += 2
+            self.expect_symbol("(", why=" with ORDER BY behind WITHIN GROUP")
+            order = self._ordering()
+            self._close(why=" of WITHIN GROUP")
         where = None
         if self.at_call("FILTER"):
             self.at += 2
@@ -134,10 +151,27 @@ class Calls(Ranks):
             where = self.expression()
             self._close(why=" of FILTER")
         self._null_treatment()
-        if self.at_words("WITHIN", "GROUP"):
-            raise self.error("WITHIN GROUP is not part of the language")
         over = self.over() if self.at_over() else None
-        return Function(_SPELLINGS.get(name, name), args, self.span(first), star, distinct, where, over)
+        return Function(_SPELLINGS.get(name, name), args, self.span(first), star, distinct, where, over, order)
+
+    def _ordering(self) -> tuple[tuple[Expression, bool], ...]:
+        """ORDER BY within a call: the expressions, and whether they descend."""
+        self.expect_word("ORDER")
+        self.expect_word("BY")
+        return tuple(self.listed(self._ordered))
+
+    def _ordered(self) -> tuple[Expression, bool]:
+        expression = self.expression()
+        descending = self.take_word("DESC")
+        if not descending:
+            self.take_word("ASC")
+        if self.at_word("NULLS"):
+            wanted = "LAST" if descending else "FIRST"
+            if not self.take_words("NULLS", wanted):
+                raise self.error(
+                    f"nulls are smaller than all else in an aggregate's order: only NULLS {wanted} fits here"
+                )
+        return expression, descending
 
     def _argument(self) -> Expression:
         if self.at_name() and self.at_symbol("=>", ahead=1):

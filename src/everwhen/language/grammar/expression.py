@@ -1,7 +1,8 @@
 """Expressions: operators by precedence, CASE, casts, literals, subqueries as values.
 
-From loose to tight: OR, AND, NOT, IS, comparison, BETWEEN / IN / LIKE, ||, + -, * / // %, the sign, `::`.  That is
-PostgreSQL's order.  Comparisons do not chain: `a < b < c` is refused, since it hardly ever means what it says.
+From loose to tight: OR, AND, NOT, IS, comparison, BETWEEN / IN / LIKE, ||, -> ->>, + -, * / // %, the sign, `::` and
+AT TIME ZONE.  That is PostgreSQL's order.  Comparisons do not chain: `a < b < c` is refused, since it hardly ever means
+what it says.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from typing import Final, Literal, cast
 
 from everwhen.language.grammar.cursor import MAX_DEPTH
 from everwhen.language.grammar.operand import Operands
-from everwhen.language.syntax import CastTo, Constant, Expression, Operator, Quantified, Span, Symbol
+from everwhen.language.syntax import CastTo, Constant, Expression, Function, Operator, Quantified, Span, Symbol
 
-_OR, _AND, _NOT, _IS, _COMPARE, _RANGE, _CONCAT, _ADD, _MULTIPLY, _SIGN = range(1, 11)
+_OR, _AND, _NOT, _IS, _COMPARE, _RANGE, _CONCAT, _ARROW, _ADD, _MULTIPLY, _SIGN = range(1, 12)
 _COMPARISONS: Final = ("=", "==", "<>", "!=", "<", "<=", ">", ">=")
 _BINARY: Final[dict[str, int]] = {
     "||": _CONCAT,
+    "->": _ARROW,
+    "->>": _ARROW,
     "+": _ADD,
     "-": _ADD,
     "*": _MULTIPLY,
@@ -30,7 +33,6 @@ _REFUSED: Final = {
     "RLIKE": "RLIKE is not part of the language; use regexp_matches(text, regex)",
     "GLOB": "GLOB is not part of the language; use LIKE or regexp_matches(text, regex)",
     "COLLATE": "COLLATE is not part of the language; texts are compared character by character",
-    "AT": "AT TIME ZONE is not part of the language",
     "OVERLAPS": "OVERLAPS is not part of the language; compare the four ends, or let windows and lifetimes do it",
     "DIV": "DIV is not part of the language; use // for whole quotients, rounded down",
     "MOD": "MOD is a function here: mod(a, b), or a % b",
@@ -94,8 +96,6 @@ class Expressions(Operands):
                 return _RANGE
             case "NOT":
                 return _RANGE if self.at_word("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR", "REGEXP", ahead=1) else 0
-            case "AT" if not self.at_word("TIME", ahead=1):
-                return 0
             case _ if word in _REFUSED and (self.peek(1).kind != "end" and not self._ends_alias(1)):
                 raise self.error(_REFUSED[word])
         return 0
@@ -129,9 +129,14 @@ class Expressions(Operands):
 
     def _postfix(self, operand: Expression, first: int) -> Expression:
         casts = 0
-        while self.take_symbol("::"):
+        while self.at_symbol("::") or self.at_words("AT", "TIME", "ZONE"):
             self.no_row(operand)
-            operand = CastTo(operand, self.type_name(), self.span(first))
+            if self.take_symbol("::"):
+                operand = CastTo(operand, self.type_name(), self.span(first))
+            else:
+                self.at += 3
+                zone = self._prefix(_SIGN)
+                operand = Function("from_utc_timestamp", (operand, zone), self.span(first))
             casts += 1
             if casts > MAX_DEPTH:
                 raise self.error("more casts in a row than make sense")
@@ -180,7 +185,7 @@ class Expressions(Operands):
     def _comparison(self, left: Expression, first: int) -> Expression:
         written = self.advance().text
         symbol = cast(Literal["=", "<>", "<", "<=", ">", ">="], _SPELLINGS.get(written, written))
-        if self.at_call("ALL", "ANY", "SOME"):
+        if self.at_call("ALL", "ANY", "SOME") and self._quantifies():
             quantifier: Literal["all", "any"] = "all" if self.at_word("ALL") else "any"
             self.advance()
             if not self.starts_query():
@@ -190,6 +195,10 @@ class Expressions(Operands):
             query = self.query_in_parentheses()
             return Quantified(left, symbol, quantifier, query, self.span(first))
         return Operator(symbol, (left, self._operand(_RANGE)), self.span(first))
+
+    def _quantifies(self) -> bool:
+        """Whether this is no aggregate: SOME(x) and ANY(x) of conditions are."""
+        return self.at_word("ALL") or self.starts_query(1)
 
     def _is(self, left: Expression, first: int) -> Expression:
         word = self.advance().text.upper()

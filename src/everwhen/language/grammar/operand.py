@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -25,6 +26,20 @@ from everwhen.language.syntax import (
 )
 
 T = TypeVar("T")
+
+_MONTHS: Final = {"month": 1, "mon": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200}
+_OF_MONTHS: Final = re.compile(r"(\d{1,9})\s*(month|mon|quarter|year|decade|century)s?\b\s*")
+
+
+def without_months(text: str) -> tuple[str, int]:
+    """A length of time without its months and years, and how many months these are.
+
+    >>> without_months("1 year 2 months 3 days")
+    ('3 days', 14)
+    """
+    months = sum(int(each[1]) * _MONTHS[each[2]] for each in _OF_MONTHS.finditer(text))
+    return _OF_MONTHS.sub("", text).strip(), months
+
 
 _TYPED_LITERALS: Final = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "DATETIME")
 
@@ -96,6 +111,8 @@ class Operands(Cursor):
                 return CastTo(Constant(following.text, self.span(text)), type_name, self.span(first))
             case "ARRAY" | "MAP" | "STRUCT" if following.is_symbol("[", "{"):
                 raise self.error(f"{word} values are not part of the language")
+            case "ANY" | "SOME" if following.is_symbol("(") and not self.starts_query(1):
+                return self.call()
             case "ALL" | "ANY" | "SOME" if following.is_symbol("("):
                 raise self.error(f"{word} stands only behind a comparison: x >= {word} (SELECT …)")
             case "LEFT" | "RIGHT" | "LIKE" if following.is_symbol("("):
@@ -147,11 +164,27 @@ class Operands(Cursor):
         self.advance()
         lexeme = self.advance()
         text = lexeme.text.strip().lower()
+        if self.take_words("YEAR", "TO", "MONTH"):
+            years, _, months = text.partition("-")
+            if not (years.isdecimal() and months.isdecimal()):
+                raise self.error("INTERVAL '1-6' YEAR TO MONTH is a year and six months", self.span(first))
+            return Duration("", self.span(first), self._months(int(years) * 12 + int(months), first))
         if self.peek().kind == "word" and self.at_name() and self.is_number(text):
             text = f"{text} {self.advance().text.lower()}"
             if self.at_word("TO"):
                 raise self.error("INTERVAL … TO … is not part of the language; write INTERVAL '1h 30min'")
-        return Duration(self.checked_duration(text, self.span(first)), self.span(first))
+            if self.at_symbol("(") and self.peek(1).kind == "number" and self.at_symbol(")", ahead=2):
+                self.at += 3  # the number of digits of the unit, as the standard has it
+        rest, months_found = without_months(text)
+        months_found = self._months(months_found, first)
+        if months_found and not rest:
+            return Duration("", self.span(first), months_found)
+        return Duration(self.checked_duration(rest, self.span(first)), self.span(first), months_found)
+
+    def _months(self, months: int, first: int) -> int:
+        if months > 120_000:
+            raise self.error("so many months are longer than there is time", self.span(first))
+        return months
 
     @staticmethod
     def is_number(text: str) -> bool:

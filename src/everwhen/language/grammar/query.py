@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import Final, Literal, cast
 
 from everwhen.language.grammar.cursor import MAX_DEPTH
+from everwhen.language.grammar.grouping import Groupings
 from everwhen.language.grammar.loop import Loops
 from everwhen.language.grammar.source import Sources
 from everwhen.language.syntax import (
@@ -45,7 +46,7 @@ _REFUSED: Final = {
 _WITH_BY: Final = ("SORT", "DISTRIBUTE", "CLUSTER", "CONNECT")
 
 
-class Queries(Sources, Loops):
+class Queries(Sources, Groupings, Loops):
     """The part of the grammar that reads queries."""
 
     def starts_query(self, ahead: int = 0) -> bool:
@@ -179,10 +180,10 @@ class Queries(Sources, Loops):
             self.fail_expected("',' or FROM")
         sources = self.sources()
         where = self.expression() if self.take_word("WHERE") else None
-        group_by = self._group_by() if self.at_word("GROUP") else ()
+        group_by, sets = self.group_by() if self.at_word("GROUP") else ((), ())
         having = self.expression() if self.take_word("HAVING") else None
         self._check_order_of_clauses()
-        query = Select(items, distinct, sources, where, group_by, having, self.span(first), on)
+        query = Select(items, distinct, sources, where, group_by, having, self.span(first), on, sets)
         if not kind:
             return query
         return Cql(cast(Literal["istream", "dstream", "rstream"], kind.lower()), query, query.span)
@@ -271,23 +272,3 @@ class Queries(Sources, Loops):
         if self.at_word("EXCEPT", "EXCLUDE", "REPLACE", "RENAME") and self.at_symbol("(", ahead=1):
             raise self.error(f"* {self.peek().text.upper()} is not part of the language; name the columns")
         return Star(qualifier, self.span(first))
-
-    def _group_by(self) -> tuple[Expression, ...]:
-        self.advance()
-        self.expect_word("BY")
-        if self.at_word("ALL"):
-            raise self.error("GROUP BY ALL is not part of the language; name the columns")
-        found: list[Expression] = []
-        for expression in self.listed(self._grouping):
-            found.extend(expression.items if isinstance(expression, Row) else (expression,))
-        if self.at_word("WITH"):
-            raise self.error("WITH ROLLUP and the like are not part of the language")
-        return tuple(found)
-
-    def _grouping(self) -> Expression:
-        if self.at_call("ROLLUP", "CUBE") or self.at_words("GROUPING", "SETS"):
-            word = self.peek().text.upper()
-            raise self.error(f"{word} is not part of the language; join several GROUP BYs with UNION ALL")
-        if self.at_symbol("(") and self.at_symbol(")", ahead=1):
-            raise self.error("GROUP BY () is not part of the language; leave GROUP BY out")
-        return self.expression_or_row()

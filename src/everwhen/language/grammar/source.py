@@ -16,6 +16,7 @@ from everwhen.core.time import ticks, unit_nanoseconds
 from everwhen.errors import QueryError
 from everwhen.language.grammar.cursor import MAX_DEPTH
 from everwhen.language.grammar.pattern import Patterns
+from everwhen.language.grammar.window import WindowFunctions
 from everwhen.language.syntax import (
     Conversion,
     Converted,
@@ -68,7 +69,7 @@ _REFUSED_BEHIND: Final = {
 }
 
 
-class Sources(Patterns):
+class Sources(Patterns, WindowFunctions):
     """The part of the grammar that reads FROM."""
 
     @abstractmethod
@@ -103,9 +104,14 @@ class Sources(Patterns):
         return self.at_word(*_JOIN_WORDS)
 
     def _join(self, left: FromItem, first: int) -> JoinItem:
+        natural = self.take_word("NATURAL")
         kind = self._join_kind()
         second = self.at
         right = self._operand_of_join()
+        if natural:
+            if kind == "cross" or self.at_word("ON", "USING"):
+                raise self.error("NATURAL JOIN compares all columns that both sides have; it has no ON and no USING")
+            return JoinItem(left, right, kind, None, (), self.span(first), natural=True)
         if kind != "cross":
             with self.nested():
                 while self._at_join():
@@ -124,8 +130,6 @@ class Sources(Patterns):
         return JoinItem(left, right, kind, on, using, self.span(first))
 
     def _join_kind(self) -> JoinKind:
-        if self.at_word("NATURAL"):
-            raise self.error("NATURAL JOIN is not part of the language; name the columns with USING (…)")
         if self.at_word("ASOF", "POSITIONAL"):
             raise self.error(f"{self.peek().text.upper()} JOIN is not part of the language")
         if self.at_word("CROSS", "OUTER") and self.at_word("APPLY", ahead=1):
@@ -179,6 +183,8 @@ class Sources(Patterns):
 
     def _source(self) -> FromStream:
         first, lexeme = self.at, self.peek()
+        if self.at_window_function():
+            return self.window_function()
         if lexeme.is_word(*_REFUSED) and (lexeme.is_word("LATERAL", "VALUES") or self.at_symbol("(", ahead=1)):
             raise self.error(_REFUSED[lexeme.text.upper()])
         if self.at_call(*_CONVERSIONS):
@@ -194,6 +200,8 @@ class Sources(Patterns):
             raise self.error("streams and relations have a single name")
         if self.at_symbol("("):
             raise self.error(f"a stream is read by its name; {', '.join(_CONVERSIONS)} may stand before it")
+        if self.take_words("FOR", "SYSTEM_TIME", "AS", "OF"):  # rows that are alive together are joined anyway
+            self.expression()
         alias, columns, modifiers = self.behind_stream()
         if columns:
             raise self.error("columns are renamed in a subquery: (SELECT a AS b FROM …) P", columns[0].span)
@@ -263,7 +271,7 @@ class Sources(Patterns):
     def _at_alias(self) -> bool:
         if self.at_word("AS"):
             return True
-        if self.at_call("MATCH_RECOGNIZE", *_REFUSED_BEHIND):
+        if self.at_call("MATCH_RECOGNIZE", *_REFUSED_BEHIND) or self.at_words("PARTITION", "BY"):
             return False
         return self.at_name() and not self._at_join() and not self.ends_query() and not self.at_since()
 

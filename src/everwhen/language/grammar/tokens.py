@@ -56,6 +56,8 @@ class Everwhen(Dialect):
             "||": TokenType.DPIPE,
             "::": TokenType.DCOLON,
             "//": TokenType.DIV,
+            "->": TokenType.ARROW,
+            "->>": TokenType.DARROW,
         }
 
 

@@ -64,6 +64,7 @@ from everwhen.language.syntax.tree import (
     StreamRef,
     Symbol,
     TypeName,
+    Windowed,
     With,
 )
 from everwhen.language.syntax.words import Ident, Length, Span
@@ -135,5 +136,6 @@ __all__ = [
     "StreamRef",
     "Symbol",
     "TypeName",
+    "Windowed",
     "With",
 ]

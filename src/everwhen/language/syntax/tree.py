@@ -37,10 +37,11 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """`INTERVAL '5' MINUTE`, `INTERVAL 5 MINUTES`: a length of time as a value."""
+    """`INTERVAL '5' MINUTE`, `INTERVAL 5 MINUTES`: a length of time as a value; months have no length of their own."""
 
-    text: str  # such as "5 minutes"
+    text: str  # such as "5 minutes"; empty if there are only months
     span: Span
+    months: int = 0
 
 
 Symbol = Literal[
@@ -49,7 +50,7 @@ Symbol = Literal[
     "and", "or", "not", "negate",
     "is_null", "not_null", "is_true", "is_false", "is_not_true", "is_not_false",
     "is_distinct", "is_not_distinct",
-    "in", "between", "like", "ilike",
+    "in", "between", "like", "ilike", "->", "->>",
 ]  # fmt: skip
 
 
@@ -70,7 +71,8 @@ class Function:
     """`name(args)`: scalar or aggregate, built in or the user's: the binder decides.
 
     `star` is COUNT(*); `distinct` is COUNT(DISTINCT x); `where` is the condition of FILTER (WHERE …); with `over` it is
-    about the rows around each row.
+    about the rows around each row; `order` are the expressions of ORDER BY in the call, or of WITHIN GROUP, and whether
+    they descend.
     """
 
     name: str  # in lower case
@@ -80,6 +82,7 @@ class Function:
     distinct: bool = False
     where: Expression | None = None
     over: Over | None = None
+    order: tuple[tuple[Expression, bool], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +273,21 @@ class Matched:
     span: Span
 
 
-FromStream = StreamRef | Derived | Converted | Merged | Matched
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """TUMBLE(TABLE t, DESCRIPTOR(ts), size) and the like; `lengths` as written, `partition` of a session."""
+
+    kind: Literal["tumble", "hop", "cumulate", "session"]
+    item: FromStream
+    time: Ident | None
+    partition: tuple[Name, ...]
+    lengths: tuple[Length, ...]
+    alias: Ident | None
+    modifiers: tuple[Modifier, ...]
+    span: Span
+
+
+FromStream = StreamRef | Derived | Converted | Merged | Matched | Windowed
 """One stream in FROM, not a join."""
 
 
@@ -287,6 +304,7 @@ class JoinItem:
     on: Expression | None
     using: tuple[Ident, ...]
     span: Span
+    natural: bool = False  # USING all columns that both sides have
 
 
 FromItem = FromStream | JoinItem
@@ -325,6 +343,7 @@ class Select:
     having: Expression | None
     span: Span
     on: tuple[Expression, ...] = ()
+    sets: tuple[tuple[Expression, ...], ...] = ()  # GROUPING SETS: `group_by` then holds all that is in any
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.algebra.aggregates import Aggregation, UserAggregate
+from everwhen.compiled.njit import loop
 from everwhen.core.kinds import is_number
 from everwhen.operators.sweep.order_statistics import Code, OrderStatistics
 from everwhen.rows.codec import RowCodec, decode_column, encode_column, float_codes
@@ -42,6 +43,8 @@ def order_ranks(codec: RowCodec, rows: np.ndarray, column: int) -> np.ndarray:
 
 _MANY: Final = 1 << 22
 """So many words of answers are asked for at a time."""
+_FEW_WORDS: Final = 1 << 16
+"""The same for lists of all values, which differ in length."""
 
 Found = tuple[np.ndarray, np.ndarray]
 """Codes and whether they are valid (0, 1)."""
@@ -56,12 +59,17 @@ class OrderedColumn:
         columns = [arguments.schema.index(name) for name in aggregations[0].columns]
         types = arguments.schema.types
         self._column = columns[0]
-        self._by = columns[1] if len(columns) > 1 else None
+        self._listed = aggregations[0].function == "array_agg"
+        self._by = columns[1] if len(columns) > 1 and not self._listed else None
+        self._order = columns[1:] if self._listed else []
         self.type = types[self._column]
         ordered = any(a.function != "count_distinct" for a in aggregations)
         codes = [Code(self.type, ordered)]
         if self._by is not None:  # nulls come first, and are told by a number
             codes = [Code(types[self._by]), Code(None), Code(self.type)]
+        if self._order:  # each with a number that tells whether it is there
+            ordering = [code for c in self._order for code in (Code(None), Code(types[c]))]
+            codes = [*ordering, Code(None), Code(self.type)]
         self._codes = len(codes)
         wanted = dict.fromkeys(q for q in map(_quantile, aggregations) if q is not None)
         self._quantiles = np.array(list(wanted), np.float64)
@@ -75,16 +83,22 @@ class OrderedColumn:
         valid = codec.valid(rows, self._column if self._by is None else self._by)
         if valid is not None:
             ids, lo, hi, weight, rows = ids[valid], lo[valid], hi[valid], weight[valid], rows[valid]
-        codes = np.empty((len(rows), self._codes), np.int64)
+        codes = np.ones((len(rows), self._codes), np.int64)
         codes[:, -1] = rows[:, codec.words + self._column]
         if self._by is not None:
             present = codec.valid(rows, self._column)
             codes[:, 0] = rows[:, codec.words + self._by]
             codes[:, 1] = 1 if present is None else present
+        for at, c in enumerate(self._order):
+            present = codec.valid(rows, c)
+            codes[:, 2 * at] = 1 if present is None else present
+            codes[:, 2 * at + 1] = rows[:, codec.words + c]
         self.statistics.apply(ids, lo, hi, weight, codes)
 
     def evaluate(self, keys: np.ndarray, times: np.ndarray) -> list[Found]:
         """Codes and validity of all aggregations, for keys at instants, grouped by key and in order."""
+        if self._listed:
+            return self._whole_lists(keys, times)
         if not self._top:
             return self._evaluate(keys, times)
         step = max(1, _MANY // self._top)  # lists are long: not all at a time
@@ -111,7 +125,7 @@ class OrderedColumn:
         if aggregation.function == "first":
             return found[:, at + 2], some * found[:, at + 1]
         low, high = found[:, at], found[:, at + 1]
-        if aggregation.function in ("min", "max") or not is_number(self.type):
+        if aggregation.function in ("min", "max", "quantile_disc") or not is_number(self.type):
             return low, some
         position = q * np.maximum(count - 1, 0)
         share = position - np.floor(position)
@@ -120,12 +134,49 @@ class OrderedColumn:
             between = np.where((share == 0) | (a == b), a, a + (b - a) * share)
         return np.where(some, float_codes(between), 0), some
 
-    def _lists(self, top: np.ndarray, count: np.ndarray) -> Found:
+    def _whole_lists(self, keys: np.ndarray, times: np.ndarray) -> list[Found]:
+        """All values in their order; so many instants at a time that not much more is asked for than there is."""
+        count = self.statistics.ask(keys, times, np.empty(0))[:, 0]
+        ends = np.empty(len(keys), np.int64)
+        found: list[list[Found]] = [[(count[:0], count[:0])] for _ in self.aggregations]
+        at = 0
+        for end in ends[: portions(count, _FEW_WORDS, ends)].tolist():
+            most = int(count[at:end].max())
+            top = self.statistics.ask(keys[at:end], times[at:end], np.empty(0), False, most)[:, 2:]
+            for parts, aggregation in zip(found, self.aggregations, strict=True):
+                parts.append(self._lists(top, count[at:end], not aggregation.parameters[0]))
+            at = end
+        return [(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])) for parts in found]
+
+    def _lists(self, top: np.ndarray, count: np.ndarray, ascending: bool = False) -> Found:
         there = np.arange(top.shape[1]) < count[:, None]
+        if ascending:
+            there, top = there[:, ::-1], top[:, ::-1]
         values = decode_column(top[there], None, self.type, self._arguments.pool)
         offsets = np.concatenate([[0], np.cumsum(count)]).astype(np.int32)
         lists = pa.ListArray.from_arrays(pa.array(offsets), values).cast(pa.list_(self.type))
         return self._arguments.pool.dictionary(lists.type).encode(lists), np.ones(len(top), np.int64)
+
+
+@loop
+def portions(count: Any, limit: Any, ends: Any) -> Any:
+    """Cut rows into portions of which each has at most `limit` words if all rows of it were as long as the longest, and
+    at least one row: the ends into `ends`; how many there are."""
+    found = 0
+    begin = 0
+    most = np.int64(0)
+    for i in range(len(count)):
+        longest = max(most, count[i])
+        if i > begin and (i + 1 - begin) * longest > limit:
+            ends[found] = i
+            found += 1
+            begin = i
+            longest = count[i]
+        most = longest
+    if len(count):
+        ends[found] = len(count)
+        found += 1
+    return found
 
 
 def ordered_columns(aggregations: Sequence[Aggregation], arguments: RowCodec) -> list[OrderedColumn]:
@@ -133,7 +184,8 @@ def ordered_columns(aggregations: Sequence[Aggregation], arguments: RowCodec) ->
     shared: dict[tuple[str, ...], list[Aggregation]] = {}
     for aggregation in aggregations:
         if aggregation.function != "user":
-            shared.setdefault(aggregation.columns, []).append(aggregation)
+            listed = ("array_agg",) if aggregation.function == "array_agg" else ()
+            shared.setdefault((*aggregation.columns, *listed), []).append(aggregation)
     return [OrderedColumn(alike, arguments) for alike in shared.values()]
 
 
@@ -144,6 +196,8 @@ def _quantile(aggregation: Aggregation) -> float | None:
             return 0.5
         case "quantile":
             return float(aggregation.parameters[0])
+        case "quantile_disc":
+            return -float(aggregation.parameters[0])
         case "min" | "first":
             return 0.0
         case "max":

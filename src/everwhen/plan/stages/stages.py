@@ -112,11 +112,11 @@ class _Cutter:
         match node:
             case n.Filter(input) | n.TimeWindow(input) | n.Granularity(input):
                 return self._over(node, self.part(input, want))
-            case n.AlterLifetime(input) | n.Deletes(input):
+            case n.AlterLifetime(input) | n.Deletes(input) | n.Span(input):
                 return self._over(node, self.part(input, want))
             case n.Split(input, length) if length > 1:
                 return self._over(node, self.part(input, want))
-            case n.Map():
+            case n.Map() | n.Stamp():
                 return self._map(node, want)
             case n.Union(left, right):
                 both = agreed(node, want)
@@ -302,8 +302,10 @@ class _Cutter:
 
     # -- operators ----------------------------------------------------------------------------------------------
 
-    def _map(self, node: n.Map, want: Want) -> Part:
-        plain = {name: e.name for name, e in node.columns if isinstance(e, Column)}
+    def _map(self, node: n.Map | n.Stamp, want: Want) -> Part:
+        plain = {name: name for name in node.input.schema.names}
+        if isinstance(node, n.Map):
+            plain = {name: e.name for name, e in node.columns if isinstance(e, Column)}
         match want:
             case Copied():
                 return self._over(node, self.part(node.input, want))

@@ -31,6 +31,8 @@ _OTHER_INSTANTS: Final = {
     n.Granularity: "GRANULARITY",
     n.AlterLifetime: "LIFETIME or INSERTS",
     n.Deletes: "DELETES",
+    n.Stamp: "a window with its start",
+    n.Span: "a session window",
     n.Split: "a split",
     n.Coalesce: "COALESCE",
 }

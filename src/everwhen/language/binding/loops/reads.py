@@ -87,7 +87,7 @@ def _item(item: s.FromItem, scope: _Scope) -> Found:
             return next((found for known, found in reversed(scope) if same(name, known)), _NONE)
         case s.Derived(query):
             return _query(query, scope)
-        case s.Converted(_, inner) | s.Matched(inner):
+        case s.Converted(_, inner) | s.Matched(inner) | s.Windowed(_, inner):
             return _item(inner, scope)
         case s.Merged(copies):
             return _all(_item(copy.item, scope) for copy in copies)
@@ -104,7 +104,7 @@ def _expression(e: s.Expression | None, scope: _Scope) -> Found:
         case s.Operator(_, operands) | s.Row(operands):
             return _all(_expression(each, scope) for each in operands)
         case s.Function(_, args):
-            return _all(_expression(each, scope) for each in (*args, e.where))
+            return _all(_expression(each, scope) for each in (*args, e.where, *(by for by, _ in e.order)))
         case s.Case(operand, whens, otherwise):
             parts = (operand, otherwise, *(each for pair in whens for each in pair))
             return _all(_expression(each, scope) for each in parts)

@@ -241,7 +241,8 @@ def ask(first, keys, times, quantiles, newest, top, place, pool, forest, out):
     """Fill in what is asked for at instants, from the `first`th on; those of a key come in the order of time.
 
     Per instant: how many values there are, and how many different ones.  Then for each quantile the labels at its
-    position, rounded down, and the last label at the next position.  If `newest`, the labels of the first one of those
+    position, rounded down, and the last label at the next position; a negative one is that of the first value at or
+    behind which a share of all has come.  If `newest`, the labels of the first one of those
     with the largest first label.  Then so many last labels of the largest values, from the `top`.  What there is not is
     left as it is."""
     trees, labels, weights, _, fill, _, _ = forest
@@ -260,6 +261,9 @@ def ask(first, keys, times, quantiles, newest, top, place, pool, forest, out):
         for q in range(len(quantiles)):
             exact = quantiles[q] * (total - 1)
             low = np.int64(np.floor(exact))
+            if quantiles[q] < 0.0:
+                low = max(np.int64(0), total - np.int64(np.floor(total + quantiles[q] * total)) - 1)
+                exact = np.float64(low)
             row, rest = at_position(forest, k, low)
             for c in range(width):
                 out[r, to + c] = labels[row, c]

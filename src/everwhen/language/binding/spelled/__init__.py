@@ -1,0 +1,1 @@
+"""What is written in other words than the algebra has: functions of other systems, dates with intervals beside them."""
