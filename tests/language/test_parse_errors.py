@@ -127,7 +127,7 @@ REFUSED = [
     ("SELECT a FROM t WINDOW(NOW »SLIDE« 5)", "')'"),
     ("SELECT a FROM t WINDOW(RANGE 5) »WINDOW(ROWS 5)«", "a second window"),
     ("SELECT a FROM t GRANULARITY(5) B »GRANULARITY(6)«", "a second granularity"),
-    ("SELECT a FROM t LIFETIME(»)«", "HOP or SHIFT or LENGTH"),
+    ("SELECT a FROM t LIFETIME(»)«", "HOP or ALIGN or SHIFT or LENGTH"),
     ("SELECT a FROM t LIFETIME(HOP 5 »HOP« 6)", "SHIFT or LENGTH"),
     ("SELECT a FROM t LIFETIME(HOP »UNBOUNDED«)", "a number"),
     ("SELECT a FROM t WINDOW(RANGE »INTERVAL '5 fortnights'«)", "unknown time unit"),
