@@ -52,13 +52,15 @@ class SourcePlace:
 
 @dataclass(frozen=True, slots=True)
 class SinkPlace:
-    """What is written: the sink's name, the columns of the rows, in which form, and the columns that are the key."""
+    """What is written: the sink's name, the columns of the rows, in which form, and the columns that are the key.
+    `writer`: a name for who writes that is the same after a restart, and nobody else's."""
 
     name: str
     schema: Schema
     form: str = "elements"
     key: tuple[str, ...] = ()
     tick: str = "1ms"
+    writer: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,14 @@ class SinkConnector:
 KEY: Final = Option("key", "names", "the columns that tell rows apart; else those that the query has as a key")
 
 # Connector by name, and the module that has it.
-_MODULES: Final[dict[str, str]] = {}
+_MODULES: Final[dict[str, str]] = {
+    "file": "everwhen.connectors.files",
+    "folder": "everwhen.connectors.files",
+    "changelog": "everwhen.connectors.changelogs",
+    "nexmark": "everwhen.connectors.nexmark",
+    "console": "everwhen.connectors.trying_out",
+    "discard": "everwhen.connectors.trying_out",
+}
 _ADDED: Final[dict[str, dict[str, Any]]] = {"source": {}, "sink": {}}
 
 
