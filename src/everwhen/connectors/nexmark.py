@@ -80,7 +80,7 @@ def _chosen(options: Options, place: SourcePlace) -> tuple[str, NexmarkConfig]:
     if place.schema != SCHEMAS[stream] or place.time is not None:
         columns = ", ".join(f"{f.name} {_TYPES[str(f.type)]}" for f in SCHEMAS[stream])
         raise OptionError(f"nexmark: declare the stream as CREATE STREAM {place.name} ({columns}), without ORDERED BY")
-    known = {f.name for f in fields(NexmarkConfig)} & set(options)
+    known = ({f.name for f in fields(NexmarkConfig)} & set(options)) - {"rate"}  # there a rate of its own time
     try:
         return stream, NexmarkConfig(**{name: options[name] for name in known if options[name] is not None})
     except QueryError as bad:
