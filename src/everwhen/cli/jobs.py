@@ -10,12 +10,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from everwhen.cli.command import DONE, FAILED, Command, count_option, fail, tick_option, warn
 from everwhen.cli.query import query_text
 from everwhen.engine.interruption import interruptible
-from everwhen.errors import QueryError, StateError
+from everwhen.errors import InUseError, QueryError, StateError
+
+if TYPE_CHECKING:
+    from everwhen.jobs.status import JobLog
 
 _STARTING: Final = 120.0
 """Seconds that a job in the background has to come up; Spark takes long."""
@@ -58,9 +61,9 @@ def _start(options: argparse.Namespace) -> int:
 
     place = Path(options.checkpoint)
     place.mkdir(parents=True, exist_ok=True)
-    tell = JobLog(place, warn)
+    tell = JobLog(place, _told)
     for each in plan.grows:
-        tell(each)
+        warn(each)
     name = Path(options.job).name
     with serving(options.metrics, tell) as watch:
         if options.engine == "local":
@@ -83,14 +86,20 @@ def _start(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _logged(tell: Any, name: str, work: Callable[[], str]) -> str:
-    """What ended a job stands in its log."""
-    quiet = type(tell)(tell.place)
-    quiet(f"{name}: started as process {os.getpid()}")
+def _told(words: str) -> None:
+    sys.stderr.write(f"everwhen: {words}\n")
+    sys.stderr.flush()
+
+
+def _logged(tell: JobLog, name: str, work: Callable[[], str]) -> str:
+    """What ended a job stands in its log; a job that was refused has none."""
+    quiet = tell.quietly
     try:
         ended = work()
     except (KeyboardInterrupt, SystemExit):
         quiet(f"{name}: stopped")
+        raise
+    except InUseError:
         raise
     except Exception as bad:
         quiet(f"{name}: failed: {bad}")

@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -171,7 +171,7 @@ def asked_to_stop(place: Path, holder: Holder) -> bool:
 class JobLog:
     """What a job tells, in its log and to whoever is there."""
 
-    def __init__(self, place: Path, also: Any = None) -> None:
+    def __init__(self, place: Path, also: Callable[[str], None] | None = None) -> None:
         self.place = place
         self._file = place / LOG
         self._also = also
@@ -180,6 +180,10 @@ class JobLog:
         if self._also is not None:
             self._also(words)
         if os.environ.get("EVERWHEN_DETACHED") != "1":  # then what is told goes there anyway
-            stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-            with open(self._file, "a", encoding="utf-8") as file:
-                file.write(f"{stamp} {words}\n")
+            self.quietly(words)
+
+    def quietly(self, words: str) -> None:
+        """In the log only."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        with open(self._file, "a", encoding="utf-8") as file:
+            file.write(f"{stamp} {words}\n")
