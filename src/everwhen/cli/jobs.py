@@ -71,7 +71,7 @@ def _start(options: argparse.Namespace) -> int:
 
             def work(check: Callable[[], None]) -> str:
                 return LocalJob(
-                    plan, place, name=name, batch=options.batch, tell=tell, check=check, watch=watch
+                    plan, place, name=name, batch=options.batch, tell=tell, note=tell.quietly, check=check, watch=watch
                 ).run()  # fmt: skip
 
             ended = _logged(tell, name, lambda: interruptible(work))
@@ -81,7 +81,7 @@ def _start(options: argparse.Namespace) -> int:
             require_pyspark()
             from everwhen.jobs.spark_job import SparkJob  # it brings Spark along
 
-            ended = _logged(tell, name, SparkJob(plan, place, name=name, tell=tell, watch=watch).run)
+            ended = _logged(tell, name, SparkJob(plan, place, name=name, tell=tell, note=tell.quietly, watch=watch).run)
     sys.stderr.write(f"everwhen: {name}: {ended}\n")
     return DONE
 

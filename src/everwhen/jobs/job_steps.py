@@ -54,7 +54,7 @@ class JobSteps(LiveSteps):
         self.closed |= set(step.closes)
         self.read += sum(map(len, step.batches.values()))
         for name, batch in step.batches.items():
-            self.taken[name] += len(batch)
+            self.taken[name] += int((batch.op <= ADJUST).sum())
         found = {name: self._whole(name, batches) for name, batches in parts.items()}
         self.done = all(promise == INF for promise in self.promises.values())
         return found

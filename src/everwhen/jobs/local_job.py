@@ -68,11 +68,13 @@ class LocalJob:
         batch: int = 10_000,
         every: float | None = None,
         tell: Callable[[str], None] = lambda _: None,
+        note: Callable[[str], None] = lambda _: None,
         check: Callable[[], None] = lambda: None,
         watch: Callable[[JobStatus], None] = lambda _: None,
     ) -> None:
         self.plan, self.place, self.name = plan, Path(os.path.abspath(checkpoint)), name
-        self._batch, self._every, self._tell, self._check, self._watch = batch, every, tell, check, watch
+        self._batch, self._every, self._check, self._watch = batch, every, check, watch
+        self._tell, self._note = tell, note
         self.epoch = -1
         self.restarts = 0
         self._pending: list[Step] = []
@@ -94,7 +96,7 @@ class LocalJob:
             agree(self.place, identity)
             writer = self._writer()
             again = f", for the time number {self.restarts + 1}" if self.restarts else ""
-            self._tell(f"{self.name}: started as process {os.getpid()}{again}")
+            self._note(f"{self.name}: started as process {os.getpid()}{again}")
             inputs = {name: self.plan.open_source(name) for name in self.plan.sources}
             queries = {name: (sink.node, sink.level) for name, sink in self.plan.sinks.items()}
             self.steps = JobSteps(queries, inputs)
@@ -164,7 +166,7 @@ class LocalJob:
             self._commit(each.epoch, said)
             self._say("starting")
         if logged:
-            self._tell(f"went on from epoch {self._kept_epoch}, repeated {len(logged)} epochs")
+            self._note(f"went on from epoch {self._kept_epoch}, repeated {len(logged)} epochs")
 
     def _prepare(self, published: int, newest: int) -> None:
         """The sinks are made ready.  Epochs up to `published` were taken by all of them, none beyond `newest`."""

@@ -99,10 +99,12 @@ class SparkJob:
         trigger: str | None = None,
         buckets: int | None = None,
         tell: Callable[[str], None] = lambda _: None,
+        note: Callable[[str], None] = lambda _: None,
         watch: Callable[[JobStatus], None] = lambda _: None,
     ) -> None:
         self.plan, self.place, self.name = plan, Path(os.path.abspath(checkpoint)), name
-        self._trigger, self._buckets, self._tell, self._watch = trigger, buckets, tell, watch
+        self._trigger, self._buckets, self._watch = trigger, buckets, watch
+        self._tell, self._note = tell, note
         self.restarts = 0
         self._handles: dict[tuple[str, ...], Handle] = {}
         self._sinks: dict[str, CountedSink] = {}
@@ -122,7 +124,7 @@ class SparkJob:
             agree(self.place, {"engine": "spark job", **self.plan.identity()})
             writer = self._writer()
             again = f", for the time number {self.restarts + 1}" if self.restarts else ""
-            self._tell(f"{self.name}: started as process {os.getpid()}{again}")
+            self._note(f"{self.name}: started as process {os.getpid()}{again}")
             try:
                 self._say("starting", force=True)
                 check = stack.enter_context(kept_signals())

@@ -32,7 +32,8 @@ _WINDOW: Final = 10.0
 
 @dataclass(frozen=True)
 class SourceStatus:
-    """A source: elements taken in total and per second, how much is there and not taken yet, what it has promised."""
+    """A source: rows taken (inserts and adjusts) in total and per second, how much is there and not taken yet, what it
+    has promised."""
 
     connector: str
     rows: int
