@@ -132,6 +132,37 @@ def test_files_that_were_read_may_go_and_those_to_be_read_again_must_not(tmp_pat
         again.take_to(middle)
 
 
+def test_csv_that_grows(tmp_path):
+    file = tmp_path / "s.csv"
+    file.write_text("vs,x\n1,1\n2,2\n3,")
+    found = opened("file", str(file), follow=True)
+    assert xs(found.take(10)) == [1, 2]
+    begin = found.position
+    with open(file, "a") as out:
+        out.write("3\n\n4,4\n")
+    batch = found.take(10)
+    assert xs(batch) == [3, 4] and not found.ended
+    again = opened("file", str(file), follow=True)
+    again.seek(begin)
+    assert xs(again.take_to(found.position)) == [3, 4]
+    with open(file, "a") as out:
+        out.write("5,no\n")
+    with pytest.raises(InputError, match=r"s\.csv:7: 'no' in column 'x' is not of type int64"):
+        found.take(10)
+    with open(file, "a") as out:
+        out.write('6,"6\n')
+    with pytest.raises(InputError, match="a row per line"):
+        again.take(10)
+    found.close()
+    again.close()
+
+
+def test_what_cannot_grow_is_refused_by_name(tmp_path):
+    with pytest.raises(OptionError, match="a Parquet file cannot grow") as bad:
+        opened("file", str(tmp_path / "s.parquet"), follow=True)
+    assert bad.value.option == "follow"
+
+
 @pytest.mark.parametrize(
     ("name", "path", "problem"),
     [("file", "-", "can be read again"), ("file", "in/", "for a folder write folder")],
