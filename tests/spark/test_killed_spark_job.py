@@ -80,6 +80,7 @@ def test_killed_on_spark(tmp_path):
                 time.sleep(rng.random() * 3)
                 break
             time.sleep(0.1)
+        assert child.poll() is None, (tmp_path / "state" / "log").read_text()
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
     with open(tmp_path / "bids.jsonl", "a", encoding="utf-8") as file:
