@@ -82,7 +82,7 @@ def compiled(
         raise QueryError("the query and an input cannot both be the standard input")
     if list(given.files.values()).count(STANDARD_INPUT) > 1:
         raise QueryError("only one input can be the standard input")
-    text = _text(options.query)
+    text = query_text(options.query)
     with given:
         program = _program(text, given, options.tick)
         given.said.check(program.sources)
@@ -120,7 +120,8 @@ def _planned(node: Node, text: str, as_written: bool) -> tuple[Node, Sequence[Ap
         raise error.within(text) from None
 
 
-def _text(file: str) -> str:
+def query_text(file: str) -> str:
+    """The text of a file, or of the standard input."""
     try:
         if file == STANDARD_INPUT:
             return sys.stdin.buffer.read().decode("utf-8-sig")
@@ -213,8 +214,11 @@ class _Given:
         if known is not None:
             return self._aside.get(known, self.files[known])
         connector = declaration.connector
-        if connector is not None and connector.name.lower() == _FILE and len(connector.arguments) == 1:
-            return str(connector.arguments[0])
+        if connector is None:
+            return None
+        given = [*connector.arguments, *connector.options.values()]
+        if connector.name.lower() == _FILE and len(given) == 1 and set(connector.options) <= {"path"}:
+            return str(given[0])
         return None
 
     def _input(self, declaration: Declaration, file: str, tick: str) -> InputFile:

@@ -23,11 +23,11 @@ class ColumnDef:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceCall:
-    """SOURCE name('argument', …): the function that connects to the data."""
+class OptionWritten:
+    """An argument of a connector; `name` is "" if it has none."""
 
     name: str
-    args: tuple[Any, ...]
+    value: Any
     span: Span
 
 
@@ -39,6 +39,20 @@ class ProgressSyntax:
     idle: Length | None = None
     late: Literal["error", "drop", "adjust"] | None = None
     span: Span = field(default_factory=lambda: Span(0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCall:
+    """SOURCE name('argument', option = value, …): the function that connects to the data."""
+
+    name: str
+    written: tuple[OptionWritten, ...]
+    span: Span
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The arguments without a name."""
+        return tuple(each.value for each in self.written if not each.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,4 +137,24 @@ class AlterQuery:
     span: Span
 
 
-Statement = CreateSource | CreateDerived | Drop | Ask | AlterQuery
+@dataclass(frozen=True, slots=True)
+class CreateSink:
+    """CREATE SINK name [FROM stream] INTO connector(…) [AS query]."""
+
+    name: Ident
+    stream: Ident | None
+    into: SourceCall
+    query: Ask | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class InsertInto:
+    """INSERT INTO sink query."""
+
+    sink: Ident
+    query: Ask
+    span: Span
+
+
+Statement = CreateSource | CreateDerived | Drop | Ask | AlterQuery | CreateSink | InsertInto

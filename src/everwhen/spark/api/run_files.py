@@ -233,7 +233,7 @@ class _SparkWork:
         self.watch(Progress("starting Spark, which takes a few seconds", read))
         kernels = threading.Thread(target=self._compile, name="everwhen-kernels", daemon=True)
         kernels.start()
-        with kept_signals() as check, _spark(self.place, check, read) as spark:
+        with kept_signals() as check, session_for(self.place, check, read) as spark:
             while kernels.is_alive():
                 self.watch(Progress("compiling kernels, which takes up to a minute at the first start", read))
                 kernels.join(_MOMENT)
@@ -374,9 +374,9 @@ class _Answer(EpochSink):
 
 
 @contextmanager
-def _spark(place: Path, check: Callable[[], None], elements: int) -> Iterator[SparkSession]:
-    """The session there is; or a new one for so many elements, whose words go to a file, and which is gone in the
-    end."""
+def session_for(place: Path, check: Callable[[], None], elements: int | None = None) -> Iterator[SparkSession]:
+    """The session there is; or a new one, for so many elements if that is known, whose words go to a file, and which
+    is gone in the end."""
     from pyspark import SparkContext
 
     from everwhen.spark.api.session import session
@@ -386,7 +386,7 @@ def _spark(place: Path, check: Callable[[], None], elements: int) -> Iterator[Sp
         return
     with heard_by(place / "spark.log"), ended_on_failure():
         conf: dict[str, object] = {"spark.sql.shuffle.partitions": 2}
-        if elements < _SHORT:
+        if elements is not None and elements < _SHORT:
             conf["spark.driver.extraJavaOptions"] = _QUICK_START
         spark = apart(lambda: session("local[*]", "everwhen run", **conf), check)
     try:
