@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any, Final, NamedTuple
 
 from everwhen.core.time import MAX_TIME, MIN_TIME, is_time, ticks
+from everwhen.engine.interruption import Abandoned
 from everwhen.errors import QueryError
 from everwhen.formats.changelog.reading import read_changelog
 from everwhen.formats.input_file import is_folder
@@ -35,6 +36,18 @@ class Command(NamedTuple):
     examples: tuple[str, ...]
     declare: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+
+
+class Interrupted(KeyboardInterrupt):
+    """A command was interrupted: what is to be said, and how the program ends."""
+
+    def __init__(self, words: str, stop: KeyboardInterrupt | SystemExit) -> None:
+        super().__init__(words)
+        self.must_leave = isinstance(stop, Abandoned)
+        self.status = INTERRUPTED
+        match stop:
+            case Abandoned(status=status) | Interrupted(status=status) | SystemExit(code=int(status)):
+                self.status = status
 
 
 def fail(error: object, status: int) -> int:

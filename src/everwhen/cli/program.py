@@ -18,9 +18,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from everwhen.cli import explain, run, shell, streams
-from everwhen.cli.command import DONE, FAILED, INTERRUPTED, WRONG_COMMAND, WRONG_INPUT, Command, fail
-from everwhen.engine.interruption import Abandoned, leave
+from everwhen.cli.command import DONE, FAILED, WRONG_COMMAND, WRONG_INPUT, Command, Interrupted, fail
+from everwhen.engine.interruption import leave
 from everwhen.errors import EverwhenError, InputError, QueryError
+from everwhen.startup import loaded
 
 _MISUSE: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
@@ -28,16 +29,17 @@ _MISUSE: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError, Perm
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit status."""
     try:
+        loaded()
         options = _parser().parse_args(argv)
         status: int = options.command(options)
         sys.stdout.flush()
         return status
     except SystemExit as stop:  # argparse has said what it had to say
         return stop.code if isinstance(stop.code, int) else WRONG_COMMAND
-    except Abandoned as left:
-        leave(left.status)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as stop:
+        ended = stop if isinstance(stop, Interrupted) else Interrupted("interrupted", stop)
+        fail(ended, ended.status)
+        return leave(ended.status) if ended.must_leave else ended.status
     except BrokenPipeError:
         # Whoever read our output has seen enough.  Python would complain once more when it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from everwhen.cli.command import DONE, INTERRUPTED, TERMINATED, Command, count_option, fail, warn
+from everwhen.cli.command import DONE, TERMINATED, Command, Interrupted, count_option, warn
 from everwhen.cli.follow import LiveColumns, check_follow, declare_follow, run_live
 from everwhen.cli.progress import watched
 from everwhen.cli.query import Compiled, compiled, declare_query
@@ -72,21 +72,20 @@ def _run(options: argparse.Namespace) -> int:
                 consistency=asked,
                 losses=_say_losses,
             )
-            if options.engine == "local":
-                try:
+            try:
+                if options.engine == "local":
                     interruptible(lambda check: run(progress=_checked(watch, check), tell=warn))
-                except (KeyboardInterrupt, SystemExit) as stop:
-                    _say_interrupted(options)
-                    raise stop from None
-            else:  # it keeps signals for as long as Python speaks with Spark
-                run(progress=watch)
+                else:  # it keeps signals for as long as Python speaks with Spark
+                    run(progress=watch)
+            except (KeyboardInterrupt, SystemExit) as stop:
+                raise _interrupted(options, stop) from None
     return DONE
 
 
-def _say_interrupted(options: argparse.Namespace) -> None:
+def _interrupted(options: argparse.Namespace, stop: KeyboardInterrupt | SystemExit) -> Interrupted:
     output = "" if options.out == "-" else "; the output is as it was"
     onward = "" if options.checkpoint is None else "; the same command goes on from the checkpoint"
-    fail(f"interrupted{output}{onward}", INTERRUPTED)
+    return Interrupted(f"interrupted{output}{onward}", stop)
 
 
 def _checked(watch: Watch, check: Callable[[], None]) -> Watch:
@@ -151,7 +150,7 @@ def _terminated() -> Iterator[None]:
         return
 
     def end(number: int, frame: object) -> None:
-        raise SystemExit(TERMINATED)
+        raise Interrupted("interrupted", SystemExit(TERMINATED))
 
     before = signal.signal(signal.SIGTERM, end)
     try:

@@ -26,6 +26,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.engine.change_emit import Standing, flush_suppressed, standing_at
 from everwhen.engine.forward.floors import CodecOf, Floors
 from everwhen.engine.forward.needs import Leads, Wanted, leading, needed_from
+from everwhen.engine.interruption import require_sound
 from everwhen.engine.node import OperatorNode, Step, StepCheck, cut
 from everwhen.engine.output_port import OutputPort
 from everwhen.operators.contract import Output, StateSize, advance
@@ -102,6 +103,8 @@ class Dataflow(Generic[Key, Flow]):
                 else:
                     broken[number] = culprit
             except Exception as error:  # whatever it is, also in a function of the user's: the others must go on
+                if isinstance(error, SystemError):
+                    require_sound(error)
                 if not self._shared:
                     raise
                 broken[number] = error

@@ -22,9 +22,11 @@ says what the intakes hold back and what they give up (`core/consistency.py`); i
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from everwhen.algebra.builder import Stream
@@ -38,6 +40,7 @@ from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.epochs import Epoch
 from everwhen.engine.forward.needs import an_instant
 from everwhen.engine.ingress import Ingress, OnDropped
+from everwhen.engine.interruption import Steps
 from everwhen.engine.merge_inputs import grow, merge_port, restart, right_from, unknown_spans, with_copy
 from everwhen.engine.metadata import OperatorMetadata, filter_metadata, node_metadata
 from everwhen.engine.node import StepCheck
@@ -220,16 +223,17 @@ class LocalRuntime:
         """From when on the answer is right, if inputs are right from these instants on only; infinity: never."""
         return right_from(self.plan, since)
 
-    def answers(self, epochs: Iterable[Epoch]) -> Iterator[ElementBatch]:
-        """What a runtime with one query says to epochs."""
+    def answers(self, epochs: Iterable[Epoch], steps: Steps | None = None) -> Iterator[ElementBatch]:
+        """What a runtime with one query says to epochs; `steps`: how each is done."""
+        do = steps or Steps(is_apart=False)
         for epoch in epochs:
             if epoch.last:
-                yield self.close()["out"]
+                yield do(sys.maxsize, self.close)["out"]
                 continue
             for name in epoch.closes:
-                yield self.close_input(name)["out"]
+                yield do(sys.maxsize, partial(self.close_input, name))["out"]
             if epoch.batches:
-                yield self.push(epoch.batches)["out"]
+                yield do(sum(map(len, epoch.batches.values())), partial(self.push, epoch.batches))["out"]
 
     def _epoch(self) -> dict[str, ElementBatch]:
         ingress = self._ingress

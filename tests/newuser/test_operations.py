@@ -1,0 +1,190 @@
+"""What a new user met when runs were interrupted, started and watched; each was a problem once."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import everwhen as ew
+from everwhen import startup
+from everwhen.algebra.node import walk
+from everwhen.engine import interruption
+from everwhen.engine.interruption import Steps, calls_functions, require_sound
+from everwhen.engine.local import LocalRuntime
+from everwhen.engine.session.sql_session import SqlSession
+
+SOURCES = Path(__file__).parents[2] / "src"
+
+
+# -- Ctrl-C and SIGTERM while the program is loaded ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_while_the_program_is_loaded_is_a_line(asked: str, status: int) -> None:
+    code = f"""
+import os, runpy, signal, sys
+sys.orig_argv[:] = ["python", "-m", "everwhen.cli", "run"]
+runpy.run_path({str(SOURCES / "everwhen" / "startup.py")!r})
+os.kill(os.getpid(), signal.{asked})
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", "everwhen: interrupted\n")
+
+
+def test_who_imports_the_library_keeps_his_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    for command in (["python", "-m", "pytest"], ["python", "mine.py", "everwhen"], ["python"], ["python", "-c", "x"]):
+        assert not startup.is_program(command)
+        monkeypatch.setattr(sys, "orig_argv", command)
+        runpy.run_path(str(SOURCES / "everwhen" / "startup.py"))
+    assert before == [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+
+
+def test_once_it_is_loaded_signals_are_as_python_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    monkeypatch.setattr(sys, "orig_argv", ["python", "/bin/everwhen", "run"])
+    usual = (signal.default_int_handler, signal.SIG_DFL)
+    try:
+        for one, handler in zip((signal.SIGINT, signal.SIGTERM), usual, strict=True):
+            signal.signal(one, handler)
+        startup.loading()
+        assert signal.getsignal(signal.SIGINT) is signal.getsignal(signal.SIGTERM) is startup._end
+        startup.loaded()
+        assert tuple(signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)) == usual
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        startup.loading()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN, "who ignores it goes on to do so"
+    finally:
+        for one, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(one, handler)
+
+
+def test_ctrl_c_before_the_run_begins_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    from everwhen.cli import program, run
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "compiled", interrupted)
+    assert program.main(["run", "q.sql", "--in", "S=s.jsonl"]) == 130
+    assert capsys.readouterr().err == "everwhen: interrupted\n"
+
+
+# -- Ctrl-C in Python ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def pressed(begun: threading.Event) -> Iterator[None]:
+    """Ctrl-C is pressed once a step has begun."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    presses = threading.Thread(target=lambda: begun.wait(10) and os.kill(os.getpid(), signal.SIGINT))
+    presses.start()
+    try:
+        yield
+    finally:
+        presses.join()
+        signal.signal(signal.SIGINT, before)
+
+
+def test_ew_run_is_interrupted_within_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ended = threading.Event(), threading.Event()
+    where: list[threading.Thread] = []
+
+    def slow(self: LocalRuntime) -> Any:
+        where.append(threading.current_thread())
+        begun.set()
+        ended.wait(30)
+
+    monkeypatch.setattr(LocalRuntime, "_epoch", slow)
+    began = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt), pressed(begun):
+            list(ew.run(ew.source("S", {"x": "int64"}), {"S": [ew.Insert(0, 5, {"x": 1})]}))
+        assert time.monotonic() - began < 5
+    finally:
+        ended.set()
+    assert where != [threading.main_thread()]
+
+
+def test_steps_that_are_quick_are_done_where_they_are_asked_for() -> None:
+    steps, where = Steps(), []
+
+    def step(seconds: float = 0.0) -> None:
+        where.append(threading.current_thread() is threading.main_thread())
+        time.sleep(seconds)
+
+    for rows in (10, 10, 5, 11, 11):
+        steps(rows, step)
+    assert where == [False, True, True, False, True]
+    steps(11, lambda: step(0.1))
+    where.clear()
+    steps(11, step)
+    assert where == [False], "one that took long is no longer quick"
+
+
+def test_functions_of_the_users_are_called_in_his_thread() -> None:
+    threads: set[threading.Thread] = set()
+
+    def noted(x: int) -> int:
+        threads.add(threading.current_thread())
+        return x
+
+    s = ew.source("S", {"x": "int64"})
+    query = s.where(ew.udf(noted, "x", type="int64") > 0)
+    assert any(map(calls_functions, walk(query.node))) and not any(map(calls_functions, walk(s.node)))
+    list(ew.run(query, {"S": [ew.Insert(0, 5, {"x": 1})]}))
+    assert threads == {threading.main_thread()}
+    late: set[threading.Thread] = set()
+    list(
+        ew.run(
+            s.aggregate(n=ew.count()),
+            {"S": [ew.Insert(5, 6, {"x": 1}), ew.Cti(9), ew.Insert(1, 2, {"x": 1})]},
+            ew.WEAK,
+            dropped=lambda name, elements: late.add(threading.current_thread()),
+        )
+    )
+    assert late == {threading.main_thread()}
+
+
+def test_an_odd_error_of_a_loop_is_the_interruption_behind_it() -> None:
+    odd = SystemError("returned a result with an exception set")
+    odd.__cause__ = SystemError("returned a result with an exception set")
+    require_sound(odd)
+    odd.__cause__.__cause__ = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        require_sound(odd)
+
+
+def test_a_query_of_a_session_does_not_fail_for_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = SqlSession()
+    session.execute("CREATE STREAM S (x BIGINT)")
+    session.execute("SELECT COUNT(*) AS n FROM S")
+
+    def odd(*_: object) -> None:
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    monkeypatch.setattr("everwhen.engine.dataflow.advance", odd)
+    batch = ew.ElementBatch.of([ew.Insert(0, 5, {"x": 1})], ew.source("S", {"x": "int64"}).schema)
+    with pytest.raises(KeyboardInterrupt):
+        session.push({"S": batch})
+    assert [query.state for query in session.queries()] == ["running"]
+
+
+def test_the_time_until_it_is_over() -> None:
+    assert interruption._GRACE + interruption._MOMENT <= 0.5
