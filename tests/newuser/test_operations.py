@@ -146,7 +146,7 @@ def test_functions_of_the_users_are_called_in_his_thread() -> None:
         return x
 
     s = ew.source("S", {"x": "int64"})
-    query = s.where(ew.udf(noted, "x", type="int64") > 0)
+    query = s.where(ew.udf(noted, ew.col("x"), type="int64") > 0)
     assert any(map(calls_functions, walk(query.node))) and not any(map(calls_functions, walk(s.node)))
     list(ew.run(query, {"S": [ew.Insert(0, 5, {"x": 1})]}))
     assert threads == {threading.main_thread()}
