@@ -14,15 +14,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import everwhen as ew
 from everwhen import startup
 from everwhen.algebra.node import walk
+from everwhen.cli import input_size
+from everwhen.cli import run as cli_run
+from everwhen.cli.input_size import bytes_of, expected_elements
+from everwhen.cli.program import main
+from everwhen.cli.progress import _Line
 from everwhen.engine import interruption
+from everwhen.engine.files.run import Progress
 from everwhen.engine.interruption import Steps, calls_functions, require_sound
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.session.sql_session import SqlSession
+from everwhen.formats.input_file import InputFile
 
 SOURCES = Path(__file__).parents[2] / "src"
 
@@ -76,13 +85,11 @@ def test_once_it_is_loaded_signals_are_as_python_has_them(monkeypatch: pytest.Mo
 
 
 def test_ctrl_c_before_the_run_begins_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    from everwhen.cli import program, run
-
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run, "compiled", interrupted)
-    assert program.main(["run", "q.sql", "--in", "S=s.jsonl"]) == 130
+    monkeypatch.setattr(cli_run, "compiled", interrupted)
+    assert main(["run", "q.sql", "--in", "S=s.jsonl"]) == 130
     assert capsys.readouterr().err == "everwhen: interrupted\n"
 
 
@@ -154,8 +161,9 @@ def test_functions_of_the_users_are_called_in_his_thread() -> None:
     list(
         ew.run(
             s.aggregate(n=ew.count()),
-            {"S": [ew.Insert(5, 6, {"x": 1}), ew.Cti(9), ew.Insert(1, 2, {"x": 1})]},
+            {"S": [ew.Insert(5, 6, {"x": 1}), ew.Insert(1, 2, {"x": 1})]},
             ew.WEAK,
+            batch=1,
             dropped=lambda name, elements: late.add(threading.current_thread()),
         )
     )
@@ -188,3 +196,71 @@ def test_a_query_of_a_session_does_not_fail_for_an_interruption(monkeypatch: pyt
 
 def test_the_time_until_it_is_over() -> None:
     assert interruption._GRACE + interruption._MOMENT <= 0.5
+
+
+# -- which engine runs files ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("q.sql").write_text("SELECT x FROM S")
+    Path("s.jsonl").write_text("".join(f'{{"vs":{i},"row":{{"x":{i}}}}}\n' for i in range(1_000)))
+    Path("s.csv").write_text("vs,x\n" + "".join(f"{i},{i}\n" for i in range(1_000)))
+    pq.write_table(pa.table({"vs": range(1_000), "x": range(1_000)}), "s.parquet")
+    return tmp_path
+
+
+def test_small_files_run_in_process_and_a_line_says_so(desk: Path, capsys: Any) -> None:
+    assert main(["run", "q.sql", "--in", "S=s.jsonl", "--out", "a.jsonl"]) == 0
+    said = "everwhen: in process: the inputs have 0.0 MB in all; --engine spark runs it on Spark\n"
+    assert capsys.readouterr().err == said
+    assert main(["run", "q.sql", "--in", "S=s.jsonl", "--engine", "local", "--out", "b.jsonl"]) == 0
+    assert capsys.readouterr().err == "", "who has chosen need not be told"
+    assert Path("a.jsonl").read_bytes() == Path("b.jsonl").read_bytes()
+
+
+def test_large_files_run_on_spark_and_a_line_says_so(desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(cli_run, "_engine", lambda name: asked.append(name) or (lambda *_, **__: 0))
+    monkeypatch.setattr(input_size, "SMALL", 2**10)
+    monkeypatch.setattr(input_size, "_has_spark", lambda: True)
+    assert main(["run", "q.sql", "--in", "S=s.jsonl"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("everwhen: on Spark: the inputs have") and "--engine local" in said and said.count("\n") == 1
+    assert main(["run", "q.sql", "--in", "S=s.jsonl", "--engine", "local"]) == 0
+    monkeypatch.setattr(input_size, "_has_spark", lambda: False)
+    assert main(["run", "q.sql", "--in", "S=s.jsonl"]) == 0
+    assert asked == ["spark", "local", "local"]
+    assert "not installed" in capsys.readouterr().err
+
+
+def test_what_files_hold(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = ew.source("S", {"x": "int64"}).schema
+    files = {name: InputFile(name, schema) for name in ("s.jsonl", "s.csv", "s.parquet", "-")}
+    assert bytes_of(files["s.jsonl"]) == Path("s.jsonl").stat().st_size
+    assert bytes_of(files["s.parquet"]) > 0 and bytes_of(files["-"]) == 0
+    assert [expected_elements([files[name]]) for name in ("s.jsonl", "s.csv", "s.parquet")] == [1_000] * 3
+    assert expected_elements(files.values()) is None, "nobody knows what comes"
+    monkeypatch.setattr(input_size, "_SAMPLE", 512)
+    monkeypatch.setattr(input_size, "_COUNTED", 4_096)
+    found = expected_elements([files["s.jsonl"]])
+    assert found is not None and found != 1_000 and abs(found - 1_000) < 50, "a part of it tells about how many"
+
+
+def test_a_bounded_run_shows_a_percentage(desk: Path) -> None:
+    said: list[str] = []
+
+    class Status:
+        start = stop = staticmethod(lambda: None)
+        update = staticmethod(said.append)
+
+    class Console:
+        status = staticmethod(lambda _: Status())
+
+    clock = iter([0.0, 2.0, 4.0, 6.0])
+    shown = _Line(Console(), lambda: next(clock), lambda: 1_000)
+    for read in (250, 1_000, 1_100):
+        shown(Progress("running", read))
+    assert [text.split(" %")[0].split()[-1] for text in said] == ["25", "99", "99"]
+    assert said[0].startswith("━━━━━───────────────  25 % running: 250 elements read")

@@ -56,6 +56,11 @@ def fail(error: object, status: int) -> int:
     return status
 
 
+def note(words: object) -> None:
+    """Says what a user may like to know."""
+    sys.stderr.write(f"everwhen: {words}\n")
+
+
 def warn(words: object) -> None:
     """Says what a user should know, and goes on."""
     sys.stderr.write(f"everwhen: warning: {words}\n")

@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from everwhen.cli.command import DONE, TERMINATED, Command, Interrupted, count_option, warn
+from everwhen.cli.command import DONE, TERMINATED, Command, Interrupted, count_option, note, warn
 from everwhen.cli.follow import LiveColumns, check_follow, declare_follow, run_live
+from everwhen.cli.input_size import expected_elements, suited_engine
 from everwhen.cli.progress import watched
 from everwhen.cli.query import Compiled, compiled, declare_query
 from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency, emit_named, length_of
@@ -30,7 +31,11 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="FILE", default="-",
         help="where the answer goes: .parquet, a changelog folder (DIR/), else JSON lines; - (default)",
     )  # fmt: skip
-    add("--engine", choices=("spark", "local"), help="what runs it: Spark (default), or this process")
+    add(
+        "--engine",
+        choices=("spark", "local"),
+        help="what runs it: Spark, or this process; else by the size of the inputs",
+    )
     declare_consistency(parser)
     add("--batch", metavar="N", type=count_option, default=10_000, help="elements of each input in turn (10000)")
     add("--open", action="store_true", help="the inputs go on: say what a running query would have said by now")
@@ -53,12 +58,15 @@ def declare_consistency(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     live = check_follow(options)
-    options.engine = options.engine or ("local" if live else "spark")
     columns = LiveColumns(options) if live else None
     with _terminated(), compiled(options, need_files=True, columns=columns) as found:
         asked = level(options, found.program.consistency)
         _check_bounds(found, options.allow_unbounded)
-        with watched(options.out) as watch:
+        if not live and options.engine is None:
+            options.engine, why = suited_engine(found.inputs.values())
+            note(why)
+        expected = (lambda: None) if live else partial(expected_elements, list(found.inputs.values()))
+        with watched(options.out, expected) as watch:
             if live:
                 return run_live(options, found, asked, lambda check: _checked(watch, check), _say_losses)
             run = partial(

@@ -57,8 +57,7 @@ class Dataflow(Generic[Key, Flow]):
     """Operators by number and output ports by key."""
 
     def __init__(self, check: StepCheck | None = None, shared: bool = False) -> None:
-        self.nodes: dict[int, OperatorNode] = {}
-        """Inputs before their users."""
+        self.nodes: dict[int, OperatorNode] = {}  # inputs before their users
         self.outputs: dict[Key, Flow] = {}
         self.floors = Floors()
         self._merged: dict[int, int] = {}  # merges that were told to fast-forward, and until when
@@ -103,8 +102,7 @@ class Dataflow(Generic[Key, Flow]):
                 else:
                     broken[number] = culprit
             except Exception as error:  # whatever it is, also in a function of the user's: the others must go on
-                if isinstance(error, SystemError):
-                    require_sound(error)
+                require_sound(error)
                 if not self._shared:
                     raise
                 broken[number] = error

@@ -117,10 +117,12 @@ class Steps:
         self._is_apart = is_apart and threading.current_thread() is threading.main_thread()
         self._quick = -1
 
-    def __call__(self, rows: int, step: Callable[[], T]) -> T:
-        """What a step over so many rows returns."""
+    def __call__(self, rows: int | None, step: Callable[[], T]) -> T:
+        """What a step over so many rows, or over all that is kept, returns."""
         if not self._is_apart:
             return step()
+        if rows is None:
+            return apart(step, lambda: None)
         began = time.monotonic()
         try:
             return step() if rows <= self._quick else apart(step, lambda: None)
@@ -142,10 +144,10 @@ def calls_functions(value: object) -> bool:
     return False
 
 
-def require_sound(odd: SystemError) -> None:
-    """`KeyboardInterrupt` if that is what is behind an error: a signal that comes while a compiled loop gives back what
-    it has found makes the interpreter say that the loop has failed in an odd way."""
-    behind: BaseException | None = odd
+def require_sound(error: Exception) -> None:
+    """`KeyboardInterrupt` if that is what is behind a `SystemError`: a signal that comes while a compiled loop gives back
+    what it has found makes the interpreter say that the loop has failed in an odd way."""
+    behind: BaseException | None = error if isinstance(error, SystemError) else None
     while behind is not None:
         if isinstance(behind, KeyboardInterrupt | SystemExit):
             raise behind.with_traceback(None) from None

@@ -22,7 +22,6 @@ says what the intakes hold back and what they give up (`core/consistency.py`); i
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -227,12 +226,10 @@ class LocalRuntime:
         """What a runtime with one query says to epochs; `steps`: how each is done."""
         do = steps or Steps(is_apart=False)
         for epoch in epochs:
-            if epoch.last:
-                yield do(sys.maxsize, self.close)["out"]
-                continue
-            for name in epoch.closes:
-                yield do(sys.maxsize, partial(self.close_input, name))["out"]
-            if epoch.batches:
+            todo = [self.close] if epoch.last else [partial(self.close_input, name) for name in epoch.closes]
+            for step in todo:
+                yield do(None, step)["out"]
+            if epoch.batches and not epoch.last:
                 yield do(sum(map(len, epoch.batches.values())), partial(self.push, epoch.batches))["out"]
 
     def _epoch(self) -> dict[str, ElementBatch]:
