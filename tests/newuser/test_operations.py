@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,6 +33,9 @@ from everwhen.engine.interruption import Steps, calls_functions, require_sound
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.session.sql_session import SqlSession
 from everwhen.formats.input_file import InputFile
+from everwhen.language.program import compile_program
+from everwhen.operators.join.join import JoinOperator
+from everwhen.operators.join.loops import join as join_loops
 
 SOURCES = Path(__file__).parents[2] / "src"
 
@@ -264,3 +268,46 @@ def test_a_bounded_run_shows_a_percentage(desk: Path) -> None:
         shown(Progress("running", read))
     assert [text.split(" %")[0].split()[-1] for text in said] == ["25", "99", "99"]
     assert said[0].startswith("━━━━━───────────────  25 % running: 250 elements read")
+
+
+# -- joins where nothing is promised -------------------------------------------------------------------------------
+
+TOP_3 = """
+SELECT symbol, n FROM PerHour a WHERE (SELECT COUNT(*) FROM PerHour b WHERE b.n > a.n) < 3
+"""
+PER_HOUR = """
+CREATE STREAM Tweets (ts INT, symbol TEXT, value INT) ORDERED BY ts;
+CREATE STREAM PerHour AS SELECT symbol, SUM(value) AS n FROM Tweets WINDOW(RANGE 12) GROUP BY symbol;
+"""
+
+
+def looked_at(monkeypatch: pytest.MonkeyPatch, rows: int) -> int:
+    """How many entries the joins of the three largest look at for so many rows of ten symbols, without a promise."""
+    found = [0]
+
+    def probe_band(lo: Any, hi: Any, low: Any, high: Any, first: int, entries: Any, values: Any, *more: Any) -> Any:
+        met = np.searchsorted(values, high[first:], "right") - np.searchsorted(values, low[first:])
+        found[0] += int(met.sum())
+        return plain(lo, hi, low, high, first, entries, values, *more)
+
+    plain = join_loops.probe_band
+    monkeypatch.setattr(join_loops, "probe_band", probe_band)
+    query = compile_program(f"{PER_HOUR}{TOP_3}", lambda name: None, "1s").query
+    runtime = LocalRuntime(query)
+    (source,) = runtime.inputs
+    elements = [
+        ew.Insert(i // 10, i // 10 + 1, {"symbol": f"s{i % 10}", "value": i * 7919 % 101 + 50 * (i % 10)})
+        for i in range(rows)
+    ]
+    for first in range(0, rows, 500):
+        batch = ew.ElementBatch.of(elements[first : first + 500], runtime.schema_of(source))
+        runtime.push({source: batch})
+    monkeypatch.undo()
+    joins = [placed.operator for placed in runtime.plan.operators if isinstance(placed.operator, JoinOperator)]
+    assert joins
+    return found[0] + sum(join.touched for join in joins)
+
+
+def test_joins_without_promises_look_at_what_overlaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = (looked_at(monkeypatch, rows) for rows in (1_000, 4_000))
+    assert 0 < many < 5 * few, "four times the rows are about four times the work, though nothing can be forgotten"

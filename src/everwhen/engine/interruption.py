@@ -145,8 +145,8 @@ def calls_functions(value: object) -> bool:
 
 
 def require_sound(error: Exception) -> None:
-    """`KeyboardInterrupt` if that is what is behind a `SystemError`: a signal that comes while a compiled loop gives back
-    what it has found makes the interpreter say that the loop has failed in an odd way."""
+    """`KeyboardInterrupt` if that is what is behind a `SystemError`: a signal that comes while a compiled loop gives
+    back what it has found makes the interpreter say that the loop has failed in an odd way."""
     behind: BaseException | None = error if isinstance(error, SystemError) else None
     while behind is not None:
         if isinstance(behind, KeyboardInterrupt | SystemExit):

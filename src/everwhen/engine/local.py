@@ -226,8 +226,7 @@ class LocalRuntime:
         """What a runtime with one query says to epochs; `steps`: how each is done."""
         do = steps or Steps(is_apart=False)
         for epoch in epochs:
-            todo = [self.close] if epoch.last else [partial(self.close_input, name) for name in epoch.closes]
-            for step in todo:
+            for step in [self.close] if epoch.last else [partial(self.close_input, name) for name in epoch.closes]:
                 yield do(None, step)["out"]
             if epoch.batches and not epoch.last:
                 yield do(sum(map(len, epoch.batches.values())), partial(self.push, epoch.batches))["out"]
