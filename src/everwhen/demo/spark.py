@@ -51,6 +51,11 @@ FRAME_SECONDS: Final = 0.25
 RATE_SECONDS: Final = 5.0  # the rate shown is the average over so many seconds
 WARM_UP_EVENTS: Final = 20_000
 PLAIN_LINES: Final = 8
+SETTINGS: Final = {
+    "spark.sql.shuffle.partitions": "2",
+    # It lives for a minute: what the JVM's second compiler would save later it costs now, 10 of 24 s until queries run.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 INSTEAD: Final = "Without Spark: everwhen demo --engine local"
 
 
@@ -109,7 +114,7 @@ class Launch:
                     return
                 self.place = tempfile.mkdtemp(prefix="everwhen-demo-")
             with heard_by(f"{self.place}/spark.log"):
-                started = api.session("local[*]", "everwhen demo", spark_sql_shuffle_partitions=2)
+                started = api.session("local[*]", "everwhen demo", **SETTINGS)
             with self._lock:
                 self.spark = started
                 if self.closed:

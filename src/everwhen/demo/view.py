@@ -162,13 +162,13 @@ def render(view: DemoView, width: int = 100, height: int = 30) -> RenderableType
     return Constrain(picture, min(width, WIDEST))
 
 
-def story_lines(stories: Sequence[tuple[str, str, str]], most: int) -> list[RenderableType]:
+def story_lines(stories: Sequence[tuple[str, str, str]], most: int, wraps: bool = False) -> list[RenderableType]:
     """A line for each story, the newest first, below an empty one; before the first story, what is waited for."""
     lines: list[RenderableType] = [""]
     for said, corrected, final in stories[:most]:
         style = "green" if final.startswith("final") else "dim"
-        line = Text.assemble(" ", said, "; ", (corrected, "yellow"), "; ", (final, style))
-        lines.append(Text.assemble(line, no_wrap=True, overflow="ellipsis"))
+        parts = (" ", said, "; ", (corrected, "yellow"), "; ", (final, style))
+        lines.append(Text.assemble(*parts, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis"))
     if not stories:
         lines.append(Text(" No answer has been corrected yet.", style="dim"))
     return [*lines, *[""] * (most + 1 - len(lines))]  # what stands below does not jump when a story comes
@@ -261,7 +261,7 @@ def summary(view: DemoView, reason: str, width: int = 100) -> RenderableType:
         f" through {len(view.queries)} queries; {len(view.parts)} {view.part}s kept {rows:,} rows "
         f"({size(kept)}){after}. {view.epochs}".rstrip(),
     )
-    told = story_lines(view.stories, len(view.stories)) if view.stories else []
+    told = story_lines(view.stories, len(view.stories), wraps=True) if view.stories else []
     return Constrain(
         Group("", query_table(view.queries, width), "", input_table(view.inputs), *told, "", line), min(width, WIDEST)
     )
