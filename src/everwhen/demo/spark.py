@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 RATE: Final = 50_000  # events per second, of all four streams
 EPOCH_ROWS: Final = 2 * RATE  # at most so many in an epoch
+FIRST_ROWS: Final = RATE // 10  # in the first one, so that there is something to see
 CONFIG: Final = replace(LOCAL_CONFIG, rate=RATE // 5, auction_length=8_000)
 DEPTH: Final = 4
 FRAME_SECONDS: Final = 0.25
@@ -135,7 +136,8 @@ class Launch:
         from everwhen.demo.nexmark.spark_source import options
 
         bounds = {} if self.events is None else {"events": self.events}
-        return options(name, CONFIG, rows_per_second=RATE, rows_per_batch=EPOCH_ROWS, **bounds)
+        paced = {"rows_per_second": RATE, "rows_per_batch": EPOCH_ROWS, "first_rows": FIRST_ROWS}
+        return options(name, CONFIG, **paced, **bounds)
 
     def compile_behind(self) -> None:
         """Compile loops in a thread; they are kept on disk, where Spark's workers find them.  Returns at once."""
