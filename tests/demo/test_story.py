@@ -56,6 +56,14 @@ def test_one_that_is_corrected_again_is_told_with_its_last_row_and_one_that_is_g
     assert told.told() == ()
 
 
+def test_a_correction_may_come_with_the_promise_that_makes_it_final() -> None:
+    told = teller()
+    told.take("q5", epoch(Insert(10, 11, closing(5.0))), NEVER, 20)
+    last = epoch(Adjust(10, 11, 10, closing(5.0)), Insert(10, 11, closing(6.0)), Cti(25))
+    told.take("q5", last, 20, 30)
+    assert told.current is None and [one.told()[2] for one in told.told()] == ["final at once"]
+
+
 def test_what_is_no_correction_is_no_story() -> None:
     told = teller()
     told.take("q5", epoch(Insert(10, INF, closing(5.0)), Insert(11, 12, closing(3.0, 9))), NEVER, 20)

@@ -126,19 +126,23 @@ class Storyteller:
         if self.current is None and before > NEVER and self.clock() >= self._due:
             self.current = self._begun(name, batch, before, now)
         elif self.current is not None and self.current.query == name:
-            self._go_on(self.current, batch, before, now)
+            self.current = self._corrected(self.current, batch, now)
+        if self.current is not None and self.current.query == name:
+            self._finish(self.current, batch, now)
         past.append((now, batch))
 
-    def _go_on(self, story: Story, batch: ElementBatch, before: int, now: int) -> None:
-        """What an epoch means for the result that is followed: another row, or the end."""
+    @staticmethod
+    def _corrected(story: Story, batch: ElementBatch, now: int) -> Story | None:
+        """The story after an epoch, which may have put another row in the place of the last one, or nothing at all."""
         gone = (batch.op == ADJUST) & (batch.vs <= story.at) & (batch.ve > story.at) & (batch.vnew <= story.at)
         keys = PLOTS[story.query].keys
         if any(_same(_row(batch, i), story.corrected, keys) for i in np.flatnonzero(gone).tolist()):
             instead = _holding(batch, story.at, story.corrected, keys)
-            if instead is None:  # it was taken back: there is nothing more to tell
-                self.current = None
-                return
-            story = self.current = replace(story, corrected=instead, corrected_at=now)
+            return None if instead is None else replace(story, corrected=instead, corrected_at=now)
+        return story
+
+    def _finish(self, story: Story, batch: ElementBatch, now: int) -> None:
+        """A promise beyond the instant makes the result final."""
         promises = batch.vs[batch.op == CTI]
         if len(promises) and promises.max() > story.at:
             self.stories.appendleft(replace(story, final_at=now))
