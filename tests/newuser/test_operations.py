@@ -29,7 +29,7 @@ from everwhen.cli.program import main
 from everwhen.cli.progress import _Line
 from everwhen.engine import interruption
 from everwhen.engine.files.run import Progress
-from everwhen.engine.interruption import Steps, calls_functions, require_sound
+from everwhen.engine.interruption import StepsApart, calls_functions, require_sound
 from everwhen.engine.local import LocalRuntime
 from everwhen.engine.session.sql_session import SqlSession
 from everwhen.formats.input_file import InputFile
@@ -134,7 +134,7 @@ def test_ew_run_is_interrupted_within_a_step(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_steps_that_are_quick_are_done_where_they_are_asked_for() -> None:
-    steps, where = Steps(), []
+    steps, where = StepsApart(), []
 
     def step(seconds: float = 0.0) -> None:
         where.append(threading.current_thread() is threading.main_thread())

@@ -22,7 +22,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import fields, is_dataclass
 from types import FrameType
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from everwhen.algebra.aggregates import UserAggregate
 from everwhen.algebra.expressions.udf import Udf
@@ -104,23 +104,24 @@ def apart(work: Callable[[], T], gives_up: Callable[[], int | None]) -> T:
     return found[0]
 
 
-class Steps:
+Steps = Callable[[int | None, Callable[[], Any]], Any]
+"""Does a step over so many rows, or (None) over all that is kept, and gives back what it returns."""
+
+
+class StepsApart:
     """Does steps one after the other, in such a way that Ctrl-C need not wait for the end of one.
 
     A step is done in a thread of its own, unless one with as many rows was quick.  `KeyboardInterrupt` is raised at
     once; the thread computes on to the end of its step, so what it works on must not be used any more.  Functions of
-    the user's may depend on the thread that calls them: `is_apart` is false for queries that have some, whose steps are
-    done where they are asked for.
+    the user's may depend on the thread that calls them: this is not for queries that have some (`calls_functions`).
     """
 
-    def __init__(self, is_apart: bool = True) -> None:
-        self._is_apart = is_apart and threading.current_thread() is threading.main_thread()
+    def __init__(self) -> None:
         self._quick = -1
 
     def __call__(self, rows: int | None, step: Callable[[], T]) -> T:
-        """What a step over so many rows, or over all that is kept, returns."""
-        if not self._is_apart:
-            return step()
+        if threading.current_thread() is not threading.main_thread():
+            return step()  # signals are the business of the main thread
         if rows is None:
             return apart(step, lambda: None)
         began = time.monotonic()

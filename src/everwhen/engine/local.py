@@ -223,8 +223,8 @@ class LocalRuntime:
         return right_from(self.plan, since)
 
     def answers(self, epochs: Iterable[Epoch], steps: Steps | None = None) -> Iterator[ElementBatch]:
-        """What a runtime with one query says to epochs; `steps`: how each is done."""
-        do = steps or Steps(is_apart=False)
+        """What a runtime with one query says to epochs; `steps`: how each step is done, in another way than at once."""
+        do: Steps = steps or (lambda rows, step: step())
         for epoch in epochs:
             for step in [self.close] if epoch.last else [partial(self.close_input, name) for name in epoch.closes]:
                 yield do(None, step)["out"]

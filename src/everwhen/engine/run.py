@@ -15,7 +15,7 @@ from everwhen.core.consistency import LEVELS, MIDDLE, STRONG, WEAK, Consistency,
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.engine.epochs import EpochReader
-from everwhen.engine.interruption import Steps, calls_functions
+from everwhen.engine.interruption import StepsApart, calls_functions
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError
 from everwhen.formats.parquet import elements_of_table, read_elements
@@ -114,7 +114,7 @@ def run_batches(
     given = {name: _batches(inputs[name], runtime.schema_of(name), batch, name) for name in inputs}
     node = query.node if isinstance(query, Stream) else query
     whole = [one.name for one in walk(node) if isinstance(one, Source) and one.is_finite]
-    steps = Steps(is_apart=dropped is None and not any(map(calls_functions, walk(node))))
+    steps = None if dropped is not None or any(map(calls_functions, walk(node))) else StepsApart()
     return runtime.answers(EpochReader(given, batch, open, whole, fill_up=False), steps)
 
 
