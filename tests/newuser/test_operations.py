@@ -239,6 +239,20 @@ def test_large_files_run_on_spark_and_a_line_says_so(desk: Path, monkeypatch: py
     assert "not installed" in capsys.readouterr().err
 
 
+def test_a_run_that_goes_on_stays_on_the_engine_where_it_was_begun(desk: Path, capsys: Any) -> None:
+    assert (
+        main(["run", "q.sql", "--in", "S=s.jsonl", "--engine", "local", "--checkpoint", "c", "--out", "a.jsonl"]) == 0
+    )
+    assert main(["run", "q.sql", "--in", "S=s.jsonl", "--checkpoint", "c", "--out", "b.jsonl"]) == 0
+    assert capsys.readouterr().err == "everwhen: in process, where the checkpoint c was begun\n"
+    assert Path("a.jsonl").read_bytes() == Path("b.jsonl").read_bytes()
+    Path("s").mkdir()
+    Path("s/run.json").write_text('{"engine": "spark"}')
+    assert input_size.suited_engine([], "s")[0] == "spark"
+    Path("s/run.json").write_text("[")
+    assert input_size.suited_engine([], "s")[0] == "local"
+
+
 def test_what_files_hold(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     schema = ew.source("S", {"x": "int64"}).schema
     files = {name: InputFile(name, schema) for name in ("s.jsonl", "s.csv", "s.parquet", "-")}

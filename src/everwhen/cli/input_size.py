@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from everwhen.engine.files.checkpoint import engine_of
 from everwhen.errors import EverwhenError
 from everwhen.formats.input_file import STANDARD_INPUT, InputFile, is_csv, is_folder
 from everwhen.formats.parquet import is_parquet
@@ -26,12 +27,15 @@ _COUNTED: Final = 32 * 2**20
 _SAMPLE: Final = 2**20
 
 
-def suited_engine(inputs: Iterable[InputFile]) -> tuple[str, str]:
-    """The engine for a query over these files, and in words why.
+def suited_engine(inputs: Iterable[InputFile], checkpoint: str | None = None) -> tuple[str, str]:
+    """The engine for a query over these files, and in words why.  A run that goes on stays where it was begun.
 
     >>> suited_engine([])
     ('local', 'in process: the inputs have 0.0 MB in all; --engine spark runs it on Spark')
     """
+    begun = None if checkpoint is None else engine_of(Path(checkpoint))
+    if begun is not None:
+        return begun, f"{'on Spark' if begun == 'spark' else 'in process'}, where the checkpoint {checkpoint} was begun"
     size = sum(map(bytes_of, inputs))
     shown = f"the inputs have {size / 2**20:,.1f} MB in all"
     if size <= SMALL:

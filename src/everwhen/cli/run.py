@@ -63,7 +63,7 @@ def _run(options: argparse.Namespace) -> int:
         asked = level(options, found.program.consistency)
         _check_bounds(found, options.allow_unbounded)
         if not live and options.engine is None:
-            options.engine, why = suited_engine(found.inputs.values())
+            options.engine, why = suited_engine(found.inputs.values(), options.checkpoint)
             note(why)
         expected = (lambda: None) if live else partial(expected_elements, list(found.inputs.values()))
         with watched(options.out, expected) as watch:
