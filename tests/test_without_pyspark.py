@@ -45,7 +45,11 @@ def test_the_local_engine_works(files: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("run", "q.sql", "--in", "S=s.jsonl"), ("explain", "q.sql", "--in", "S=s.jsonl"), ("demo", "--seconds", "1")],
+    [
+        ("run", "q.sql", "--in", "S=s.jsonl", "--engine", "spark"),
+        ("explain", "q.sql", "--in", "S=s.jsonl"),
+        ("demo", "--seconds", "1"),
+    ],
 )
 def test_commands_on_spark_name_the_remedy(files: Path, words: tuple[str, ...]) -> None:
     done = command(files, *words)

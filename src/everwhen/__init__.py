@@ -10,6 +10,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from everwhen import startup as startup  # before all that takes long to load
+
+# isort: split
 from everwhen import punctuation
 from everwhen.algebra.aggregates import (
     UserAggregate,

@@ -245,7 +245,7 @@ def test_demo_gets_its_options(capsys: Capture, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("raised", "status", "said"),
     [
-        (KeyboardInterrupt(), 130, ""),
+        (KeyboardInterrupt(), 130, "everwhen: interrupted\n"),
         (ZeroDivisionError("oh"), 1, "unforeseen ZeroDivisionError: oh"),
         (OSError(28, "No space left on device"), 1, "No space left"),
         (PermissionError(13, "Permission denied", "x.jsonl"), 2, "x.jsonl: Permission denied"),

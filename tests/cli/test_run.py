@@ -332,7 +332,7 @@ def test_a_checkpoint_is_taken_up(desk: Desk) -> None:
     assert status == 2 and "engine: local before, spark now" in err
 
 
-def test_spark_is_the_default_and_gets_the_options(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engine_that_is_asked_for_gets_the_options(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, dict[str, Any]]] = []
 
     def engine(name: str) -> Any:
@@ -343,7 +343,7 @@ def test_spark_is_the_default_and_gets_the_options(desk: Desk, monkeypatch: pyte
         return run
 
     monkeypatch.setattr(cli_run, "_engine", engine)
-    assert main(["run", desk.best, "--in", f"Bid={desk.bids}"]) == 0
+    assert main(["run", desk.best, "--in", f"Bid={desk.bids}", "--engine", "spark"]) == 0
     assert main(["run", desk.best, "--in", f"Bid={desk.bids}", "--open", "--batch", "5", "--emit", "ended",
                  "--engine", "local", "--checkpoint", "c", "--out", "o"]) == 0  # fmt: skip
     for _, options in asked:

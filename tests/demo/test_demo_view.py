@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 
 from everwhen.core.time import INF, NEVER
 from everwhen.demo.view import (
+    WIDEST,
     DemoView,
     InputView,
     PartView,
@@ -40,6 +41,10 @@ FULL = DemoView(
         InputView(name, 12_345_678, 1_230_000, 4_567) for name in ("Person", "OpenAuction", "ClosedAuction", "Bid")
     ],
     parts=[PartView(f"join on item {i}", 123_456 * i, 3, 1_000 * i, 40_000 * i) for i in range(25)],
+    stories=[
+        ("q5: item 7 closed at 1:13.0 for 5,700.80", "corrected 0.4 s later to 5,912.10", "not final yet"),
+        ("q4: item 8 led at 1:10.0 with 99.50", "corrected 2.1 s later to item 9 with 99.75", "final 1.0 s after that"),
+    ],
 )
 
 
@@ -52,7 +57,7 @@ def text(picture: RenderableType, width: int, height: int = 50) -> list[str]:
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (132, 50)])
 def test_the_picture_fits(width: int, height: int) -> None:
     lines = text(render(FULL, width, height), width)
-    assert len(lines) == min(height, 17 + len(FULL.parts))
+    assert len(lines) <= height
     assert max(map(cell_len, lines)) <= width
     whole = "\n".join(lines)
     for word in ("98.8k events/s", "1.23M events", "12 s of 60 s", "0:20:34", "ClosedAuction", "4.6 s", "Ctrl-C"):
@@ -61,12 +66,31 @@ def test_the_picture_fits(width: int, height: int) -> None:
         assert f"{query.name} {query.title}" in whole
     assert "itemID 1007  price 12.50" in whole and "11.1k" in whole
     assert "join on item 24" in whole, "the operator with the most state is shown"
-    assert "25 operators keep 11.4 MiB" in whole
+    assert "24 of 25 operators keep 11.4 MiB" in whole
+    assert "join on item 0" not in whole, "who keeps nothing is not shown"
+    assert "q5: item 7 closed at 1:13.0 for 5,700.80; corrected 0.4 s later to 5,9" in lines[2], "the story comes first"
+    assert (" 12  " in whole) and ("last: itemID 1007" in whole), "a result that is over says so"
 
 
-def test_more_height_shows_more_operators() -> None:
-    few, many = (sum("join on item" in line for line in text(render(FULL, 100, h), 100)) for h in (24, 30))
-    assert (few, many) == (7, 13)
+def test_only_the_largest_operators_are_shown() -> None:
+    found = [sum("join on item" in line for line in text(render(FULL, 100, h), 100)) for h in (24, 30, 60)]
+    assert found == [4, 8, 8]
+
+
+def test_the_picture_is_no_wider_than_can_be_read() -> None:
+    assert max(map(cell_len, text(render(FULL, 200, 50), 200))) <= WIDEST
+
+
+def test_a_query_without_a_row_alive_shows_no_zero_beside_its_last_result() -> None:
+    over = replace(FULL, queries=[QueryView("q5", "closing price", 0, 5, 0, 1, (ROW,), False, 7)])
+    (line,) = (line for line in text(render(over, 100, 30), 100) if "q5 closing" in line)
+    assert "last: itemID 1007" in line and " - " in line
+
+
+def test_before_the_first_correction_the_place_of_the_story_is_kept() -> None:
+    few = text(render(replace(FULL, stories=()), 100, 30), 100)
+    many = text(render(FULL, 100, 30), 100)
+    assert "No answer has been corrected yet" in few[2] and len(few) == len(many)
 
 
 def test_before_the_first_event_there_is_a_picture_too() -> None:

@@ -137,6 +137,16 @@ def test_what_is_available_now() -> None:
         NexmarkReader(Reading("Bid")).partitions()
 
 
+def test_the_first_epochs_may_be_small() -> None:
+    reader = NexmarkStreamReader(Reading("Bid", rows_per_batch=1_000, first_rows=100))
+    slot, sizes = {"slot": 0}, []
+    for _ in range(4):
+        following = reader.latestOffset(slot, reader.getDefaultReadLimit())
+        sizes.append(following["slot"] - slot["slot"])
+        slot = following
+    assert sizes == [100, 300, 1_000, 1_000]
+
+
 # -- in Spark --------------------------------------------------------------------------------------------------------
 
 

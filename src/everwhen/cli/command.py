@@ -11,6 +11,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from everwhen.core.time import MAX_TIME, MIN_TIME, is_time, ticks
 from everwhen.core.time_axis import TIMES, TimeAxis
+from everwhen.engine.interruption import Abandoned
 from everwhen.errors import QueryError
 from everwhen.formats.changelog.reading import header_of, read_changelog
 from everwhen.formats.input_file import is_folder
@@ -41,10 +42,27 @@ class Command(NamedTuple):
     run: Callable[[argparse.Namespace], int]
 
 
+class Interrupted(KeyboardInterrupt):
+    """A command was interrupted: what is to be said, and how the program ends."""
+
+    def __init__(self, words: str, stop: KeyboardInterrupt | SystemExit) -> None:
+        super().__init__(words)
+        self.must_leave = isinstance(stop, Abandoned)
+        self.status = INTERRUPTED
+        match stop:
+            case Abandoned(status=status) | Interrupted(status=status) | SystemExit(code=int(status)):
+                self.status = status
+
+
 def fail(error: object, status: int) -> int:
     """Says what went wrong and returns the status."""
     sys.stderr.write(f"everwhen: {error}\n")
     return status
+
+
+def note(words: object) -> None:
+    """Says what a user may like to know."""
+    sys.stderr.write(f"everwhen: {words}\n")
 
 
 def warn(words: object) -> None:

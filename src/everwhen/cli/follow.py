@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from everwhen.algebra.builder import Stream
-from everwhen.cli.command import DONE, INTERRUPTED, fail, number_option, warn
+from everwhen.cli.command import DONE, Interrupted, number_option, warn
 from everwhen.cli.query import Compiled, contents_of_file
 from everwhen.cli.source_options import SourceOptions
 from everwhen.core.consistency import Consistency
@@ -154,8 +154,7 @@ def run_live(
             interruptible(lambda check: _copies(options, found, query, level, watch(check)))
     except (KeyboardInterrupt, SystemExit) as stop:
         onward = "the same command goes on" if options.checkpoint else "the same command reads all again, and goes on"
-        fail(f"interrupted; what was said is in {options.out}; {onward}", INTERRUPTED)
-        raise stop from None
+        raise Interrupted(f"interrupted; what was said is in {options.out}; {onward}", stop) from None
     return DONE
 
 

@@ -14,13 +14,15 @@ import os
 import sys
 import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from everwhen.cli import explain, jobs, run, shell, streams
-from everwhen.cli.command import DONE, FAILED, INTERRUPTED, WRONG_COMMAND, WRONG_INPUT, Command, fail
-from everwhen.engine.interruption import Abandoned, leave
+from everwhen.cli.command import DONE, FAILED, WRONG_COMMAND, WRONG_INPUT, Command, Interrupted, fail
+from everwhen.engine.interruption import leave
 from everwhen.errors import EverwhenError, InputError, QueryError
+from everwhen.startup import is_program, loaded
 
 _MISUSE: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
@@ -28,16 +30,20 @@ _MISUSE: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError, Perm
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit status."""
     try:
+        loaded()
         options = _parser().parse_args(argv)
         status: int = options.command(options)
         sys.stdout.flush()
         return status
     except SystemExit as stop:  # argparse has said what it had to say
         return stop.code if isinstance(stop.code, int) else WRONG_COMMAND
-    except Abandoned as left:
-        leave(left.status)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as stop:
+        ended = stop if isinstance(stop, Interrupted) else Interrupted("interrupted", stop)
+        fail(ended, ended.status)
+        if not ended.must_leave:
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+        return leave(ended.status) if ended.must_leave or _may_hurry() else ended.status
     except BrokenPipeError:
         # Whoever read our output has seen enough.  Python would complain once more when it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -52,6 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return fail(error, FAILED)
     except Exception as error:
         return fail(f"unforeseen {type(error).__name__}: {error}", FAILED)
+
+
+def _may_hurry() -> bool:
+    """Whether nothing is lost if the interpreter does not take itself apart, which can take a second: all is undone by
+    now, and no Spark runs that would have to be stopped."""
+    return is_program(sys.orig_argv) and "pyspark" not in sys.modules
 
 
 # --- demo ---------------------------------------------------------------------------------------------------------

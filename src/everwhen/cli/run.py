@@ -13,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from everwhen.algebra.builder import Stream
-from everwhen.cli.command import DONE, INTERRUPTED, TERMINATED, Command, count_option, declare_times, fail, warn
+from everwhen.cli.command import DONE, TERMINATED, Command, Interrupted, count_option, declare_times, note, warn
 from everwhen.cli.follow import LiveColumns, check_follow, declare_follow, run_live
+from everwhen.cli.input_size import expected_elements, suited_engine
 from everwhen.cli.progress import watched
 from everwhen.cli.query import Compiled, compiled, declare_query
 from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency, emit_named, length_of
@@ -35,7 +36,11 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="FILE", default="-",
         help="where the answer goes: .parquet, a changelog folder (DIR/), else JSON lines; - (default)",
     )  # fmt: skip
-    add("--engine", choices=("spark", "local"), help="what runs it: Spark (default), or this process")
+    add(
+        "--engine",
+        choices=("spark", "local"),
+        help="what runs it: Spark, or this process; else by the size of the inputs",
+    )
     declare_consistency(parser)
     add("--batch", metavar="N", type=count_option, default=10_000, help="elements of each input in turn (10000)")
     add("--open", action="store_true", help="the inputs go on: say what a running query would have said by now")
@@ -67,14 +72,17 @@ def _run(options: argparse.Namespace) -> int:
         raise QueryError("--rate and --speed replay inputs in this process: leave --engine spark and --copies out")
     if replay.is_asked:
         options.engine = "local"
-    options.engine = options.engine or ("local" if live else "spark")
     columns = LiveColumns(options) if live else None
     with _terminated(), compiled(options, need_files=True, columns=columns) as found:
         asked = level(options, found.program.consistency)
         _check_bounds(found, options.allow_unbounded)
         axis = asked_axis(found.axis, options.times)
         query = Stream(found.node, axis=axis)
-        with times_shown(axis), watched(options.out) as watch:
+        if not live and options.engine is None:
+            options.engine, why = suited_engine(found.inputs.values(), options.checkpoint)
+            note(why)
+        expected = (lambda: None) if live else partial(expected_elements, list(found.inputs.values()))
+        with times_shown(axis), watched(options.out, expected) as watch:
             clock = ReplayClock(replay, found.axis.tick, time.monotonic, time.sleep)
             if live:
                 return run_live(options, found, query, asked, lambda check: _checked(watch, check, clock), _say_losses)
@@ -89,21 +97,20 @@ def _run(options: argparse.Namespace) -> int:
                 consistency=asked,
                 losses=_say_losses,
             )
-            if options.engine == "local":
-                try:
+            try:
+                if options.engine == "local":
                     interruptible(lambda check: run(progress=_checked(watch, check, clock), tell=warn))
-                except (KeyboardInterrupt, SystemExit) as stop:
-                    _say_interrupted(options)
-                    raise stop from None
-            else:  # it keeps signals for as long as Python speaks with Spark
-                run(progress=watch, tell=warn)
+                else:  # it keeps signals for as long as Python speaks with Spark
+                    run(progress=watch, tell=warn)
+            except (KeyboardInterrupt, SystemExit) as stop:
+                raise _interrupted(options, stop) from None
     return DONE
 
 
-def _say_interrupted(options: argparse.Namespace) -> None:
+def _interrupted(options: argparse.Namespace, stop: KeyboardInterrupt | SystemExit) -> Interrupted:
     output = "" if options.out == "-" else "; the output is as it was"
     onward = "" if options.checkpoint is None else "; the same command goes on from the checkpoint"
-    fail(f"interrupted{output}{onward}", INTERRUPTED)
+    return Interrupted(f"interrupted{output}{onward}", stop)
 
 
 def _checked(watch: Watch, check: Callable[[], None], clock: ReplayClock) -> Watch:
@@ -173,7 +180,7 @@ def _terminated() -> Iterator[None]:
         return
 
     def end(number: int, frame: object) -> None:
-        raise SystemExit(TERMINATED)
+        raise Interrupted("interrupted", SystemExit(TERMINATED))
 
     before = signal.signal(signal.SIGTERM, end)
     try:

@@ -35,10 +35,10 @@ disk.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, Final
 
@@ -166,8 +166,19 @@ def _items(args: tuple[Any, ...]) -> int:
     return most
 
 
-class _Choice(threading.local):
-    mode = ""
+_MODE: Final[ContextVar[str]] = ContextVar("everwhen-compile", default="")
+
+
+class _Choice:
+    """The mode that was chosen here; work that is done in a thread of its own has it, too (`copy_context`)."""
+
+    @property
+    def mode(self) -> str:
+        return _MODE.get()
+
+    @mode.setter
+    def mode(self, mode: str) -> None:
+        _MODE.set(mode)
 
 
 _choice = _Choice()
@@ -187,7 +198,7 @@ def _mode_from_environment() -> str:
 
 @contextmanager
 def compiling_at_once() -> Iterator[None]:
-    """What this thread calls is compiled when it is called for the first time, unless nothing is to be compiled."""
+    """What is called within is compiled when it is called for the first time, unless nothing is to be compiled."""
     before, _choice.mode = _choice.mode, "never" if _mode_from_environment() == "never" else "eager"
     try:
         yield

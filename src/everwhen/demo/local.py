@@ -23,6 +23,7 @@ from everwhen.demo.nexmark import queries as nexmark
 from everwhen.demo.nexmark.config import NexmarkConfig
 from everwhen.demo.nexmark.generator import FIRST_ID, STREAMS, NexmarkGenerator, generate
 from everwhen.demo.results import Results
+from everwhen.demo.story import Storyteller
 from everwhen.demo.view import DemoView, InputView, PartView, progress_line, render, summary
 from everwhen.engine.local import LocalRuntime
 from everwhen.stream.element_batch import CTI, ElementBatch
@@ -51,6 +52,7 @@ TITLES: Final = {
     "q8": "new sellers",
     "q9": "tumbling bid",
 }
+DEPTH: Final = 1
 FIRST_EPOCH: Final = 1_000
 SMALLEST_EPOCH: Final = 250
 LARGEST_EPOCH: Final = 50_000
@@ -113,6 +115,7 @@ class Demo:
         self.is_compiling = is_compiling
         self.generator = NexmarkGenerator(config)
         self.results = {name: Results() for name in queries}
+        self.storyteller = Storyteller()
         self.read = dict.fromkeys(STREAMS, 0)
         self.newest: dict[str, int] = {}
         self.now = NEVER
@@ -174,12 +177,14 @@ class Demo:
             events=self.slot,
             rate=(since - then) / (last - first) if last > first else 0.0,
             now=self.now,
-            queries=[results.view(name, TITLES[name], self.now) for name, results in self.results.items()],
+            queries=[results.view(name, TITLES[name], self.now, DEPTH) for name, results in self.results.items()],
             inputs=[self._input(name) for name in STREAMS],
             parts=[
                 PartView(one.name, one.rows_in, one.rows_out, one.state_rows, one.state_bytes)
                 for one in self.runtime.metadata()
             ],
+            depth=DEPTH,
+            stories=[story.told() for story in self.storyteller.told()],
             waiting="Loops are being compiled. Until then they are interpreted." if self.is_compiling() else "",
         )
 
@@ -191,6 +196,7 @@ class Demo:
     def _take(self, outputs: Mapping[str, ElementBatch], before: int) -> None:
         for name, batch in outputs.items():
             self.results[name].take(batch, before, self.now)
+            self.storyteller.take(name, batch, before, self.now)
 
 
 def compile_behind(runtime: Runtime) -> threading.Thread:

@@ -31,6 +31,7 @@ from everwhen.demo.local import TITLES
 from everwhen.demo.nexmark import queries as nexmark
 from everwhen.demo.nexmark.generator import STREAMS, generate
 from everwhen.demo.results import Results
+from everwhen.demo.story import Storyteller
 from everwhen.demo.view import DemoView, InputView, PartView, progress_line, render, summary
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import EverwhenError
@@ -42,14 +43,20 @@ if TYPE_CHECKING:
 
     from everwhen.spark import EpochReport, Handle
 
-RATE: Final = 5_000  # events per second, of all four streams
+RATE: Final = 50_000  # events per second, of all four streams
 EPOCH_ROWS: Final = 2 * RATE  # at most so many in an epoch
-CONFIG: Final = replace(LOCAL_CONFIG, auction_length=8_000)
+FIRST_ROWS: Final = RATE // 10  # in the first one, so that there is something to see
+CONFIG: Final = replace(LOCAL_CONFIG, rate=RATE // 5, auction_length=8_000)
 DEPTH: Final = 4
 FRAME_SECONDS: Final = 0.25
 RATE_SECONDS: Final = 5.0  # the rate shown is the average over so many seconds
 WARM_UP_EVENTS: Final = 20_000
 PLAIN_LINES: Final = 8
+SETTINGS: Final = {
+    "spark.sql.shuffle.partitions": "2",
+    # It lives for a minute: what the JVM's second compiler would save later it costs now, 10 of 24 s until queries run.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 INSTEAD: Final = "Without Spark: everwhen demo --engine local"
 
 
@@ -108,7 +115,7 @@ class Launch:
                     return
                 self.place = tempfile.mkdtemp(prefix="everwhen-demo-")
             with heard_by(f"{self.place}/spark.log"):
-                started = api.session("local[*]", "everwhen demo", spark_sql_shuffle_partitions=2)
+                started = api.session("local[*]", "everwhen demo", **SETTINGS)
             with self._lock:
                 self.spark = started
                 if self.closed:
@@ -129,7 +136,8 @@ class Launch:
         from everwhen.demo.nexmark.spark_source import options
 
         bounds = {} if self.events is None else {"events": self.events}
-        return options(name, CONFIG, rows_per_second=RATE, rows_per_batch=EPOCH_ROWS, **bounds)
+        paced = {"rows_per_second": RATE, "rows_per_batch": EPOCH_ROWS, "first_rows": FIRST_ROWS}
+        return options(name, CONFIG, **paced, **bounds)
 
     def compile_behind(self) -> None:
         """Compile loops in a thread; they are kept on disk, where Spark's workers find them.  Returns at once."""
@@ -147,10 +155,12 @@ class Launch:
         """Stops what has been started and removes what has been written."""
         with self._lock:
             self.closed = True
-        if self.handle is not None:
-            self.handle.stop()
+        with suppress(Exception):  # who was asked to end with all of us may be gone already
+            if self.handle is not None:
+                self.handle.stop()
         if self.spark is not None:
-            self.spark.stop()
+            with suppress(Exception):
+                self.spark.stop()
         elif self._thread is not None:
             # PySpark knows its JVM only once that is up.  Left alone it would end by itself, but not without a word.
             for process in children() - self._others:
@@ -168,11 +178,13 @@ class SparkDemo:
     """What has come out so far.  The sinks hand elements in; `take` counts an epoch when its report is there."""
 
     def __init__(self, queries: Sequence[str], limit: str = "") -> None:
-        self.results = {name: Results() for name in queries}
+        self.results = {name: Results(is_played=True) for name in queries}
+        self.storyteller = Storyteller()
         self.limit = limit
         self.read = dict.fromkeys(STREAMS, 0)
-        self.now = NEVER
+        self.now = self.before = NEVER
         self.began = self.last = time.monotonic()
+        self.pace = 1.0
         self.report: EpochReport | None = None
         self._arrived: dict[int, dict[str, ElementBatch]] = {}
         self._rows_in: dict[int, int] = {}
@@ -191,16 +203,18 @@ class SparkDemo:
         seen = -1 if self.report is None else self.report.epoch
         news = [report for report in reports if report.epoch > seen]
         for report in news:
-            before, self.now = self.now, max(self.now, report.tau)
+            self.before, self.now = self.now, max(self.now, report.tau)
             for name, batch in self._arrived.pop(report.epoch, {}).items():
-                self.results[name].take(batch, before, self.now)
+                self.results[name].take(batch, self.before, self.now)
+                self.storyteller.take(name, batch, self.before, self.now)
             for name in self.read:
                 self.read[name] += max((note["fed"].get(name, 0) for note in report.buckets), default=0)
             for note in report.buckets:
                 self._rows_in[note["stage"]] = self._rows_in.get(note["stage"], 0) + note["rows_in"]
             self.report = report
         if news:
-            self.last = time.monotonic()
+            moment = time.monotonic()
+            self.pace, self.last = max(moment - self.last, 0.1), moment
             self._recent.append((self.last, sum(self.read.values())))
             while len(self._recent) > 2 and self.last - self._recent[0][0] > RATE_SECONDS:
                 self._recent.popleft()
@@ -211,17 +225,26 @@ class SparkDemo:
         """Whether a bounded run is over."""
         return self.report is not None and min(self.report.progress.values(), default=NEVER) == INF
 
+    def playing(self, moment: float) -> int:
+        """The instant to show: while an epoch is under way, the instants of the one before it pass by, in about the
+        time that an epoch takes."""
+        if self.before == NEVER:
+            return self.now
+        share = min((moment - self.last) / self.pace, 1.0)
+        return self.before + int((self.now - self.before) * share)
+
     def view(self, live: bool = True) -> DemoView:
         """What is to be seen now; `live`: an epoch is under way."""
         (first, then), (last, since) = self._recent[0], self._recent[-1]
         moment = time.monotonic()
+        now = self.playing(moment) if live else self.now
         return DemoView(
             elapsed=max((moment if live else self.last) - self.began, 0.0),
             limit=self.limit,
             events=sum(self.read.values()),
             rate=(since - then) / (last - first) if last > first else 0.0,
-            now=self.now,
-            queries=[results.view(name, TITLES[name], self.now, DEPTH) for name, results in self.results.items()],
+            now=now,
+            queries=[results.view(name, TITLES[name], now, DEPTH) for name, results in self.results.items()],
             inputs=[self._input(name) for name in STREAMS],
             parts=self._stages(),
             part="stage",
@@ -229,6 +252,7 @@ class SparkDemo:
             engine="NEXMark on Spark",
             epochs=self._epochs(moment if live else None),
             waiting=self._waiting(),
+            stories=[story.told() for story in self.storyteller.told()],
         )
 
     def _input(self, name: str) -> InputView:

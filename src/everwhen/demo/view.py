@@ -1,21 +1,29 @@
 """What the demo shows, as a picture: pure functions from counts and rows to `rich` renderables.
 
-The picture fills exactly the space it is given, from 80 columns by 24 lines on: the queries always stand, with as many
-rows of their results as there is room for, then the inputs, and beside them the parts that keep state: operators, or
-stages on Spark, those with the most state first.
+The picture fits the space it is given, from 80 columns by 24 lines on.  First the story of single results is told; then
+stand the queries, with as many rows of their results as there is room for, then the inputs, and beside them the parts
+that keep most: operators, or stages on Spark.  It is no wider than can be read: numbers stand near what they are of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from rich import box
 from rich.console import Group, RenderableType
+from rich.constrain import Constrain
 from rich.table import Table
 from rich.text import Text
 
 from everwhen.core.time import INF, NEVER
+
+WIDEST: Final = 132
+MOST_PARTS: Final = 8
+_TOLD: Final = 3
+_TALL: Final = 30
+"""From so many lines on there is room for more than one story."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,7 @@ class DemoView:
     epochs: str = ""  # how the epochs are doing
     waiting: str = ""  # what is waited for
     kept_after: int | None = None  # rows still kept after all inputs were closed
+    stories: Sequence[tuple[str, str, str]] = ()  # what was said, how it was corrected, whether it is final
 
 
 def count(number: float) -> str:
@@ -141,18 +150,34 @@ def _value(value: object) -> str:
 def render(view: DemoView, width: int = 100, height: int = 30) -> RenderableType:
     """The whole picture, `height` lines at most."""
     foot = _foot(view)
-    left = height - 7 - len(foot) - len(view.inputs)  # 7: the heading, two headers, their rules, two empty lines
+    told = story_lines(view.stories, _TOLD if height >= _TALL else 1)
+    left = height - 8 - len(foot) - len(told) - len(view.inputs)  # 8: the heading, two headers, rules, empty lines
     depth = min(max(left // max(len(view.queries), 1), 1), view.depth)
-    lines = max(left - depth * len(view.queries), 0) + len(view.inputs)
+    lines = min(max(left - depth * len(view.queries), 0) + len(view.inputs), MOST_PARTS)
     bottom = Table.grid(expand=True, padding=(0, 2, 0, 0), pad_edge=False)
     bottom.add_column()
     bottom.add_column(ratio=1)
     bottom.add_row(input_table(view.inputs), part_table(view, lines))
-    return Group(heading(view), "", query_table(view.queries, width, depth), "", bottom, *foot)
+    picture = Group(heading(view), *told, "", query_table(view.queries, width, depth), "", bottom, *foot)
+    return Constrain(picture, min(width, WIDEST))
+
+
+def story_lines(stories: Sequence[tuple[str, str, str]], most: int, wraps: bool = False) -> list[RenderableType]:
+    """A line for each story, the newest first, below an empty one; before the first story, what is waited for."""
+    lines: list[RenderableType] = [""]
+    for said, corrected, final in stories[:most]:
+        style = "green" if final.startswith("final") else "dim"
+        parts = (" ", said, "; ", (corrected, "yellow"), "; ", (final, style))
+        lines.append(Text.assemble(*parts, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis"))
+    if not stories:
+        lines.append(Text(" No answer has been corrected yet.", style="dim"))
+    return [*lines, *[""] * (most + 1 - len(lines))]  # what stands below does not jump when a story comes
 
 
 def _foot(view: DemoView) -> list[Text]:
-    kept = f"{len(view.parts)} {view.part}s keep {size(sum(one.state_bytes for one in view.parts))}."
+    holding = sum(one.state_bytes > 0 for one in view.parts)
+    of = "" if holding == len(view.parts) else f" of {len(view.parts)}"
+    kept = f"{holding}{of} {view.part}s keep {size(sum(one.state_bytes for one in view.parts))}."
     lines = [view.waiting, " ".join((view.epochs, kept, "Ctrl-C ends the demo.")).strip()]
     return [Text(f" {line}", style="dim", no_wrap=True, overflow="ellipsis") for line in lines if line]
 
@@ -180,12 +205,15 @@ def query_table(queries: Sequence[QueryView], width: int, depth: int = 1) -> Tab
     table = _table()
     table.add_column("query", no_wrap=True, overflow="ellipsis")
     table.add_column("result now", ratio=1, no_wrap=True, overflow="ellipsis")
-    for name in ("rows", *(("said", "ended") if wide else ()), "corrected", "final to"):
+    for name in ("alive", *(("said", "ended") if wide else ()), "corrected", "final to"):
         table.add_column(name, justify="right", no_wrap=True)
     for query in queries:
-        numbers = [count(query.alive), *([count(query.inserts), count(query.ended)] if wide else [])]
+        numbers = [
+            count(query.alive) if query.alive else "-",
+            *([count(query.inserts), count(query.ended)] if wide else []),
+        ]
         corrected = Text(count(query.corrected), style="yellow" if query.corrected else "dim")
-        first, *more = query.latest or ("nothing yet",)
+        first, *more = [one if query.is_current else f"last: {one}" for one in query.latest] or ["nothing yet"]
         style = "" if query.is_current and query.latest else "dim"
         title = Text.assemble((query.name, "bold"), " ", query.title)
         table.add_row(title, Text(first, style=style), *numbers, corrected, moment(query.final))
@@ -207,12 +235,13 @@ def input_table(inputs: Sequence[InputView]) -> Table:
 
 
 def part_table(view: DemoView, lines: int) -> Table:
-    """The parts that keep most, `lines` of them at most."""
+    """The parts that keep most, `lines` of them at most; who keeps nothing is left out."""
     table = _table()
     table.add_column(view.part, ratio=1, no_wrap=True, overflow="ellipsis")
     for name in ("in", "kept", "state"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in sorted(view.parts, key=lambda one: (-one.state_bytes, -one.rows_in, one.name))[:lines]:
+    holding = [one for one in view.parts if one.state_bytes]
+    for one in sorted(holding, key=lambda one: (-one.state_bytes, -one.rows_in, one.name))[:lines]:
         table.add_row(one.name, count(one.rows_in), count(one.state_rows), size(one.state_bytes))
     return table
 
@@ -232,7 +261,10 @@ def summary(view: DemoView, reason: str, width: int = 100) -> RenderableType:
         f" through {len(view.queries)} queries; {len(view.parts)} {view.part}s kept {rows:,} rows "
         f"({size(kept)}){after}. {view.epochs}".rstrip(),
     )
-    return Group("", query_table(view.queries, width), "", input_table(view.inputs), "", line)
+    told = story_lines(view.stories, len(view.stories), wraps=True) if view.stories else []
+    return Constrain(
+        Group("", query_table(view.queries, width), "", input_table(view.inputs), *told, "", line), min(width, WIDEST)
+    )
 
 
 def progress_line(view: DemoView) -> str:

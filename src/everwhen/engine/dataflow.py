@@ -8,8 +8,7 @@ detached while it runs: a fixed plan once (`attach`), a session's plans whenever
     Session        = Ingress + Dataflow with plans that come and go
     Spark partition = Dataflow with a fixed plan, fed by the exchange.  "The present": the largest τ of its inputs
 
-**Shared.**  Where plans come and go, an operator that fails breaks what needs it, and the others go on; the largest end
-that each has emitted is noted, for those who join.
+**Shared.**  Where plans come and go, an operator that fails breaks what needs it only, and largest ends are noted.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.engine.change_emit import Standing, flush_suppressed, standing_at
 from everwhen.engine.forward.floors import CodecOf, Floors
 from everwhen.engine.forward.needs import Leads, Wanted, leading, needed_from
+from everwhen.engine.interruption import require_sound
 from everwhen.engine.node import OperatorNode, Step, StepCheck, cut
 from everwhen.engine.output_port import OutputPort
 from everwhen.operators.contract import Output, StateSize, advance
@@ -55,8 +55,7 @@ class Dataflow(Generic[Key, Flow]):
     """Operators by number and output ports by key."""
 
     def __init__(self, check: StepCheck | None = None, shared: bool = False) -> None:
-        self.nodes: dict[int, OperatorNode] = {}
-        """Inputs before their users."""
+        self.nodes: dict[int, OperatorNode] = {}  # inputs before their users
         self.outputs: dict[Key, Flow] = {}
         self.floors = Floors()
         self._merged: dict[int, int] = {}  # merges that were told to fast-forward, and until when
@@ -101,6 +100,7 @@ class Dataflow(Generic[Key, Flow]):
                 else:
                     broken[number] = culprit
             except Exception as error:  # whatever it is, also in a function of the user's: the others must go on
+                require_sound(error)
                 if not self._shared:
                     raise
                 broken[number] = error

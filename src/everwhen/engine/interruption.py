@@ -17,19 +17,24 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import fields, is_dataclass
 from types import FrameType
-from typing import Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
+from everwhen.algebra.aggregates import UserAggregate
+from everwhen.algebra.expressions.udf import Udf
 from everwhen.storage.atomic_file import abandon
 
 T = TypeVar("T")
 _MOMENT: Final = 0.05
 """Seconds between two looks at whether a signal has come."""
-_GRACE: Final = 0.75
+_GRACE: Final = 0.4
 """Seconds in which work that was interrupted may end by itself."""
+_QUICK: Final = 0.02
+"""Seconds: after a step that took no longer, another one with as many rows is not expected to take long."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -98,6 +103,57 @@ def apart(work: Callable[[], T], gives_up: Callable[[], int | None]) -> T:
     if failed:
         raise failed[0]
     return found[0]
+
+
+Steps = Callable[[int | None, Callable[[], Any]], Any]
+"""Does a step over so many rows, or (None) over all that is kept, and gives back what it returns."""
+
+
+class StepsApart:
+    """Does steps one after the other, in such a way that Ctrl-C need not wait for the end of one.
+
+    A step is done in a thread of its own, unless one with as many rows was quick.  `KeyboardInterrupt` is raised at
+    once; the thread computes on to the end of its step, so what it works on must not be used any more.  Functions of
+    the user's may depend on the thread that calls them: this is not for queries that have some (`calls_functions`).
+    """
+
+    def __init__(self) -> None:
+        self._quick = -1
+
+    def __call__(self, rows: int | None, step: Callable[[], T]) -> T:
+        if threading.current_thread() is not threading.main_thread():
+            return step()  # signals are the business of the main thread
+        if rows is None:
+            return apart(step, lambda: None)
+        began = time.monotonic()
+        try:
+            return step() if rows <= self._quick else apart(step, lambda: None)
+        finally:
+            is_quick = time.monotonic() - began <= _QUICK
+            self._quick = max(self._quick, rows) if is_quick else min(self._quick, rows - 1)
+
+
+def calls_functions(value: object) -> bool:
+    """Whether a plan, or a part of one, calls Python functions of the user's."""
+    if isinstance(value, Udf | UserAggregate):
+        return True
+    if isinstance(value, tuple | list):
+        return any(map(calls_functions, value))
+    if isinstance(value, Mapping):
+        return any(map(calls_functions, value.values()))
+    if is_dataclass(value) and not isinstance(value, type):
+        return any(calls_functions(getattr(value, field.name)) for field in fields(value))
+    return False
+
+
+def require_sound(error: Exception) -> None:
+    """`KeyboardInterrupt` if that is what is behind a `SystemError`: a signal that comes while a compiled loop gives
+    back what it has found makes the interpreter say that the loop has failed in an odd way."""
+    behind: BaseException | None = error if isinstance(error, SystemError) else None
+    while behind is not None:
+        if isinstance(behind, KeyboardInterrupt | SystemExit):
+            raise behind.with_traceback(None) from None
+        behind = behind.__cause__ or behind.__context__
 
 
 def leave(status: int) -> NoReturn:

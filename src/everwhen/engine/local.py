@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from everwhen.algebra.builder import Stream
@@ -23,6 +24,7 @@ from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.epochs import Epoch
 from everwhen.engine.forward.needs import an_instant
 from everwhen.engine.ingress import Ingress, OnDropped
+from everwhen.engine.interruption import Steps
 from everwhen.engine.latest_dropped import LatestDropped
 from everwhen.engine.merge_inputs import grow, merge_port, restart, right_from, unknown_spans, with_copy
 from everwhen.engine.node import OperatorNode, StepCheck
@@ -206,16 +208,14 @@ class LocalRuntime:
         """From when on the answer is right, if inputs are right from these instants on only; infinity: never."""
         return right_from(self.plan, since)
 
-    def answers(self, epochs: Iterable[Epoch]) -> Iterator[ElementBatch]:
-        """What a runtime with one query says to epochs."""
+    def answers(self, epochs: Iterable[Epoch], steps: Steps | None = None) -> Iterator[ElementBatch]:
+        """What a runtime with one query says to epochs; `steps`: how each step is done, in another way than at once."""
+        do: Steps = steps or (lambda rows, step: step())
         for epoch in epochs:
-            if epoch.last:
-                yield self.close()["out"]
-                continue
-            for name in epoch.closes:
-                yield self.close_input(name)["out"]
-            if epoch.batches:
-                yield self.push(epoch.batches)["out"]
+            for step in [self.close] if epoch.last else [partial(self.close_input, name) for name in epoch.closes]:
+                yield do(None, step)["out"]
+            if epoch.batches and not epoch.last:
+                yield do(sum(map(len, epoch.batches.values())), partial(self.push, epoch.batches))["out"]
 
     def _epoch(self) -> dict[str, ElementBatch]:
         ingress = self._ingress

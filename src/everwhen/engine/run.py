@@ -13,6 +13,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.late_count import LateWarnings
 from everwhen.core.time import NEVER
 from everwhen.engine.epochs import Epoch, EpochReader
+from everwhen.engine.interruption import Steps, StepsApart, calls_functions
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError
 from everwhen.operators.ingress.finalize import DroppedElements
@@ -118,13 +119,15 @@ def run_batches(
     whole = [name for name, source in sources.items() if source.is_finite]
     epochs = EpochReader(given, batch, open, whole, fill_up=False)
     silent = open and runtime.consistency.emit is Emit.FINAL
-    return _told(runtime, epochs, open) if silent or runtime.late else runtime.answers(epochs)
+    node = query.node if isinstance(query, Stream) else query
+    steps = None if dropped is not None or any(map(calls_functions, walk(node))) else StepsApart()
+    return _told(runtime, epochs, open, steps) if silent or runtime.late else runtime.answers(epochs, steps)
 
 
-def _told(runtime: LocalRuntime, epochs: Iterable[Epoch], open: bool) -> Iterator[ElementBatch]:
+def _told(runtime: LocalRuntime, epochs: Iterable[Epoch], open: bool, steps: Steps | None) -> Iterator[ElementBatch]:
     """What is said to epochs; that late rows are many, or that nothing can become final, goes to the log."""
     warnings, said = LateWarnings(), 0
-    for batch in runtime.answers(epochs):
+    for batch in runtime.answers(epochs, steps):
         said += len(batch)
         yield batch
         for words in warnings.look(runtime.late):

@@ -43,7 +43,7 @@ CONTINUED: Final = "      ..> "
 _EXPLAIN: Final = re.compile(r"(\s*)EXPLAIN(?=\s)", re.IGNORECASE)
 _SHOWN_CHANGES: Final = 10
 _SHOWN_ROWS: Final = 40
-_GRACE: Final = 0.75
+_GRACE: Final = 0.4
 """Seconds in which an epoch may end after Ctrl-C."""
 INTERRUPTED: Final = 130
 

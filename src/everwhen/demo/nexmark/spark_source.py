@@ -59,12 +59,19 @@ class Reading:
         0.0  # events of all four streams per second of processing time; 0: as fast as they are read
     )
     rows_per_batch: int = 1 << 20  # at most so many events of all four streams per epoch
+    first_rows: int = 0  # the first epoch has at most so many, each later one thrice all before it; 0: all alike
     partitions: int = 0  # tasks per epoch; 0: one per core of the driver
 
     def __post_init__(self) -> None:
         if self.stream not in SCHEMAS:
             raise QueryError(f"NEXMark: there is no stream {self.stream!r}; there are {', '.join(_NAMES)}")
-        for name, least in (("events", 0), ("rows_per_second", 0), ("rows_per_batch", 1), ("partitions", 0)):
+        for name, least in (
+            ("events", 0),
+            ("rows_per_second", 0),
+            ("rows_per_batch", 1),
+            ("first_rows", 0),
+            ("partitions", 0),
+        ):
             if not getattr(self, name) >= least:
                 raise QueryError(f"NEXMark: {name} is at least {least}, not {getattr(self, name)}")
         NexmarkGenerator(self.config)  # says what is wrong with the configuration
@@ -213,6 +220,8 @@ class NexmarkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         slot = start["slot"]
         endless = self._end is None and not self._reading.rows_per_second
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._reading.rows_per_batch if endless else None
+        if rows is not None and self._reading.first_rows:
+            rows = min(rows, max(3 * slot, self._reading.first_rows))
         latest = self._due(slot)
         bounds = [bound for bound in (latest, self._end, None if rows is None else slot + rows) if bound is not None]
         return {"slot": max(slot, min(bounds))}

@@ -158,6 +158,16 @@ def locked(place: Path) -> Iterator[None]:
         lease.release()
 
 
+def engine_of(place: Path) -> str | None:
+    """The engine on which a checkpoint was begun; None if there is none, or it cannot be read."""
+    try:
+        found = json.loads((place / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    engine = found.get("engine") if isinstance(found, dict) else None
+    return engine if engine in ("spark", "local") else None
+
+
 def agree(place: Path, identity: Mapping[str, str]) -> None:
     """Notes what is run in a new checkpoint; refuses one that belongs to another run, and tells what is different.
 

@@ -44,13 +44,15 @@ _SAID: Final = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come: elements read and said, the CTI of each input, and the latest start seen."""
+    """How far a run has come: elements read and said, the CTI of each input, the latest start, and the share of all
+    that is done, where the run knows it."""
 
     words: str
     read: int = 0
     said: int = 0
     ctis: Mapping[str, int] | None = None
     latest: int = NEVER
+    share: float | None = None
 
 
 Watch = Callable[[Progress], None]

@@ -321,7 +321,7 @@ class _SparkWork:
                 if report.epoch > seen:
                     seen, said = report.epoch, said + report.rows_out
                     words = f"running epoch {seen + 1} of {epochs}"
-                    self.watch(Progress(words, read, said, dict(report.progress)))
+                    self.watch(Progress(words, read, said, dict(report.progress), share=(seen + 1) / epochs))
 
 
 def _table(batch: ElementBatch, schema: Schema) -> pa.Table:
