@@ -5,7 +5,7 @@
 #   make test-fast            the tests without a JVM, without property tests and without those of documents
 #   make check                lint, format, types, layers
 #   make docs                 the documentation site, into build/site
-#   make explore SECONDS=60 [SEED=…] [WAYS=run,sessions,restore,spark]   generated queries against DuckDB
+#   make explore SECONDS=60 [SEED=…] [WAYS=run,sessions,restore,migrate,spark]   generated queries against DuckDB
 #   make bench [WORK=name]    our numbers beside the peers', into bench/out/latest.json
 #   make clean                removes what the targets above have made
 

@@ -30,9 +30,10 @@ from everwhen.algebra.aggregates import (
     variance,
     variance_pop,
 )
-from everwhen.algebra.builder import Stream, source
+from everwhen.algebra.builder import Stream
 from everwhen.algebra.expressions.build import col, function, lit, udf, when
 from everwhen.algebra.lmerge import lmerge
+from everwhen.algebra.named_source import source
 from everwhen.algebra.patterns import terms as patterns
 from everwhen.algebra.recursion import fixpoint
 from everwhen.core.consistency import MIDDLE, STRONG, WEAK, Consistency, consistency
@@ -167,4 +168,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return sorted({*globals(), *__all__})

@@ -10,8 +10,9 @@ import pytest
 
 from everwhen.algebra import aggregates as ew
 from everwhen.algebra import nodes
-from everwhen.algebra.builder import GroupBy, Stream, source
+from everwhen.algebra.builder import GroupBy, Stream
 from everwhen.algebra.expressions.build import col, function, lit
+from everwhen.algebra.named_source import source
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF
 from everwhen.errors import QueryError

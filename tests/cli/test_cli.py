@@ -254,7 +254,7 @@ def test_demo_gets_its_options(capsys: Capture, monkeypatch: pytest.MonkeyPatch)
 def test_how_it_ends(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, file: Path, raised: BaseException, status: int, said: str
 ) -> None:
-    def fail(_: str) -> None:
+    def fail(_: str, __: object = None) -> None:
         raise raised
 
     monkeypatch.setattr(cli_streams, "read", fail)

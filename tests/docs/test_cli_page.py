@@ -60,7 +60,7 @@ def test_every_command_but_the_demo_is_shown_at_work() -> None:
         for command, _ in commands(block)
         if command.startswith("everwhen ")
     }
-    assert used == sections().keys() - {"Exit status", "Files", "The first start", "demo"}
+    assert used == sections().keys() - {"Exit status", "Files", "Times", "The first start", "demo"}
 
 
 def test_every_command_of_the_shell_is_there() -> None:

@@ -128,6 +128,7 @@ def written() -> tuple[Any, ...]:
 
 def test_every_construct_of_the_grammar_is_there() -> None:
     kinds = {kind for _, kind in inspect.getmembers(syntax, dataclasses.is_dataclass)}
+    kinds -= {syntax.AlterQuery}  # refused where no query runs; session.md runs one
     assert kinds - {type(node) for node in written()} == set()
 
 

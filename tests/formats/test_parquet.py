@@ -133,9 +133,9 @@ def test_a_bad_row(path: Path, columns: dict[str, Any], row: int, problem: str, 
     [
         ({"x": [1]}, 'no column "vs"'),
         ({"vs": [1.5]}, "'vs' is of type double"),
-        ({"vs": ["1"]}, "'vs' is of type string"),
+        ({"vs": [True]}, "'vs' is of type bool"),
         ({"vs": [1], "op": [1]}, "'op' is of type int64"),
-        ({"vs": [1], "ve": pa.array([1], pa.timestamp("us"))}, "'ve' is of type timestamp"),
+        ({"vs": [1], "ve": pa.array([1], pa.time64("us"))}, "'ve' is of type time64"),
     ],
 )
 def test_a_bad_column(path: Path, columns: dict[str, Any], problem: str) -> None:

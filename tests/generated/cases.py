@@ -81,13 +81,15 @@ def drawn(way: str, seed: str, queries: int = QUERIES_PER_WORLD) -> Case:
     given = world(rng, infinite=infinite)
     last = len(given.epochs)
     asked = []
-    late = way in ("sessions", "restore") and rng.random() < 0.6
+    late = way in ("sessions", "restore", "migrate") and rng.random() < 0.6
     for _ in range(queries):
         joins = rng.randint(0, last) if late and rng.random() < 0.7 else 0
         asked.append(
             Asked(Grammar(rng, rng.choice((1, 1, 2, 2, 2, 3)), infinite, RECURSIVE.get(way, 0.0)).draw(), joins)
         )
-    restores = tuple(sorted(rng.sample(range(last), min(rng.randint(1, 4), last)))) if way == "restore" else ()
+    restores = (
+        tuple(sorted(rng.sample(range(last), min(rng.randint(1, 4), last)))) if way in ("restore", "migrate") else ()
+    )
     case = Case(way, given, tuple(asked), rng.choice(EMITS), rng.random() < 0.6, rng.choice((1, 3, 1000)), restores)
     return case
 

@@ -256,7 +256,7 @@ class Grammar(Expressions):
             names = tuple(f"c{at}" for at in range(len(query.types)))
             stage = Stage(name, alias, names, query.types, cte=True)
             return stage, of_stage(alias, names, query.types, False)
-        source = SOURCES[self.rng.choice("AAAABBBCCCPPNNKKR")]
+        source = SOURCES[self.rng.choice("AAAABBBCCCPPNNKKROO")]
         ends = not self.infinite and not source.constant
         how = self._lifetimes(source.names, ends, derived=False) if self.chance(0.6) else Lifetimes()
         merge = ()
@@ -290,7 +290,7 @@ class Grammar(Expressions):
             ends = False
         if how.around in ("INSERTS", "DELETES"):
             ends = False
-        if how.lifetime is not None and how.lifetime[2]:
+        if how.lifetime is not None and how.lifetime[-1]:
             ends = True
         return Stage(of, alias, names, types, how, merge=merge), of_stage(alias, names, types, ends)
 
@@ -307,9 +307,8 @@ class Grammar(Expressions):
             if self.chance(0.6):
                 return Lifetimes(around)
         if self.chance(0.08):
-            return Lifetimes(
-                around, lifetime=rng.choice(((0, 0, 3), (4, 0, 4), (0, 2, 2), (4, 4, 8), (0, 3, 0), (3, 0, 0)))
-            )
+            hops = ((4, 0, 0, 4), (4, 0, 4, 8), (4, 3, 0, 4), (3, 1, 2, 5), (3, 0, 0, 0))
+            return Lifetimes(around, lifetime=rng.choice(((0, 0, 0, 3), (0, 0, 2, 2), (0, 0, 3, 0), *hops)))
         granule = rng.choice((2, 3, 4)) if self.chance(0.12) else 0
         kind = rng.choices(("now", "range", "slide", "rows", "unbounded"), (2, 8, 3, 4, 1))[0]
         if kind in ("rows", "unbounded") and (not ends or (kind == "unbounded" and derived)):

@@ -75,10 +75,10 @@ def changed(events: Sequence[Event] | None, given: Snapshots, how: Lifetimes, na
     return found
 
 
-def _altered(event: Event, lifetime: tuple[int, int, int]) -> Event:
+def _altered(event: Event, lifetime: tuple[int, int, int, int]) -> Event:
     vs, ve, row = event
-    hop, shift, length = lifetime
-    start = vs // max(hop, 1) * max(hop, 1) + shift
+    hop, align, shift, length = lifetime
+    start = (vs - align) // max(hop, 1) * max(hop, 1) + align + shift
     return start, start + length if length else ve + shift if ve != FOR_EVER else ve, row
 
 

@@ -25,7 +25,7 @@ def _lines(case: Case, what: str, seed: str) -> Iterator[str]:
     if case.restores:
         yield f"-- snapshot and restore before the epochs {', '.join(map(str, case.restores))}"
     for asked in case.asked:
-        joins = f"   -- joins before epoch {asked.joins}" if case.way in ("sessions", "restore") else ""
+        joins = f"   -- joins before epoch {asked.joins}" if case.way in ("sessions", "restore", "migrate") else ""
         yield asked.query.sql(OURS) + ";" + joins
     for at, epoch in enumerate(case.world.epochs):
         for name, part in epoch:

@@ -18,7 +18,7 @@ from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
 from everwhen.stream.validity import check
 from generated.cases import LIMIT, TooLong, limited, verdict
 from generated.judge import Judge
-from generated.streams import SOURCES, World
+from generated.streams import SOURCES, World, in_bound
 from generated.tree import Expr, Join, Lifetimes, Node, Query, Recursive, Select, SetOperation, Stage, With, literal
 from generated.ways import Asked, Case, Outcome, run
 
@@ -76,7 +76,8 @@ def _kind(what: str) -> str:
 
 def _legal(world: World) -> bool:
     names = {name for epoch in world.epochs for name, _ in epoch}
-    return all(check(world.elements(name), SOURCES[name].schema).first_offence is None for name in names)
+    bounds = all(in_bound(world.elements(name), SOURCES[name].within) for name in names)
+    return bounds and all(check(world.elements(name), SOURCES[name].schema).first_offence is None for name in names)
 
 
 # -- cases -------------------------------------------------------------------------------------------------------------

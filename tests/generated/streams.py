@@ -44,6 +44,8 @@ class Declared:
     """It says what this other source says, in its own way."""
     since: int | None = None
     """From when on it does so; before that it says nothing."""
+    within: int | None = None
+    """How far its rows are out of order at most, as it declares (ORDERED BY … WITHIN)."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,6 +79,7 @@ SOURCES: Mapping[str, Declared] = {
         _declared("N", "k:i w:i d:d", insert_only=True),
         _declared("K", "k:i v:i s:s", keyed=True),
         _declared("R", "k:i label:s", keyed=True, constant=True),
+        _declared("O", "k:i v:i s:s", chronons=True, within=6),
         _declared("A2", "k:i v:i s:s", copy_of="A"),
         _declared("A3", "k:i v:i s:s", copy_of="A", since=6),
         _declared("P2", "k:i v:i x:f", copy_of="P", chronons=True),
@@ -131,6 +134,17 @@ def world(rng: random.Random, names: Sequence[str] = tuple(SOURCES), infinite: b
     for copy in (SOURCES[name] for name in names if SOURCES[name].copy_of in streams):
         streams[copy.name] = _copied(streams[copy.copy_of], copy, rng, infinite)
     return World(cut(streams, rng))
+
+
+def in_bound(elements: Sequence[Element], within: int | None) -> bool:
+    """Whether nothing is further out of order than is declared, so that nothing is late however it is cut."""
+    latest = -INF
+    for each in elements:
+        if isinstance(each, Insert | Adjust):
+            if within is not None and each.sync < latest - within:
+                return False
+            latest = max(latest, each.vs if isinstance(each, Insert) else latest)
+    return True
 
 
 def cut(streams: Mapping[str, list[Element]], rng: random.Random) -> tuple[Epoch, ...]:
@@ -189,7 +203,8 @@ def _said(events: list[tuple[int, int, dict]], source: Declared, rng: random.Ran
             last = chain[-1]
             chain.append(Adjust(at, last.vnew if isinstance(last, Adjust) else last.ve, at, row))
             chains.append(chain)
-    return _promising(_arrival(chains, rng, rng.choice((0, 3, 10))), source, rng)
+    disorder = rng.choice((0, 3, 10)) if source.within is None else rng.randint(0, source.within)
+    return _promising(_arrival(chains, rng, disorder), source, rng)
 
 
 def _copied(original: list[Element], source: Declared, rng: random.Random, infinite: bool) -> list[Element]:

@@ -24,11 +24,11 @@ from generated.lifetimes import INSTANTS
 from generated.reference_windows import reference_snapshots
 from generated.reproduction import packed, shown, unpacked
 from generated.shrink import failure, smallest
-from generated.streams import CATALOG, SOURCES, World, world
+from generated.streams import CATALOG, SOURCES, World, in_bound, world
 from generated.tree import OURS, Expr, Join, Lifetimes, Select, SetOperation, Stage, literal
 from generated.ways import Asked, Case, Outcome, difference
 
-WORLDS = {"run": 16, "sessions": 10, "restore": 10}
+WORLDS = {"run": 16, "sessions": 10, "restore": 10, "migrate": 6}
 SEED = "ci13"
 
 
@@ -93,6 +93,7 @@ def test_streams_are_legal_and_the_same_for_a_seed(seed: int) -> None:
     assert drawn_ == world(random.Random(seed), infinite=seed % 3 == 0)
     for name in SOURCES:
         assert_valid(drawn_.elements(name))
+        assert in_bound(drawn_.elements(name), SOURCES[name].within)
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,8 @@ class Lifetimes:
     """(now | range | unbounded | rows, length, slide); slide 0: none."""
     partition: tuple[str, ...] = ()
     granularity: int = 0
-    lifetime: tuple[int, int, int] | None = None
-    """(hop, shift, length); 0: left out."""
+    lifetime: tuple[int, int, int, int] | None = None
+    """(hop, align, shift, length); 0: left out."""
 
     @property
     def plain(self) -> bool:
@@ -112,7 +112,7 @@ class Lifetimes:
         if self.granularity:
             found += f" GRANULARITY({self.granularity})"
         if self.lifetime is not None:
-            words = zip(("HOP", "SHIFT", "LENGTH"), self.lifetime, strict=True)
+            words = zip(("HOP", "ALIGN", "SHIFT", "LENGTH"), self.lifetime, strict=True)
             found += f" LIFETIME({' '.join(f'{word} {n}' for word, n in words if n)})"
         return found
 

@@ -2,7 +2,8 @@
 
 A case is one world, its queries, and how they are run: `run` (each query alone, with a policy, optimised or not),
 `sessions` (all in one session, which they join at given epochs), `restore` (the same, and the session is thrown away
-and taken up again from its snapshot after given epochs; and each query alone, in the same manner).
+and taken up again from its snapshot after given epochs; and each query alone, in the same manner), `migrate` (the same,
+and before every epoch each query goes over from the plan as written to the rewritten one, or back).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import pickle
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +34,7 @@ from generated.streams import CATALOG, SOURCES, World
 from generated.tree import OURS, Query
 
 EMITS = ("final", "ended", "current", "all")
-WAYS = ("run", "sessions", "restore", "spark")
+WAYS = ("run", "sessions", "restore", "migrate", "spark")
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def run(case: Case) -> list[Outcome]:
     match case.way:
         case "run":
             return [_guarded(_run, case, asked) for asked in case.asked]
-        case "sessions" | "restore":
+        case "sessions" | "restore" | "migrate":
             if len(case.asked) == 1 and case.way == "restore" and case.asked[0].joins == 0 and case.batch == 1:
                 return [_guarded(_restored, case, case.asked[0])]
             return _session(case)
@@ -136,14 +138,17 @@ def _restored(case: Case, query: ew.Stream) -> Iterable[Element]:
 def _session(case: Case) -> list[Outcome]:
     """All queries in one session; anchors read every source from the start, so that its past is known."""
     found: dict[int, Outcome] = {}
-    running: dict[str, ew.Stream] = {}
+    running: dict[str, ew.Stream | tuple[ew.Stream, ew.Stream]] = {}
+    others: dict[str, ew.Stream] = {}
     for name in sorted({name for epoch in case.world.epochs for name, _ in epoch}):
         running[f"anchor {name}"] = SOURCES[name].stream
     session = Session(emit=case.emit)
     for name, query in running.items():
+        assert not isinstance(query, tuple)
         session.register(name, query)
     since: dict[int, int] = {}
     said: dict[int, list[Element]] = {}
+    migrated: list[str] = []
 
     def join(epoch: int) -> None:
         for at, asked in enumerate(case.asked):
@@ -167,7 +172,20 @@ def _session(case: Case) -> list[Outcome]:
                 found[at] = Outcome("failed", traceback.format_exc(limit=-3))
                 continue
             running[f"q{at}"] = query
+            others[f"q{at}"] = plan(asked.query, not case.optimize, sharing=True)
             said[at] = []
+
+    def migrate() -> None:
+        """Each query goes over to its other plan, where that is possible."""
+        for at in said:
+            name, query = f"q{at}", running[f"q{at}"]
+            if isinstance(query, tuple) and not session.is_replaced(name):
+                query = running[name] = query[1]
+            if not isinstance(query, tuple):
+                with suppress(QueryError):  # the past that it needs is not kept, or its rows are promised
+                    session.replace(name, others[name])
+                    migrated.append(name)
+                    running[name], others[name] = (query, others[name]), query
 
     def take(heard: Mapping[str, Any]) -> None:
         for at in list(said):
@@ -179,15 +197,20 @@ def _session(case: Case) -> list[Outcome]:
 
     for epoch, batches in enumerate(case.world.batches()):
         join(epoch)
+        if case.way == "migrate":
+            migrate()
         if epoch in case.restores:
             state = pickle.dumps(session.snapshot())
+            now = {name: each[-1] if isinstance(each, tuple) and not session.is_replaced(name) else each
+                   for name, each in running.items()}  # fmt: skip
             session = Session(emit=case.emit)
-            session.restore(pickle.loads(state), running)
+            session.restore(pickle.loads(state), now)
         take(session.push(batches))
     join(len(case.world.epochs))
     take(session.close())
     for at, elements in said.items():
-        found[at] = Outcome("ran", said=tuple(elements), since=since[at])
+        text = f"{migrated.count(f'q{at}')} migrations" if case.way == "migrate" else ""
+        found[at] = Outcome("ran", text, tuple(elements), since[at])
     return [found[at] for at in range(len(case.asked))]
 
 

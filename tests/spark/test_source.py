@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
 from everwhen.errors import QueryError
-from everwhen.spark.sources.normalise import _time, normalise, problems
+from everwhen.spark.sources.normalise import CUT, _time, normalise, problems
 from everwhen.spark.sources.source import CtiRows, Disorder, NoProgress, SparkSource, describe, resolve
 from everwhen.stream.element_batch import ADJUST, CTI, INSERT
 
@@ -245,8 +245,8 @@ def test_timestamps_become_exact_ticks(spark: SparkSession, ansi: str, zone: str
         expected = []
         for length in lengths.values():
             for start in (stamp, stamp, midnight):
-                ticks = (start - EPOCH) // timedelta(microseconds=1) * 1000 // length
-                expected.append(ticks if MIN_TIME <= ticks <= MAX_TIME else NEVER)
+                ticks, rest = divmod((start - EPOCH) // timedelta(microseconds=1) * 1000, length)
+                expected.append(CUT if rest else ticks if MIN_TIME <= ticks <= MAX_TIME else NEVER)
         assert told == tuple(expected)
     assert set(found[-1]) == {None}
 
@@ -295,6 +295,16 @@ def test_an_adjust_without_a_column_for_its_end(spark: SparkSession) -> None:
     assert "an adjust has no new end" in told[0]
     assert told[1] is None
     assert "the end, lifetime after the time" in told[2]
+
+
+def test_a_time_between_two_ticks_is_a_problem_with_a_remedy(spark: SparkSession) -> None:
+    moments = [datetime(2024, 5, 1, 12, 0, 0, micros, UTC) for micros in (123_000, 123_456)]
+    df = spark.createDataFrame([(moment,) for moment in moments], "at timestamp").coalesce(1)
+    for tick, bad in (("1ms", True), ("1us", False)):
+        resolved = resolve(df.schema, "S", SparkSource("at", tick=tick))
+        told = [row.problem for row in normalise(df, resolved).withColumn("problem", problems(resolved)).collect()]
+        assert told[0] is None
+        assert (told[1] is not None and "no whole number of ticks of 1ms" in told[1] and "1us" in told[1]) == bad
 
 
 def test_the_payload_is_carried_as_it_is(spark: SparkSession) -> None:

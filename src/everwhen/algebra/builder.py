@@ -3,6 +3,7 @@
 A `Stream` wraps a logical node; every method builds one or two nodes and returns a new stream; nothing runs here.
 
     >>> from everwhen.algebra.expressions.build import col
+    >>> from everwhen.algebra.named_source import source
     >>> from everwhen.algebra import aggregates as ew
     >>> bids = source("bids", {"item": "int64", "price": "float64"})
     >>> print(bids.range("10 minutes").group_by("item").agg(best=ew.max("price")).where(col("best") > 5))
@@ -19,15 +20,14 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Literal, get_args
 
-import pyarrow as pa
-
 from everwhen.algebra import nodes
 from everwhen.algebra.aggregates import AggregateCall, Aggregation
-from everwhen.algebra.expressions.build import Column, Expr, col, to_expr, type_of
+from everwhen.algebra.expressions.build import Column, Expr, col, to_expr
 from everwhen.algebra.patterns.fluent import PatternMethods
 from everwhen.algebra.shown import Shown
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, ticks
+from everwhen.core.time_axis import TimeAxis
 from everwhen.errors import QueryError
 from everwhen.punctuation.schemes import Scheme
 
@@ -36,47 +36,12 @@ How = Literal["inner", "semi", "anti", "left", "right", "full"]
 On = str | Sequence[str] | Mapping[str, str] | None
 
 
-def source(
-    name: str,
-    columns: Mapping[str, str | type | pa.DataType] | Schema | pa.Schema,
-    insert_only: bool = False,
-    chronons: bool = False,
-    keys: str | Sequence[str | Sequence[str]] = (),
-    ordered: bool = False,
-    kind: nodes.SourceKind = "stream",
-    arrives: nodes.Arrival = "any",
-) -> Stream:
-    """A named input with its payload columns; types are Arrow types or their names.
-
-    Checked for each element: `insert_only` (no adjusts), `chronons` (all lifetimes are one tick), `arrives` (in order:
-    starts of inserts never go down; strictly: they always go up).  Trusted: `ordered` (no late elements), `keys`:
-    "id" or ["id", ("day", "no")] says that no two events of the whole history have the same id, nor the same day and
-    no; for the kinds "temporal" and "varying", no two rows alive at one instant.
-
-    >>> import everwhen as ew
-    >>> ew.source("Bid", {"item": "int64", "price": "float64"}, insert_only=True).schema.names
-    ('item', 'price')
-    """
-    if not name or not isinstance(name, str):
-        raise QueryError(f"a source needs a name, not {name!r}")
-    if isinstance(columns, Mapping):
-        schema = Schema.of([(column, type_of(type_)) for column, type_ in columns.items()])
-    elif isinstance(columns, Schema | pa.Schema):
-        schema = Schema.of(columns)
-    else:
-        raise QueryError(f"the columns of source {name!r} are a mapping of names to types, not {columns!r}")
-    if kind not in get_args(nodes.SourceKind):
-        raise QueryError(f"kind={kind!r} is no kind of source; there are {', '.join(get_args(nodes.SourceKind))}")
-    found = tuple(_names(key) for key in ([keys] if isinstance(keys, str) else keys))
-    return Stream(nodes.Source(name, schema, insert_only, chronons, found, ordered, kind, arrives=arrives))
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Stream(PatternMethods, Shown):
     """A query: the stream that the logical `node` describes.
 
     `level` is the consistency of its CONSISTENCY clause, if it has one: a name, or the bounds B and M in ticks.  The
-    level that a runtime is given overrides it.
+    level that a runtime is given overrides it.  `axis`: on which its answer tells times, if not on that of its sources.
 
     >>> import everwhen as ew
     >>> bids = ew.source("Bid", {"item": "int64", "price": "float64"})
@@ -88,6 +53,7 @@ class Stream(PatternMethods, Shown):
 
     node: nodes.Node
     level: Literal["strong", "middle", "weak"] | tuple[int | None, int | None] | None = None
+    axis: TimeAxis | None = None
 
     def __post_init__(self) -> None:
         nodes.require_sort_on_top(self.node)
@@ -383,8 +349,6 @@ def _names(given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _key_pairs(on: On) -> dict[str, str]:
-    if on is None:
-        return {}
-    if isinstance(on, Mapping):
-        return dict(on)
+    if on is None or isinstance(on, Mapping):
+        return dict(on or {})
     return {name: name for name in _names(on)}

@@ -14,7 +14,7 @@ from typing import Final
 from everwhen.algebra import nodes
 from everwhen.algebra.nodes import Node, walk
 from everwhen.core.loop_options import LoopOptions
-from everwhen.core.time import INF, NEVER, show
+from everwhen.core.time import INF, NEVER, show_length
 from everwhen.punctuation.schemes import described
 
 WIDTH: Final = 120
@@ -167,6 +167,7 @@ def _describe_source(node: nodes.Source) -> str:
         ),
         *(f"key ({', '.join(key)})" for key in node.keys),
         described(node.schemes) if node.schemes else "",
+        node.policy.words(),
     ]
     return ", ".join([f"{noun} {node.name} {node.columns}", *filter(None, declared)])
 
@@ -207,7 +208,7 @@ def _describe_lifetime(node: nodes.AlterLifetime) -> str:
         case None:
             end = f"ve{shift}"
         case length if length == INF:
-            end = show(INF)
+            end = show_length(INF)
         case length:
             end = f"start + {length}"
     return f"Lifetime from {start}{shift} to {end}"

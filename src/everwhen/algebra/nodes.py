@@ -41,6 +41,8 @@ from everwhen.core.kinds import is_orderable
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.row_times import NO_TIMES, RowTimes
 from everwhen.core.schema import Field, Schema
+from everwhen.core.source_policy import NO_POLICY, SourcePolicy
+from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.errors import QueryError
 from everwhen.punctuation.schemes import Scheme, Selection, bound
 
@@ -59,10 +61,12 @@ class Source(Node):
     Trusted, not checked: `ordered` (no element is late) and `keys`.
     A key of a stream or a constant relation says that no two events of the whole history agree on its columns, nulls
     counted as equal; a key of a temporal or time-varying relation says so of the rows alive at any one instant.
-    `schemes` say which promises about attributes follow from the rows; a row that breaks one is refused.
+    `schemes` say which promises about attributes follow from the rows; a row that breaks one is refused.  `policy` says
+    how it makes progress, and what becomes of late rows; where these are moved, nothing is ever corrected.
 
     `kind` says how the input lives: an endless `stream`; a `constant` relation, finite and alive for ever; a
-    `temporal` one, finite, with lifetimes of its own; a `varying` one, which is corrected as time goes on.
+    `temporal` one, finite, with lifetimes of its own; a `varying` one, which is corrected as time goes on.  `axis`:
+    how its data tell times.
     """
 
     name: str
@@ -74,10 +78,19 @@ class Source(Node):
     kind: SourceKind = "stream"
     schemes: tuple[Scheme, ...] = ()
     arrives: Arrival = "any"
+    policy: SourcePolicy = NO_POLICY
+    axis: TimeAxis = TICKS
     times: RowTimes = NO_TIMES
     """Which columns of its rows, beside these, tell their times: how files and tables of it are read."""
 
     def __post_init__(self) -> None:
+        if self.policy.says_something and self.is_finite:
+            raise QueryError(
+                f"the {self.kind} relation {self.name!r} is known whole before anything else comes, so it promises "
+                "nothing and no row of it is late; WITHIN, IDLE AFTER and LATE ROWS are for streams"
+            )
+        if self.policy.late == "adjust":
+            object.__setattr__(self, "insert_only", True)  # an adjust must name its event as it was
         if self.arrives not in get_args(Arrival):
             raise QueryError(f"arrives={self.arrives!r} is no order; there are {', '.join(get_args(Arrival))}")
         if self.arrives != "any" and self.is_finite:

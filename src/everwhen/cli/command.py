@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import IO, Any, Final, NamedTuple
 
 from everwhen.core.time import MAX_TIME, MIN_TIME, is_time, ticks
+from everwhen.core.time_axis import TIMES, TimeAxis
 from everwhen.errors import QueryError
-from everwhen.formats.changelog.reading import read_changelog
+from everwhen.formats.changelog.reading import header_of, read_changelog
 from everwhen.formats.input_file import is_folder
-from everwhen.formats.parquet import read_elements
+from everwhen.formats.parquet import open_elements
+from everwhen.formats.time_columns import nanoseconds_of_text
 from everwhen.stream.element_batch import ElementBatch
 
 DONE: Final = 0
@@ -48,20 +52,56 @@ def warn(words: object) -> None:
     sys.stderr.write(f"everwhen: warning: {words}\n")
 
 
-def read(file: str) -> Iterator[ElementBatch]:
-    """The elements of a file, of a changelog folder, or of the standard input."""
+def read(file: str, tick: int | None = None) -> tuple[TimeAxis, Iterator[ElementBatch]]:
+    """The elements of a file, of a changelog folder, or of the standard input, and the axis of their times."""
     if is_folder(file):
-        return read_changelog(file)
+        axis = header_of(file).axis
+        if tick is not None and axis.dated and tick != axis.tick:
+            raise QueryError(f"{file}: the changelog has ticks of {axis.tick_text}; leave --tick out")
+        return TimeAxis(tick or axis.tick, axis.dated), read_changelog(file)
     source: str | IO[Any] = sys.stdin.buffer if file == "-" else file
-    return read_elements(source)
+    return open_elements(source, tick)
 
 
-def time_option(text: str) -> int:
-    """A time in ticks."""
-    t = int(text) if text.lstrip("+-").isdecimal() else None
-    if t is None or not is_time(t):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: a whole number of ticks, {MIN_TIME} to {MAX_TIME}")
-    return t
+def declare_times(parser: argparse.ArgumentParser, with_tick: bool = False) -> None:
+    """The options that tell how times are written; `with_tick`: and how long a tick is, if the file does not say so."""
+    parser.add_argument(
+        "--times", choices=TIMES, default="auto",
+        help="how times are written: as timestamps (iso), as numbers of ticks, or as the input has them (auto)",
+    )  # fmt: skip
+    if with_tick:
+        parser.add_argument(
+            "--tick", metavar="LENGTH", type=tick_option, help="how long a tick is (as the file says, else 1ms)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """An instant that a user has written: a number of ticks, or a moment in nanoseconds since 1970."""
+
+    number: int | None
+    moment: int | Fraction = 0
+
+    def on(self, axis: TimeAxis) -> int:
+        """The tick that it is, or that holds it."""
+        t = int(self.moment // axis.tick) if self.number is None else self.number
+        if not is_time(t):
+            raise QueryError(f"the instant is out of range for ticks of {axis.tick_text}")
+        return t
+
+
+def time_option(text: str) -> Instant:
+    """An instant: ticks, or a date, or a date and a time, with or without a zone."""
+    if text.lstrip("+-").isdecimal():
+        if is_time(t := int(text)):
+            return Instant(t)
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: ticks are {MIN_TIME} to {MAX_TIME}")
+    moment = nanoseconds_of_text(text.strip())
+    if moment is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: a whole number of ticks, or a date or a timestamp such as '2015-09-02 06:45'"
+        )
+    return Instant(None, moment)
 
 
 def tolerance_option(text: str) -> float:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from everwhen.cli.command import DONE, Command
+from everwhen.cli.command import DONE, Command, count_option
+from everwhen.cli.progress import watched
 from everwhen.cli.query import Compiled, compiled, declare_query
 from everwhen.cli.run import declare_consistency, level
+from everwhen.engine.interruption import interruptible
+from everwhen.errors import QueryError
 from everwhen.formats.input_file import STANDARD_INPUT
 from everwhen.plan.explain import explain_text
 
@@ -25,12 +32,56 @@ def _declare_explain(parser: argparse.ArgumentParser) -> None:
         help="also say which promises about data would free state and let answers out, and which declared ones do not",
     )  # fmt: skip
 
+    add = parser.add_argument
+    add("--analyze", action="store_true", help="run the query over its files, in process, and say what operators did")
+    add("--waiting", action="store_true", help="read the files as far as they go, and say why no more comes out")
+    add("--json", action="store_true", help="with --analyze or --waiting: as JSON")
+    add("--batch", metavar="N", type=count_option, default=10_000, help="elements of each input in turn (10000)")
+
 
 def _explain(options: argparse.Namespace) -> int:
-    with compiled(options, need_files=False) as found:
+    runs = options.analyze or options.waiting
+    if options.json and not runs:
+        raise QueryError("--json is for what was measured: give --analyze or --waiting with it")
+    with compiled(options, need_files=runs) as found:
         title = "the query" if options.query == STANDARD_INPUT else Path(options.query).name
-        sys.stdout.write(explained(title, found, options) + "\n")
+        sys.stdout.write((_ran(title, found, options) if runs else explained(title, found, options)) + "\n")
     return DONE
+
+
+def _ran(title: str, found: Compiled, options: argparse.Namespace) -> str:
+    """What a run over the files shows."""
+    from everwhen.engine.files.run import Progress, watch_files
+    from everwhen.engine.local import LocalRuntime
+    from everwhen.engine.observe.analyze import Analysis, Meter, analyzed
+
+    meter = Meter() if options.analyze else None
+    asked = level(options, found.program.consistency)
+    runtime = LocalRuntime(found.node, clock=lambda: 0.0, consistency=asked, check=meter)  # files have no present
+    began = time.perf_counter()
+    with watched(STANDARD_INPUT) as watch:
+
+        def read(check: Callable[[], None]) -> Progress:
+            def told(progress: Progress) -> None:
+                check()
+                watch(progress)
+
+            return watch_files(runtime, found.inputs, batch=options.batch, progress=told)
+
+        seen = interruptible(read)
+    parts: dict[str, Any] = {}
+    texts: list[str] = []
+    if options.waiting:
+        why = replace(runtime.waiting(), query=title)
+        parts["waiting"] = why.to_plain()
+        texts.append("\n".join(["EXPLAIN WAITING", *why.lines()]))
+    if meter is not None:  # as it was before the end of the inputs, which would free all state
+        operators = analyzed(runtime.operators, meter.counts)
+        said = seen.said + sum(len(each) for each in runtime.close().values())
+        measured = Analysis(seen.read, said, time.perf_counter() - began, operators)
+        parts["analyze"] = measured.to_plain()
+        texts.append("\n".join([f"EXPLAIN ANALYZE {title}", *measured.lines()]))
+    return json.dumps(parts, ensure_ascii=False) if options.json else "\n\n".join(texts)
 
 
 def explained(title: str, found: Compiled, options: argparse.Namespace) -> str:
@@ -57,7 +108,12 @@ EXPLAIN: Final = Command(
     "explain",
     "What will happen to a query: its plan as written, as rewritten and by which rules, the operators or stages that "
     "run it, and what they keep until when. Files are only asked for the columns of streams that are not declared.",
-    ("everwhen explain best.sql", "everwhen explain best.sql --in Bid=bids.jsonl --engine local --punctuation"),
+    (
+        "everwhen explain best.sql",
+        "everwhen explain best.sql --in Bid=bids.jsonl --engine local --punctuation",
+        "everwhen explain best.sql --in Bid=bids.jsonl --analyze",
+        "everwhen explain best.sql --in Bid=bids.jsonl --consistency strong --waiting",
+    ),
     _declare_explain,
     _explain,
 )

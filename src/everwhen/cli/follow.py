@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from everwhen.algebra.builder import Stream
 from everwhen.cli.command import DONE, INTERRUPTED, fail, number_option, warn
-from everwhen.cli.query import Compiled
+from everwhen.cli.query import Compiled, contents_of_file
+from everwhen.cli.source_options import SourceOptions
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
 from everwhen.engine.interruption import interruptible
@@ -23,6 +25,7 @@ from everwhen.errors import QueryError
 from everwhen.formats.input_file import STANDARD_INPUT, is_changelog, is_csv, is_folder, schema_in_file
 from everwhen.formats.json.lines import infer_schema
 from everwhen.formats.parquet import is_parquet
+from everwhen.formats.plain_rows import plain_columns
 from everwhen.storage.atomic_file import whole_file
 
 if TYPE_CHECKING:
@@ -86,6 +89,7 @@ class LiveColumns:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._wait: float | None = options.wait
+        self._said = SourceOptions.of(options)
         self._noted = Path(options.out, "_writer", "columns.json")
 
     def __call__(self, name: str, file: str) -> Schema:
@@ -95,7 +99,7 @@ class LiveColumns:
         if noted is not None:
             return Schema.of(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(noted))))
         began, told = time.monotonic(), False
-        while (found := self._columns(file)) is None:
+        while (found := self._columns(name, file)) is None:
             passed = time.monotonic() - began
             if self._wait is not None and passed >= self._wait:
                 raise QueryError(f"{file}: not there after {self._wait:g} seconds, and {name} is not declared")
@@ -105,13 +109,13 @@ class LiveColumns:
             time.sleep(_LOOK)
         return found if is_folder(file) else self._note(name, found)
 
-    def _columns(self, file: str) -> Schema | None:
+    def _columns(self, name: str, file: str) -> Schema | None:
         if is_folder(file):
             return schema_in_file(file) if is_changelog(file) else None
         if not os.path.exists(file):
             return None
-        if is_parquet(file) or is_csv(file):
-            return schema_in_file(file)
+        if is_parquet(file) or is_csv(file) or plain_columns(file) is not None:
+            return contents_of_file(name, file, self._said).schema
         with open(file, "rb") as stream:
             data = stream.read()
         named = io.BytesIO(data[: data.rfind(b"\n") + 1])
@@ -137,6 +141,7 @@ class LiveColumns:
 def run_live(
     options: argparse.Namespace,
     found: Compiled,
+    query: Stream,
     level: Consistency,
     watch: Callable[[Callable[[], None]], Watch],
     losses: Callable[[Losses], None],
@@ -144,9 +149,9 @@ def run_live(
     """Runs it; `watch` makes of a function that raises when the run is to end one that hears of progress."""
     try:
         if options.copies is None:
-            interruptible(lambda check: _follow(options, found, level, watch(check), losses))
+            interruptible(lambda check: _follow(options, found, query, level, watch(check), losses))
         else:
-            interruptible(lambda check: _copies(options, found, level, watch(check)))
+            interruptible(lambda check: _copies(options, found, query, level, watch(check)))
     except (KeyboardInterrupt, SystemExit) as stop:
         onward = "the same command goes on" if options.checkpoint else "the same command reads all again, and goes on"
         fail(f"interrupted; what was said is in {options.out}; {onward}", INTERRUPTED)
@@ -155,21 +160,32 @@ def run_live(
 
 
 def _follow(
-    options: argparse.Namespace, found: Compiled, level: Consistency, watch: Watch, losses: Callable[[Losses], None]
+    options: argparse.Namespace,
+    found: Compiled,
+    query: Stream,
+    level: Consistency,
+    watch: Watch,
+    losses: Callable[[Losses], None],
 ) -> None:
     from everwhen.engine.files.follow import LiveOptions, LiveRun
 
     how = LiveOptions(options.batch, wait=options.wait, keep=options.keep, tell=warn, progress=watch)
-    run = LiveRun(found.node, found.inputs, options.out, options.checkpoint, level, how)
+    run = LiveRun(query, found.inputs, options.out, options.checkpoint, level, how)
     run.run()
     losses(run.runtime.dropped)
 
 
-def _copies(options: argparse.Namespace, found: Compiled, level: Consistency, watch: Watch) -> None:
+def _copies(options: argparse.Namespace, found: Compiled, query: Stream, level: Consistency, watch: Watch) -> None:
     from everwhen.engine.files.copies import copies
 
+    uneven = [name for name, each in found.sources.items() if each.policy.late != "error"]
+    if uneven or any(each.late_rows for each in found.inputs.values()):
+        raise QueryError(
+            "--copies: which rows are late depends on how they fall into batches, so copies that drop or move them "
+            f"would differ ({', '.join(sorted(uneven)) or '--late-rows'}); leave --late and LATE ROWS out"
+        )
     copies(
-        [found.node] * options.copies,
+        [query] * options.copies,
         found.inputs,
         options.out,
         place=options.checkpoint,

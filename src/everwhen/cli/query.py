@@ -12,16 +12,21 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.cli.command import input_option, tick_option, warn
+from everwhen.cli.source_options import SourceOptions, declare_sources
 from everwhen.core.schema import Schema
+from everwhen.core.time_axis import TimeAxis, tick_length
+from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.errors import LoopError, QueryError, SqlError
-from everwhen.formats.input_file import STANDARD_INPUT, InputFile, is_folder, schema_in_file
+from everwhen.formats.input_file import STANDARD_INPUT, InputFile, contents_in_file, is_folder
+from everwhen.formats.json.inference import Contents
+from everwhen.formats.plain_rows import plain_columns
 from everwhen.storage.atomic_file import is_regular
 
 if TYPE_CHECKING:
@@ -45,6 +50,7 @@ def declare_query(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tick", metavar="LENGTH", type=tick_option, default="1ms", help="how long a tick is (default 1ms)"
     )
+    declare_sources(parser)
     parser.add_argument("--no-optimize", action="store_true", help="run the plan as it is written, without rewriting")
 
 
@@ -57,6 +63,12 @@ class Compiled:
     node: Node
     applied: Sequence[Applied]
     inputs: Mapping[str, InputFile]
+    axis: TimeAxis
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """What is read, by name."""
+        return {one.name: one for one in walk(self.node) if isinstance(one, Source)}
 
 
 @contextmanager
@@ -65,7 +77,7 @@ def compiled(
 ) -> Iterator[Compiled]:
     """The query of a command line; `need_files`: every input must have its file.  `columns` finds those of an input
     that is not declared, by its name and file, in another way than by reading it once."""
-    given = _Given(_by_name(options.inputs), columns)
+    given = _Given(_by_name(options.inputs), SourceOptions.of(options), columns)
     if STANDARD_INPUT in given.files.values() and options.query == STANDARD_INPUT:
         raise QueryError("the query and an input cannot both be the standard input")
     if list(given.files.values()).count(STANDARD_INPUT) > 1:
@@ -73,18 +85,22 @@ def compiled(
     text = _text(options.query)
     with given:
         program = _program(text, given, options.tick)
-        logical = program.query.node
+        given.said.check(program.sources)
+        logical = given.said.apply(program.query.node)
         node, applied = _planned(logical, text, options.no_optimize)
         reads = {one.name for one in walk(node) if isinstance(one, Source)}
-        inputs = given.inputs(program, options.tick, need_files)
-        yield Compiled(program, logical, node, applied, {name: inputs[name] for name in inputs if name in reads})
+        found = given.inputs(program, options.tick, need_files)
+        inputs = {name: found[name] for name in found if name in reads}
+        axis = TimeAxis(tick_length(options.tick), axis_of_inputs(node, inputs).dated)
+        yield Compiled(program, logical, node, applied, inputs, axis)
 
 
 def _program(text: str, given: _Given, tick: str) -> Program:
-    from everwhen.language.program import compile_program  # only these commands pay for the parser
+    from everwhen.language.catalog import Catalog
+    from everwhen.language.program import program as compile_program  # only these commands pay for the parser
 
     try:
-        return compile_program(text, given.schema_of, tick)
+        return compile_program(text, Catalog(found=given.found), tick)
     except SqlError as error:
         if not error.problem.startswith("unknown stream"):
             raise
@@ -127,6 +143,7 @@ class _Given:
     """The files of a command line, by name."""
 
     files: Mapping[str, str]
+    said: SourceOptions
     columns: Callable[[str, str], Schema] | None = None
     _aside: dict[str, str] = field(default_factory=dict)
     _place: TemporaryDirectory[str] | None = None
@@ -144,17 +161,18 @@ class _Given:
             return name
         return next((known for known in self.files if known.lower() == name.lower()), None)
 
-    def schema_of(self, name: str) -> Schema | None:
-        """The columns that a file has; None if the stream has no file."""
+    def found(self, name: str) -> Declaration | None:
+        """A stream that nobody has declared, with the columns of its file; None if it has no file."""
         known = self.name_of(name)
-        if known is None:
-            return None
-        file = self.files[known]
+        return None if known is None else self.said.declared(name, self._contents(known))
+
+    def _contents(self, name: str) -> Contents:
+        file = self.files[name]
         if self.columns is not None:
-            return self.columns(known, file)
+            return Contents(self.columns(name, file))
         if not is_folder(file) and (file == STANDARD_INPUT or not is_regular(file)):
-            file = self._copied(known, file)
-        return schema_in_file(file)
+            file = self._copied(name, file)
+        return contents_of_file(name, file, self.said, _shown(self.files[name]))
 
     def _copied(self, name: str, file: str) -> str:
         if name not in self._aside:
@@ -185,8 +203,10 @@ class _Given:
                 warn(f"the query does not read {name}, so its file is not read either")
         order = [name.lower() for name in self.files]
         found = {name: place for name, place in places.items() if place is not None}
+        kept = self.said.kept(name for name, declaration in sources.items() if not declaration.source.is_finite)
         ranked = sorted(found, key=lambda name: order.index(name.lower()) if name.lower() in order else len(order))
-        return {name: self._input(sources[name], found[name], tick) for name in ranked}
+        inputs = {name: self._input(sources[name], found[name], tick) for name in ranked}
+        return {name: replace(each, late_rows=kept.get(name, "")) for name, each in inputs.items()}
 
     def _place_of(self, declaration: Declaration) -> str | None:
         known = self.name_of(declaration.name)
@@ -203,6 +223,16 @@ class _Given:
         time = None if declaration.ordered_by is None else declaration.ordered_by[0]
         period = None if declaration.period is None else (declaration.period[0][0], declaration.period[1][0])
         return InputFile(file, declaration.schema, declaration.kind, time, period, tick, shown)
+
+
+def contents_of_file(name: str, file: str, said: SourceOptions, shown: str = "") -> Contents:
+    """What a file holds whose stream is not declared; plain rows need to be told which column is the time."""
+    from everwhen.language.declaration_text import require_elements
+
+    if not said.orders(name):
+        require_elements(name, file, shown)
+    columns = None if is_folder(file) else plain_columns(file)
+    return contents_in_file(file) if columns is None else Contents(Schema.of(columns))
 
 
 def _shown(file: str) -> str:

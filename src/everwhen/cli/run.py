@@ -5,18 +5,23 @@ from __future__ import annotations
 import argparse
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from everwhen.cli.command import DONE, INTERRUPTED, TERMINATED, Command, count_option, fail, warn
+from everwhen.algebra.builder import Stream
+from everwhen.cli.command import DONE, INTERRUPTED, TERMINATED, Command, count_option, declare_times, fail, warn
 from everwhen.cli.follow import LiveColumns, check_follow, declare_follow, run_live
 from everwhen.cli.progress import watched
 from everwhen.cli.query import Compiled, compiled, declare_query
 from everwhen.core.consistency import LEVELS, MIDDLE, Consistency, consistency, emit_named, length_of
+from everwhen.core.replay import Replay, ReplayClock
+from everwhen.core.time_axis import asked_axis, times_shown
 from everwhen.engine.interruption import interruptible
+from everwhen.errors import QueryError
 
 if TYPE_CHECKING:
     from everwhen.engine.files.run import Losses, Progress, Watch
@@ -36,6 +41,9 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
     add("--open", action="store_true", help="the inputs go on: say what a running query would have said by now")
     add("--checkpoint", metavar="DIR", help="keep state here; the same command goes on after it was killed")
     add("--allow-unbounded", action="store_true", help="run a query whose state nothing bounds")
+    declare_times(parser)
+    add("--rate", metavar="N", type=float, help="replay the inputs: so many elements a second (in process)")
+    add("--speed", metavar="X", type=float, help="replay the inputs: so many seconds of their time in a second")
     declare_follow(parser)
 
 
@@ -53,17 +61,26 @@ def declare_consistency(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     live = check_follow(options)
+    replay = Replay(options.rate, options.speed)
+    options.batch = replay.steps(options.batch)
+    if replay.is_asked and (options.engine == "spark" or options.copies is not None):
+        raise QueryError("--rate and --speed replay inputs in this process: leave --engine spark and --copies out")
+    if replay.is_asked:
+        options.engine = "local"
     options.engine = options.engine or ("local" if live else "spark")
     columns = LiveColumns(options) if live else None
     with _terminated(), compiled(options, need_files=True, columns=columns) as found:
         asked = level(options, found.program.consistency)
         _check_bounds(found, options.allow_unbounded)
-        with watched(options.out) as watch:
+        axis = asked_axis(found.axis, options.times)
+        query = Stream(found.node, axis=axis)
+        with times_shown(axis), watched(options.out) as watch:
+            clock = ReplayClock(replay, found.axis.tick, time.monotonic, time.sleep)
             if live:
-                return run_live(options, found, asked, lambda check: _checked(watch, check), _say_losses)
+                return run_live(options, found, query, asked, lambda check: _checked(watch, check, clock), _say_losses)
             run = partial(
                 _engine(options.engine),
-                found.node,
+                query,
                 found.inputs,
                 options.out,
                 batch=options.batch,
@@ -74,12 +91,12 @@ def _run(options: argparse.Namespace) -> int:
             )
             if options.engine == "local":
                 try:
-                    interruptible(lambda check: run(progress=_checked(watch, check), tell=warn))
+                    interruptible(lambda check: run(progress=_checked(watch, check, clock), tell=warn))
                 except (KeyboardInterrupt, SystemExit) as stop:
                     _say_interrupted(options)
                     raise stop from None
             else:  # it keeps signals for as long as Python speaks with Spark
-                run(progress=watch)
+                run(progress=watch, tell=warn)
     return DONE
 
 
@@ -89,12 +106,17 @@ def _say_interrupted(options: argparse.Namespace) -> None:
     fail(f"interrupted{output}{onward}", INTERRUPTED)
 
 
-def _checked(watch: Watch, check: Callable[[], None]) -> Watch:
-    """Between two epochs a run that was interrupted ends."""
+def _checked(watch: Watch, check: Callable[[], None], clock: ReplayClock) -> Watch:
+    """Between two epochs a run that was interrupted ends, and one that replays its inputs waits."""
+
+    def is_over() -> bool:
+        check()
+        return False
 
     def told(progress: Progress) -> None:
         check()
         watch(progress)
+        clock.wait(progress.read, progress.latest, is_over)
 
     return told
 

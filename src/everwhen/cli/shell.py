@@ -7,7 +7,7 @@ import io
 import sys
 from typing import Final
 
-from everwhen.cli.command import DONE, Command, count_option, input_option, tick_option
+from everwhen.cli.command import DONE, Command, count_option, declare_times, input_option, tick_option
 from everwhen.errors import QueryError
 
 
@@ -23,6 +23,7 @@ def _declare_shell(parser: argparse.ArgumentParser) -> None:
     add("--batch", metavar="N", type=count_option, default=1000, help="elements of each input per epoch (1000)")
     add("--no-optimize", action="store_true", help="run plans as they are written, without rewriting")
     add("--allow-unbounded", action="store_true", help="run queries whose state nothing bounds")
+    declare_times(parser)
 
 
 def _shell(options: argparse.Namespace) -> int:
@@ -46,7 +47,7 @@ def _shell(options: argparse.Namespace) -> int:
         found=feeds.found,
     )
     is_typed = sys.stdin is not None and sys.stdin.isatty()
-    shell = Shell(session, feeds, sys.stdout, is_live=is_typed and sys.stdout.isatty())
+    shell = Shell(session, feeds, sys.stdout, is_live=is_typed and sys.stdout.isatty(), times=options.times)
     script = None if options.file is None else _script(options.file).splitlines()
     if is_typed:
         shell.say(f"Everwhen {__version__}.  Statements end with ;  \\help lists the commands.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 from everwhen.cli.command import (
@@ -12,6 +13,7 @@ from everwhen.cli.command import (
     FILES,
     WRONG_INPUT,
     Command,
+    declare_times,
     fail,
     read,
     time_option,
@@ -19,8 +21,10 @@ from everwhen.cli.command import (
 )
 from everwhen.core.scalars import has_form, json_values
 from everwhen.core.time import show
+from everwhen.core.time_axis import TimeAxis, asked_axis, common_axis, tick_length, times_shown
 from everwhen.errors import InputError, QueryError
 from everwhen.formats.parquet import is_parquet, write_elements
+from everwhen.stream.element_batch import ElementBatch
 from everwhen.stream.history import History, first_difference
 from everwhen.stream.validity import Checker, checked
 
@@ -29,14 +33,27 @@ from everwhen.stream.validity import Checker, checked
 
 def _declare_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help=FILES)
+    declare_times(parser, with_tick=True)
+
+
+def _opened(options: argparse.Namespace, file: str) -> tuple[TimeAxis, Iterator[ElementBatch]]:
+    """The elements of a file, and the axis on which their times are shown."""
+    axis, batches = read(file, _tick(options))
+    return asked_axis(axis, options.times), batches
+
+
+def _tick(options: argparse.Namespace) -> int | None:
+    return None if options.tick is None else tick_length(options.tick)
 
 
 def _check(options: argparse.Namespace) -> int:
-    checker = Checker()
-    for batch in read(options.file):
-        checker.take(batch)
-    report = checker.report()
-    sys.stdout.write(f"{report}\n")
+    axis, batches = _opened(options, options.file)
+    with times_shown(axis):
+        checker = Checker()
+        for batch in batches:
+            checker.take(batch)
+        report = checker.report()
+        sys.stdout.write(f"{report}\n")
     offence = report.first_offence
     if offence is None:
         return DONE
@@ -49,18 +66,29 @@ def _check(options: argparse.Namespace) -> int:
 def _declare_history(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help=FILES)
     parser.add_argument(
-        "--at", metavar="T", type=time_option, help="only the snapshot at instant T: what is alive then"
+        "--at",
+        metavar="T",
+        type=time_option,
+        help="only the snapshot at instant T: what is alive then; ticks, a date, or for example '2015-09-02 06:45'",
     )
     parser.add_argument(
         "--coalesce", action="store_true", help="join lifetimes of equal rows: the canonical level form"
     )
     parser.add_argument("--out", metavar="FILE", default="-", help="write elements here (- is the standard output)")
+    declare_times(parser, with_tick=True)
 
 
 def _history(options: argparse.Namespace) -> int:
-    history = History.of(checked(read(options.file)))
-    if options.at is not None:
-        history = history.at(options.at)
+    axis, batches = _opened(options, options.file)
+    with times_shown(axis):
+        history = History.of(checked(batches))
+        return _show_history(options, history, axis)
+
+
+def _show_history(options: argparse.Namespace, history: History, axis: TimeAxis) -> int:
+    at = None if options.at is None else options.at.on(axis)
+    if at is not None:
+        history = history.at(at)
     if options.coalesce:
         history = history.coalesced()
     formless = [field for field in history.schema if not has_form(field.type)]
@@ -69,11 +97,11 @@ def _history(options: argparse.Namespace) -> int:
         remedy = "write Parquet with --out FILE.parquet, or drop the column"
         raise InputError(problem, source=options.file, remedy=remedy)
     if options.out != "-":
-        write_elements([history.batch()], options.out, history.schema)
+        write_elements([history.batch()], options.out, history.schema, axis)
     elif sys.stdout.isatty():
-        _show_table(history, None if options.at is None else f"alive at {options.at}")
+        _show_table(history, None if at is None else f"alive at {show(at)}")
     else:
-        write_elements([history.batch()], sys.stdout)
+        write_elements([history.batch()], sys.stdout, axis=axis)
     return DONE
 
 
@@ -109,19 +137,26 @@ def _declare_diff(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         help="let floats differ by this part of their size",
     )
+    declare_times(parser, with_tick=True)
 
 
 def _diff(options: argparse.Namespace) -> int:
     if options.a == options.b == "-":
         raise QueryError("only one of the two files can be the standard input")
-    a, b = (History.of(checked(read(file))) for file in (options.a, options.b))
-    # The types of JSON lines are found in the file: 2 in one and 2.0 in the other are the same number to a reader.
-    difference = first_difference(a, b, options.tolerance, typed=False)
-    if difference is None:
-        sys.stdout.write("equal at every instant\n")
-        return DONE
-    sys.stdout.write(f"{difference}\n")
-    return FAILED
+    files = [read(file, _tick(options)) for file in (options.a, options.b)]
+    common = common_axis(axis for axis, _ in files)
+    with times_shown(asked_axis(common, options.times)):
+        a, b = (
+            History.of(batch.scaled(axis.tick // common.tick if axis.dated else 1) for batch in checked(batches))
+            for axis, batches in files
+        )
+        # The types of JSON lines are found in the file: 2 in one and 2.0 in the other are the same number to a reader.
+        difference = first_difference(a, b, options.tolerance, typed=False)
+        if difference is None:
+            sys.stdout.write("equal at every instant\n")
+            return DONE
+        sys.stdout.write(f"{difference}\n")
+        return FAILED
 
 
 COMMANDS: Final = (
@@ -137,7 +172,7 @@ COMMANDS: Final = (
         "history",
         "What a file of elements says once all adjusts are applied: its events, or the snapshot at one instant. "
         "A table on a terminal, elements as JSON lines elsewhere.",
-        ("everwhen history bids.jsonl --at 1200",),
+        ("everwhen history bids.jsonl --at 1200", "everwhen history best.parquet --at '2015-09-02 06:45'"),
         _declare_history,
         _history,
     ),

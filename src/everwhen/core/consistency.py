@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from everwhen.core.emit import Emit
-from everwhen.core.time import INF, MAX_TIME, show, ticks
+from everwhen.core.time import INF, MAX_TIME, show_length, ticks
 from everwhen.errors import QueryError
 
 FOREVER: Final = ("inf", "infinity", "∞", "forever")
@@ -55,9 +55,10 @@ class Consistency:
             if not (0 <= length <= MAX_TIME or length == INF):
                 raise QueryError(f"to {what} for {length} ticks is impossible: 0 or more, at most {MAX_TIME}, or ∞")
         if self.block > self.remember:
+            waits, keeps = show_length(self.block), show_length(self.remember)
             raise QueryError(
-                f"to block for {show(self.block)} ticks and remember {show(self.remember)} is impossible: what waits "
-                "is remembered, so block at most as long as you remember"
+                f"to block for {waits} ticks and remember {keeps} is impossible: what waits is remembered, "
+                "so block at most as long as you remember"
             )
 
     def to_plain(self) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def emit_named(text: str) -> Emit:
 
 
 def _named(block: int, remember: int) -> str:
-    return f"block {show(block)}, remember {show(remember)}"
+    return f"block {show_length(block)}, remember {show_length(remember)}"
 
 
 STRONG = Consistency("strong", INF, INF, Emit.FINAL)

@@ -8,6 +8,8 @@ has promised nothing.  Finite times lie strictly within ±2**62, so that a time 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Final
 
 from everwhen.errors import QueryError
@@ -41,6 +43,8 @@ _NAMES: Final = {
 }
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ]+)\s*")
 UNITS: Final = (*_NANOSECONDS, *_NAMES)
+SHOWN: Final[ContextVar[Callable[[int], str]]] = ContextVar("SHOWN", default=str)
+"""How messages show a finite time: a number, or what `time_axis.times_shown` sets for a while."""
 
 
 def is_time(t: int) -> bool:
@@ -98,9 +102,18 @@ def _nanoseconds(text: str) -> int:
 
 
 def show(t: int) -> str:
-    """A time for people: `∞`, `-∞` or the number.
+    """A time for people: `∞`, `-∞`, or the number; a timestamp within `time_axis.times_shown`.
 
     >>> show(INF), show(7)
     ('∞', '7')
     """
-    return "∞" if t == INF else "-∞" if t == NEVER else str(t)
+    return "∞" if t == INF else "-∞" if t == NEVER else SHOWN.get()(t)
+
+
+def show_length(length: int) -> str:
+    """A length of time in ticks for people: `∞` or the number.
+
+    >>> show_length(INF), show_length(7)
+    ('∞', '7')
+    """
+    return "∞" if length == INF else str(length)

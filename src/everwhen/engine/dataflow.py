@@ -6,18 +6,17 @@ detached while it runs: a fixed plan once (`attach`), a session's plans whenever
 
     LocalRuntime   = Ingress + Dataflow with a fixed plan
     Session        = Ingress + Dataflow with plans that come and go
-    Spark partition = Dataflow with a fixed plan, fed by the exchange
+    Spark partition = Dataflow with a fixed plan, fed by the exchange.  "The present": the largest τ of its inputs
 
-**τ.**  "The present" of an operator is the largest τ of the inputs below it.
-
-**Shared.**  Where plans come and go, an operator that fails is broken with all that needs it, and the others go on; and
-the largest end that each has emitted is noted, for those who join.
+**Shared.**  Where plans come and go, an operator that fails breaks what needs it, and the others go on; the largest end
+that each has emitted is noted, for those who join.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, Generic, TypeVar
 
 from everwhen.core.emit import Emit
@@ -124,7 +123,9 @@ class Dataflow(Generic[Key, Flow]):
         if not rows and tau == node.tau and frontiers == node.frontiers and not node.woken:
             node.rest()
             return
+        began = perf_counter()
         node.output = output = advance(node.placed.operator, changes, frontiers, tau, node.output.frontier.time)
+        node.seconds += perf_counter() - began
         node.tau, node.woken = tau, node.placed.operator.unfinished
         # promises about data are news in this step only
         node.frontiers = [Frontier(each.time) for each in frontiers] if promised else frontiers

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import Consistency
+from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
 from everwhen.engine.ingress import Ingress, OnDropped
@@ -97,6 +98,16 @@ class ElementIngress:
     def dropped(self) -> dict[str, dict[Reason, int]]:
         """How many elements of each source were given up, by reason."""
         return self._ingress.dropped(self._ingress.inputs)
+
+    @property
+    def promised(self) -> dict[str, int]:
+        """How far each source has come: what was last said of it."""
+        return dict(self._reached)
+
+    @property
+    def late(self) -> dict[str, LateCount]:
+        """How many rows of each source came behind its promises, where it declares what becomes of them."""
+        return self._ingress.late
 
     def state_size(self) -> StateSize:
         return self._ingress.state_size()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from everwhen.algebra.nodes import Source
+from everwhen.core.late_count import LateCount
 from everwhen.core.punctuation import Frontier
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.idle_sources import IdleSources, linked
@@ -26,6 +27,7 @@ from everwhen.operators.contract import Output, StateSize
 from everwhen.operators.ingress.event_log import EventStore
 from everwhen.operators.ingress.finalize import DroppedElements, Reason
 from everwhen.operators.ingress.guard import CheckedBatch, Guard
+from everwhen.operators.ingress.late_rows import LateRows
 from everwhen.operators.ingress.pipeline import SourcePipeline
 from everwhen.operators.punctuate.punctuator import source_punctuators
 from everwhen.plan.physical import Port
@@ -46,6 +48,11 @@ class SourceInput:
     intake: SourcePipeline
     exact: int = NEVER
     max_end: int = NEVER
+
+    @property
+    def idle(self) -> float | None:
+        """Seconds after which it holds nobody back, if its declaration says so."""
+        return None if self.intake.late is None else self.intake.late.policy.idle
 
     @property
     def largest_end(self) -> int:
@@ -76,6 +83,7 @@ class Ingress:
         self._idleness = IdleSources(clock, idle)
         self._horizons: dict[Bounds, ReleaseHorizon] = {}
         self._dropped = dropped
+        self._heard: dict[str, float] = {}
 
     # -- sources ------------------------------------------------------------------------------------------------
 
@@ -107,11 +115,12 @@ class Ingress:
             arrives=declared.arrives if ordered else "any",
             log=log,
         )
-        return SourceInput(name, bounds, SourcePipeline(guard, bounds.remember, bounds.finalizes, bounds.aligns))
+        late = LateRows(name, declared.policy) if declared.policy.says_something else None
+        return SourceInput(name, bounds, SourcePipeline(guard, bounds.remember, bounds.finalizes, bounds.aligns, late))
 
     def add(self, name: str, source: SourceInput) -> None:
         self.inputs[name] = source
-        self._idleness.read(each.source for each in self.inputs.values())
+        self._idleness.read({each.source: each.idle for each in self.inputs.values()})
 
     def of(self, source: str) -> list[SourceInput]:
         """The inputs of a source, one per level at which it is read."""
@@ -153,8 +162,10 @@ class Ingress:
             for intake in reversed(checked):  # copies of a stream may share what they keep
                 intake.undo()
             raise
-        if self._idleness.seconds is not None:
-            self._idleness.heard({source for source, batch in batches.items() if len(batch)})
+        heard = {source for source, batch in batches.items() if len(batch)}
+        self._heard |= dict.fromkeys(heard, self._clock())
+        if self._idleness.may_rest:
+            self._idleness.heard(heard)
 
     def end(self, sources: Collection[str]) -> None:
         """These sources have ended: everything is promised."""
@@ -179,7 +190,7 @@ class Ingress:
             waits = waits or entry.intake.align is not None
         if closes:
             self.end(closes)
-        if self._idleness.seconds is not None:
+        if self._idleness.may_rest:
             self._force_idle(read_together)
         if waits:
             self._release(arrived)
@@ -192,14 +203,18 @@ class Ingress:
     def _force_idle(self, read_together: Iterable[Set[str]]) -> None:
         """Let sources that are idle hold nobody back who is read together with them."""
         for group in linked(read_together):
-            among = {name: each for name, each in self.inputs.items() if each.source in group and each.bounds.finalizes}
+            among = {name: each for name, each in self.inputs.items() if each.source in group}
             reached: dict[str, int] = {}
             for each in among.values():
                 reached[each.source] = min(reached.get(each.source, INF), each.intake.cti)
-            forced = self._idleness.forced(reached)
-            for name, each in among.items():
-                if each.intake.cti < forced.get(each.source, NEVER):
-                    self._note(name, each.intake.hurry(forced[each.source]))
+            self.hurry(self._idleness.forced(reached))
+
+    def hurry(self, reached: Mapping[str, int]) -> None:
+        """Take sources for as far as this, though they have not said so."""
+        for name, each in self.inputs.items():
+            may = each.bounds.finalizes or each.intake.late is not None
+            if may and each.intake.cti < reached.get(each.source, NEVER):
+                self._note(name, each.intake.hurry(reached[each.source]))
 
     def _release(self, arrived: dict[str, CheckedBatch]) -> None:
         """Let what has waited long enough go on."""
@@ -242,6 +257,10 @@ class Ingress:
             found[each.source] = min(found.get(each.source, INF), each.intake.cti)
         return found
 
+    def silent_for(self, source: str) -> float | None:
+        """Seconds since the last element of a source came to this process; None if none has come."""
+        return None if source not in self._heard else self._clock() - self._heard[source]
+
     def dropped(self, names: Iterable[str]) -> dict[str, dict[Reason, int]]:
         """How many elements were given up, by source and reason; sources that lost none are left out."""
         found: dict[str, dict[Reason, int]] = {}
@@ -249,6 +268,20 @@ class Ingress:
             finalize = self.inputs[name].intake.finalize
             if finalize is not None and finalize.counts:
                 found[self.inputs[name].source] = dict(finalize.counts)
+        return found
+
+    @property
+    def may_rest(self) -> bool:
+        """Whether a source may come to hold nobody back, because it is idle."""
+        return self._idleness.may_rest
+
+    @property
+    def late(self) -> dict[str, LateCount]:
+        """How many rows came behind what they had promised, of the sources that have a policy."""
+        found: dict[str, LateCount] = {}
+        for each in self.inputs.values():
+            if each.intake.late is not None and each.intake.late.count.rows >= found.get(each.source, LateCount()).rows:
+                found[each.source] = each.intake.late.count
         return found
 
     def _note(self, name: str, dropped: tuple[DroppedElements, ...]) -> None:
@@ -268,6 +301,7 @@ class Ingress:
                 "intake": each.intake.snapshot(),
                 "exact": each.exact,
                 "max_end": each.max_end,
+                "spoke": self._idleness.spoke.get(each.source),
                 "horizon": self._horizons[each.bounds].snapshot() if each.bounds in self._horizons else None,
             }
             for name, each in self.inputs.items()
@@ -283,6 +317,8 @@ class Ingress:
             each = self.inputs[name]
             each.intake.restore(part["intake"])
             each.exact, each.max_end = part["exact"], part["max_end"]
+            if part.get("spoke") is not None:
+                self._idleness.restore({each.source: part["spoke"]})
             if part["horizon"] is not None:
                 self._horizons.setdefault(each.bounds, ReleaseHorizon(self._clock)).restore(part["horizon"])
 

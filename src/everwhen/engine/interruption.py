@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from types import FrameType
 from typing import Final, NoReturn, TypeVar
 
@@ -86,7 +87,8 @@ def apart(work: Callable[[], T], gives_up: Callable[[], int | None]) -> T:
         except BaseException as bad:
             failed.append(bad)
 
-    thread = threading.Thread(target=do, name="everwhen-work", daemon=True)
+    # what holds here, such as how times are shown, holds there
+    thread = threading.Thread(target=copy_context().run, args=(do,), name="everwhen-work", daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(_MOMENT)

@@ -3,34 +3,19 @@
 One `push` is one epoch: at most one batch per input, a consistent cut, through the intakes of the sources and the graph
 of operators (`dataflow.py`).  Any cutting of the inputs into epochs gives the same histories.  The level of consistency
 says what the intakes hold back and what they give up (`core/consistency.py`); it may change while the runtime runs.
-
-    >>> import everwhen as ew
-    >>> s = ew.source("S", {"k": "string", "x": "int64"})
-    >>> runtime = LocalRuntime(s.group_by("k").agg(total=ew.sum("x")), emit="final")
-    >>> batch = ew.testing.stream_from_table('''
-    ...     vs | ve | k | x
-    ...     1  | 5  | a | 2
-    ...     3  | 8  | a | 4
-    ... ''', s.schema).batch()
-    >>> for element in (*runtime.push({"S": batch})["out"].elements(), *runtime.close()["out"].elements()):
-    ...     print(element)
-    insert [1, 3) k='a' total=2
-    insert [3, 5) k='a' total=6
-    insert [5, 8) k='a' total=4
-    cti ∞
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency, Duration, emit_named
 from everwhen.core.emit import Emit
+from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
 from everwhen.engine.change_emit import recalled
@@ -38,14 +23,18 @@ from everwhen.engine.dataflow import FixedDataflow
 from everwhen.engine.epochs import Epoch
 from everwhen.engine.forward.needs import an_instant
 from everwhen.engine.ingress import Ingress, OnDropped
+from everwhen.engine.latest_dropped import LatestDropped
 from everwhen.engine.merge_inputs import grow, merge_port, restart, right_from, unknown_spans, with_copy
-from everwhen.engine.metadata import OperatorMetadata, filter_metadata, node_metadata
-from everwhen.engine.node import StepCheck
+from everwhen.engine.node import OperatorNode, StepCheck
+from everwhen.engine.observe.find_waiting import find_waiting
+from everwhen.engine.observe.metadata import OperatorMetadata, filter_metadata, node_metadata
+from everwhen.engine.observe.situation import situation
+from everwhen.engine.observe.waiting import Waiting
 from everwhen.engine.output_port import standing_elements
 from everwhen.engine.source_levels import Bounds, bounds_of
 from everwhen.errors import QueryError
 from everwhen.operators.contract import StateSize
-from everwhen.operators.ingress.finalize import DroppedElements, Reason
+from everwhen.operators.ingress.finalize import Reason
 from everwhen.plan.lower import lower
 from everwhen.plan.physical import PhysicalPlan, Port
 from everwhen.rewrite.legal_loops import legal_loops
@@ -54,9 +43,6 @@ from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ElementBatch, joined
 
 Query = Stream | Node
-
-_LATEST: Final = 1_000
-"""So many of the elements that were given up last can be looked at."""
 
 
 class LocalRuntime:
@@ -91,14 +77,14 @@ class LocalRuntime:
         if emit is not None:
             consistency = consistency.emitting(emit if isinstance(emit, Emit) else emit_named(emit))
         self._queries = {name: legal_loops(q.node if isinstance(q, Stream) else q) for name, q in named.items()}
+        self._asked = self._queries
         plan = lower(self._queries, consistency.emit)
         self._consistency = consistency
         self._idle = idle is not None
         self._waiting = plan.waiting_sources()
         self._paced = self._waiting - plan.merged_sources()
-        self._dropped = dropped
-        self._latest: deque[tuple[str, DroppedElements]] = deque()
-        self._ingress = Ingress(clock, idle, self._note)
+        self._latest = LatestDropped(dropped)
+        self._ingress = Ingress(clock, idle, self._latest.note)
         self._logs = plan.shared_logs()
         for name, source in plan.sources.items():
             opened = self._ingress.open(source, plan.codecs[name], self._bounds(name), log=self._logs.get(name))
@@ -252,12 +238,9 @@ class LocalRuntime:
         >>> import everwhen as ew
         >>> s = ew.source("S", {"x": "int64"})
         >>> runtime = LocalRuntime(s.range(10).aggregate(total=ew.sum("x")))
-        >>> batch = lambda *elements: ew.ElementBatch.of(elements, s.schema)
-        >>> _ = runtime.push({"S": batch(ew.Insert(1, 2, {"x": 1}))})
+        >>> _ = runtime.push({"S": ew.ElementBatch.of([ew.Insert(1, 2, {"x": 1})], s.schema)})
         >>> print(*runtime.fast_forward(100)["out"].elements())
         adjust [1, ∞ -> 11) total=1 cti 91
-        >>> print(*runtime.push({"S": batch(*(ew.Insert(t, t + 1, {"x": t}) for t in (50, 95)))})["out"].elements())
-        insert [95, ∞) total=95
         """
         self._require_open("there is nothing to skip any more")
         self._ingress.raise_floors(self._dataflow.fast_forward(an_instant(t)))
@@ -302,23 +285,19 @@ class LocalRuntime:
             return no_changes(intake.codec)
         return self._dataflow.flow.floors.known(port, intake.standing())
 
-    def _note(self, name: str, dropped: DroppedElements) -> None:
-        if self._dropped is not None:
-            self._dropped(name, dropped)
-        self._latest.append((name, dropped))
-        while len(self._latest) > 1 and sum(len(each) for _, each in self._latest) - len(self._latest[0][1]) >= _LATEST:
-            self._latest.popleft()
-
     @property
     def dropped(self) -> dict[str, dict[Reason, int]]:
         """How many elements of each input were given up, by reason; inputs that lost none are left out."""
         return self._ingress.dropped(self._ingress.inputs)
 
+    @property
+    def late(self) -> dict[str, LateCount]:
+        """The rows of each input that came behind its promises, where it declares what becomes of them."""
+        return self._ingress.late
+
     def latest_dropped(self) -> Iterator[tuple[str, Element, Reason]]:
         """The elements that were given up last, with their inputs and reasons: the last thousand and some."""
-        for name, each in self._latest:
-            for element, reason in zip(each.elements.elements(), each.reasons, strict=True):
-                yield name, element, reason
+        return self._latest.elements()
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -326,6 +305,26 @@ class LocalRuntime:
         """The merges that wait because no input that is there knows a span of time, and the span: attach one that
         does."""
         return unknown_spans(self._dataflow)
+
+    def waiting(self, query: str = "out") -> Waiting:
+        """Why a query says nothing now: who holds it back, and which promise would bring something; it tries on copies.
+
+        >>> import everwhen as ew
+        >>> s = ew.source("S", {"x": "int64"})
+        >>> runtime = LocalRuntime(s.range(10).aggregate(total=ew.sum("x")), emit="final")
+        >>> _ = runtime.push({"S": ew.ElementBatch.of([ew.Insert(1, 2, {"x": 1}), ew.Cti(0)], s.schema)})
+        >>> print(runtime.waiting().needs[0].remedy)
+        {"op":"cti","t":2} of S
+        """
+        flow, state, now = self._dataflow.flow, self.snapshot(), self._clock()
+
+        def copy() -> LocalRuntime:
+            copied = LocalRuntime(self._asked, clock=lambda: now, consistency=self._consistency)
+            copied.restore(state)
+            return copied
+
+        ports = flow.below(flow.outputs[query].port)
+        return find_waiting(situation(query, flow, self._ingress, ports, copy, self.unknown_spans()))
 
     @property
     def plan(self) -> PhysicalPlan:
@@ -354,19 +353,21 @@ class LocalRuntime:
         """All that is kept: intakes, operators and chains."""
         return self._ingress.state_size() + self._dataflow.flow.state_size()
 
+    @property
+    def operators(self) -> list[OperatorNode]:
+        """The operators at work, inputs before their users."""
+        return list(self._dataflow.flow.nodes.values())
+
     def metadata(self) -> list[OperatorMetadata]:
         """Per operator: rates, selectivity, state, progress, what it waits for."""
-        elapsed = max(self._clock() - self._since, 1e-9)
-        flow = self._dataflow.flow
-        filters = [filter_metadata(flow, output, elapsed) for output in flow.outputs.values()]
-        nodes = [node_metadata(flow, node, elapsed) for node in flow.nodes.values()]
-        return [*nodes, *(each for each in filters if each is not None)]
+        elapsed, flow = max(self._clock() - self._since, 1e-9), self._dataflow.flow
+        filters = (filter_metadata(flow, output, elapsed) for output in flow.outputs.values())
+        return [*(node_metadata(flow, node, elapsed) for node in flow.nodes.values()), *filter(None, filters)]
 
     def standing(self) -> tuple[int, ElementBatch] | None:
         """What the one output has said that stands: an instant, and the events that live from then on as inserts, under
-        the names by which they may still be adjusted, with the CTI.
-
-        Who hears this and all that is said later knows the answer from the instant on.  None: it is not kept.
+        the names by which they may still be adjusted, with the CTI.  Who hears this and all that is said later knows
+        the answer from the instant on.  None: it is not kept.
         """
         (output,) = self._dataflow.flow.outputs.values()
         flow, intakes = self._dataflow.flow, {name: each.intake for name, each in self._ingress.inputs.items()}
@@ -387,8 +388,7 @@ class LocalRuntime:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a snapshot of a runtime with the same queries, at the level that it had."""
-        level = Consistency.from_plain(state["consistency"])
-        if level != self._consistency:
+        if (level := Consistency.from_plain(state["consistency"])) != self._consistency:
             self._consistency = level
             for name in sorted(self._waiting):
                 self._ingress.change(name, self._bounds(name))

@@ -56,6 +56,8 @@ class OperatorNode:
     """Whether the next step is taken although nothing comes."""
     rows_in: int = 0
     rows_out: int = 0
+    seconds: float = 0.0
+    """How long its steps took, in this process."""
 
     @classmethod
     def of(cls, number: int, placed: PlacedOperator, began: float = 0.0) -> OperatorNode:

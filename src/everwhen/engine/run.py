@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.nodes import Sort, Source, walk
 from everwhen.core.consistency import LEVELS, MIDDLE, STRONG, WEAK, Consistency, consistency
 from everwhen.core.emit import Emit
-from everwhen.engine.epochs import EpochReader
+from everwhen.core.late_count import LateWarnings
+from everwhen.core.time import NEVER
+from everwhen.engine.epochs import Epoch, EpochReader
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError
 from everwhen.operators.ingress.finalize import DroppedElements
+from everwhen.plan.sanity.silence import never_promised
 from everwhen.stream.element_batch import ElementBatch
 from everwhen.tables.answer import Answer
 from everwhen.tables.given import SMALL_PIECE as SMALL_PIECE
 from everwhen.tables.given import batches_of, times_of
 
 __all__ = ["MIDDLE", "STRONG", "WEAK", "Consistency", "chosen", "consistency", "run", "run_batches"]
+
+_log = logging.getLogger(__name__)
 
 
 def chosen(query: Query, asked: Consistency | None) -> Consistency:
@@ -110,7 +116,20 @@ def run_batches(
     sources = _sources(query)
     given = {name: batches_of(inputs[name], sources[name], batch) for name in inputs}
     whole = [name for name, source in sources.items() if source.is_finite]
-    return runtime.answers(EpochReader(given, batch, open, whole, fill_up=False))
+    return _told(runtime, EpochReader(given, batch, open, whole, fill_up=False), open)
+
+
+def _told(runtime: LocalRuntime, epochs: Iterable[Epoch], open: bool) -> Iterator[ElementBatch]:
+    """What is said to epochs; that late rows are many, or that nothing can become final, goes to the log."""
+    warnings, said = LateWarnings(), 0
+    for batch in runtime.answers(epochs):
+        said += len(batch)
+        yield batch
+        for words in warnings.look(runtime.late):
+            _log.warning("%s", words)
+    silent = sorted(name for name, cti in runtime.progress.items() if cti == NEVER)
+    if open and silent and not said and runtime.consistency.emit is Emit.FINAL:
+        _log.warning("%s", never_promised(silent, final=True))
 
 
 def _sources(query: Query) -> dict[str, Source]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from everwhen.algebra.nodes import Node, Source, over, walk
 from everwhen.core.consistency import Consistency
-from everwhen.core.time import INF, show
+from everwhen.core.time import INF, show_length
 from everwhen.plan.lower import lower
 
 
@@ -42,7 +42,7 @@ class Bounds:
         """What a source is called at this level."""
         said = []
         if self.finalizes or self.aligns:
-            said.append(f"block {show(self.block)}, remember {show(self.remember)}")
+            said.append(f"block {show_length(self.block)}, remember {show_length(self.remember)}")
         if self.within is not None:
             said.append(f"within {self.within} s")
         others = [each for each in self.waits_with if each != source]

@@ -18,7 +18,7 @@ from everwhen.core.schema import RESERVED, Schema
 from everwhen.errors import InputError
 from everwhen.formats.parquet import AT, COUNT
 
-_TIMES: Final = ("vs", "ve", "vnew", COUNT, AT)
+_TIMES: Final = ("vs", "ve", "vnew")
 _BLOCK: Final = 1 << 22
 FIRST_ROW: Final = 2
 
@@ -26,9 +26,12 @@ FIRST_ROW: Final = 2
 def csv_pieces(path: str, schema: Schema, times: Collection[str], batch: int) -> Iterator[tuple[pa.RecordBatch, int]]:
     """The rows of a file in pieces of at most so many, each with the number of its first line.
 
-    Columns of the schema have its types, those of element times are whole numbers; others, and `times`, stay text.
+    Columns of the schema have its types, counts and arrival numbers are whole numbers; others, those of times among
+    them, stay text.
     """
     first = FIRST_ROW
+    if is_empty(path):
+        return
     try:
         with pcsv.open_csv(path, **_options(path, csv_names(path))) as reader:
             for block in reader:
@@ -42,7 +45,8 @@ def csv_pieces(path: str, schema: Schema, times: Collection[str], batch: int) ->
 
 def csv_schema(path: str) -> Schema:
     """The payload columns of a file of elements, with the types that its text suggests."""
-    csv_names(path)
+    if not csv_names(path):
+        return Schema(())
     try:
         found = pcsv.read_csv(path, parse_options=_delimited(path)).schema
     except (pa.ArrowException, UnicodeDecodeError) as bad:
@@ -51,8 +55,22 @@ def csv_schema(path: str) -> Schema:
     return Schema.of((name, type_) for name, type_ in plain if name not in (*RESERVED, COUNT, AT))
 
 
+def csv_first(path: str, column: str) -> str | None:
+    """The first text in a column, if there is the column and some text."""
+    names = csv_names(path)
+    if column not in names:
+        return None
+    try:
+        with pcsv.open_csv(path, **_options(path, names)) as reader:
+            return next((text for block in reader for text in block.column(column).to_pylist() if text), None)
+    except (pa.ArrowException, UnicodeDecodeError) as bad:
+        raise _unreadable(path, bad) from None
+
+
 def csv_names(path: str) -> list[str]:
-    """The names in the header, each once."""
+    """The names in the header, each once; none if the file is empty, as when nothing has been written to it yet."""
+    if is_empty(path):
+        return []
     try:
         with pcsv.open_csv(path, parse_options=_delimited(path)) as reader:
             names = list(reader.schema.names)
@@ -62,6 +80,12 @@ def csv_names(path: str) -> list[str]:
     if twice:
         raise InputError(f"the column {twice[0]!r} is there twice", source=path, line=1, remedy="rename one of them")
     return names
+
+
+def is_empty(path: str) -> bool:
+    """Whether a file has no text, not even a header."""
+    with open(path, "rb") as file:
+        return not file.read(_BLOCK).strip(b"\xef\xbb\xbf \t\r\n")
 
 
 def _options(path: str, names: list[str]) -> dict[str, object]:
@@ -89,6 +113,8 @@ def _typed(piece: pa.RecordBatch, schema: Schema, times: Collection[str], path: 
         if name in schema and name not in times:
             column = _cast(column, schema.field(name).type, name, path, first)
         elif name in _TIMES:
+            column = pc.utf8_trim_whitespace(column)
+        elif name in (COUNT, AT):
             column = _cast(column, pa.int64(), name, path, first)
         found[name] = column
     return pa.RecordBatch.from_pydict(found)

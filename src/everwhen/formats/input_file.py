@@ -28,13 +28,14 @@ import pyarrow as pa
 
 from everwhen.core.schema import Schema
 from everwhen.core.time import ticks
+from everwhen.core.time_axis import TimeAxis
 from everwhen.errors import InputError, QueryError
-from everwhen.formats.changelog.layout import ABOUT
+from everwhen.formats.changelog.layout import ABOUT, Header
 from everwhen.formats.changelog.reading import header_of, read_changelog
-from everwhen.formats.csv import csv_pieces, csv_schema
+from everwhen.formats.csv import csv_first, csv_pieces, csv_schema
+from everwhen.formats.json.inference import Contents
 from everwhen.formats.json.lines import elements_of_lines
-from everwhen.formats.parquet import is_parquet, open_parquet
-from everwhen.formats.parquet import schema_of as schema_of_elements
+from everwhen.formats.parquet import contents_of, is_parquet, open_parquet
 from everwhen.formats.row_mapping import RowsAsElements
 from everwhen.stream.element_batch import CTI, ElementBatch
 
@@ -53,6 +54,7 @@ class InputFile:
     period: tuple[str, str] | None = None
     tick: str = "1ms"
     name: str = ""  # by which messages call it, where that is not the file's
+    late_rows: str = ""  # the file in which late rows are kept
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
@@ -147,7 +149,9 @@ def _named_in(file: str, name: str) -> bool:
 def elements_in(given: InputFile, lines: Iterator[bytes], batch: int, first: int) -> Iterator[ElementBatch]:
     """The elements of some lines of a file, the first of which has the number `first`."""
     reshape = given.rows.of_object if given.times or given.known_whole else None
-    yield from elements_of_lines(lines, given.shown, given.schema, batch, first, reshape, always=given.known_whole)
+    yield from elements_of_lines(
+        lines, given.shown, given.schema, batch, first, reshape, always=given.known_whole, tick=given.tick_length
+    )
 
 
 def _read_parquet(given: InputFile, stream: IO[bytes], batch: int, skip: int) -> Iterator[ElementBatch]:
@@ -164,14 +168,25 @@ def _read_parquet(given: InputFile, stream: IO[bytes], batch: int, skip: int) ->
         raise InputError(f"the file cannot be read: {text}", source=given.file, remedy="is it whole?") from None
 
 
-def schema_in_file(file: str) -> Schema:
-    """The payload columns that a file of elements has, for a stream that is not declared."""
+def contents_in_file(file: str) -> Contents:
+    """The payload columns that a file of elements has, for a stream that is not declared, and the axis of its times."""
     if is_folder(file):
-        return header_of(file).schema
-    found = csv_schema(file) if is_csv(file) else schema_of_elements(file)
-    if not len(found):
-        next(read_input(InputFile(file, found), 1), None)  # no columns: perhaps because these are no elements
+        header = header_of(file)
+        return Contents(header.schema, header.axis)
+    found = _csv_contents(file) if is_csv(file) else contents_of(file)
+    if not len(found.schema):  # perhaps because these are no elements
+        next(read_input(InputFile(file, found.schema, tick=found.axis.tick_text), 1), None)
     return found
+
+
+def _csv_contents(file: str) -> Contents:
+    first = csv_first(file, "vs")
+    return Contents(csv_schema(file), TimeAxis(dated=first is not None and not first.strip().lstrip("-").isdecimal()))
+
+
+def schema_in_file(file: str) -> Schema:
+    """The payload columns that a file of elements has."""
+    return contents_in_file(file).schema
 
 
 def is_folder(file: str) -> bool:
@@ -184,16 +199,22 @@ def is_changelog(place: str) -> bool:
     return os.path.isfile(os.path.join(place, ABOUT))
 
 
-def require_columns(given: InputFile) -> None:
-    """A changelog has the columns that are declared."""
+def require_columns(given: InputFile) -> Header:
+    """A changelog has the columns that are declared, and the ticks that are asked for; its header."""
     if given.times or given.known_whole:
         problem = "a changelog holds elements, not rows with times of their own"
         raise InputError(problem, source=given.file, remedy="declare a stream without ORDERED BY")
-    found = header_of(given.file).schema
+    header = header_of(given.file)
+    found = header.schema
+    if header.axis.dated and header.axis.tick != given.tick_length:
+        problem = f"the changelog has ticks of {header.axis.tick_text}, and the query ticks of {given.tick}"
+        remedy = f"run with --tick {header.axis.tick_text}"
+        raise InputError(problem, source=os.path.join(given.file, ABOUT), remedy=remedy)
     if found != given.schema:
         problem = f"the changelog has the columns {found}, and {given.schema} are declared"
         remedy = "declare the stream as the header says, or leave the declaration out"
         raise InputError(problem, source=os.path.join(given.file, ABOUT), remedy=remedy)
+    return header
 
 
 def is_csv(file: str | os.PathLike[str]) -> bool:

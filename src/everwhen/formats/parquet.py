@@ -6,6 +6,9 @@
   the `match` object of a `punct` as JSON text (its `t` in `vs`, null: infinity), `_count` the count of an
   `external_cti` (its times in `vs, ve`), `_at` the arrival order across inputs.
 
+* Times are whole numbers of ticks, or timestamps or dates.  How long a tick is is told to the reader, else by the
+  file's metadata (`everwhen.tick`), else it is that of the column's unit, at most a millisecond.
+
 The rules and errors are those of `jsonlines`; the line of an error is the number of the row, from 1.  Dictionary
 columns and columns of large text or binary are read as plain ones.
 """
@@ -15,8 +18,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import IO, Any, Final, TypeGuard
+from typing import IO, Final, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -25,14 +27,28 @@ import pyarrow.parquet as pq
 
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.scalars import Unfit
-from everwhen.core.schema import RESERVED, Schema
+from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME
+from everwhen.core.time_axis import TICKS, TimeAxis, tick_length
 from everwhen.errors import InputError, QueryError
 from everwhen.formats.column_checks import first_odd_value
 from everwhen.formats.column_checks import plain_type as _plain
-from everwhen.formats.json.lines import DEFAULT_BATCH, Readable, infer_schema, read_jsonlines, write_jsonlines
-from everwhen.punctuation.api import read_match, write_match
-from everwhen.storage.atomic_file import whole_file
+from everwhen.formats.json.inference import Contents
+from everwhen.formats.json.lines import (
+    DEFAULT_BATCH,
+    Readable,
+    infer_contents,
+    open_jsonlines,
+    read_jsonlines,
+    write_jsonlines,
+)
+from everwhen.formats.parquet_writer import AT as AT
+from everwhen.formats.parquet_writer import COUNT as COUNT
+from everwhen.formats.parquet_writer import MATCH as MATCH
+from everwhen.formats.parquet_writer import SPECIAL, TICK
+from everwhen.formats.parquet_writer import write_parquet as write_parquet
+from everwhen.formats.time_columns import FINER, is_dated, ticks_of_array
+from everwhen.punctuation.api import read_match
 from everwhen.stream.batch_punctuation import Places, punctuations
 from everwhen.stream.element import ExternalCti, Punct
 from everwhen.stream.element_batch import (
@@ -48,33 +64,56 @@ from everwhen.stream.element_batch import (
     lifetime_problem,
 )
 
-MATCH, COUNT, AT = "_match", "_count", "_at"
-_SPECIAL: Final = (*RESERVED, MATCH, COUNT, AT)
-_TIMES: Final = ("vs", "ve", "vnew", COUNT, AT)
+_TIMES: Final = ("vs", "ve", "vnew")
+_NUMBERS: Final = (*_TIMES, COUNT, AT)
 
 
 def read_elements(
-    path_or_file: Readable, schema: Schema | None = None, batch: int = DEFAULT_BATCH
+    path_or_file: Readable, schema: Schema | None = None, batch: int = DEFAULT_BATCH, tick: int | None = None
 ) -> Iterator[ElementBatch]:
-    """The elements of a file: Parquet if its name ends so, else JSON lines."""
+    """The elements of a file: Parquet if its name ends so, else JSON lines.
+
+    `tick`: the length of a tick in nanoseconds, in which timestamps are counted; None: as the file has it.
+    """
     if is_parquet(path_or_file):
-        return read_parquet(path_or_file, batch, schema)
-    return read_jsonlines(path_or_file, schema, batch)
+        return read_parquet(path_or_file, batch, schema, tick)
+    return read_jsonlines(path_or_file, schema, batch, tick)
 
 
-def write_elements(batches: Iterable[ElementBatch], path_or_file: Readable, schema: Schema | None = None) -> int:
+def open_elements(path_or_file: Readable, tick: int | None = None) -> tuple[TimeAxis, Iterator[ElementBatch]]:
+    """On which axis the times of a file of elements are, and its elements."""
+    if not is_parquet(path_or_file):
+        return open_jsonlines(path_or_file, tick)
+    axis = contents_of(path_or_file).axis
+    axis = axis if tick is None else TimeAxis(tick, axis.dated)
+    return axis, read_parquet(path_or_file, tick=axis.tick)
+
+
+def write_elements(
+    batches: Iterable[ElementBatch],
+    path_or_file: Readable,
+    schema: Schema | None = None,
+    axis: TimeAxis = TICKS,
+) -> int:
     """Writes elements as Parquet if the name ends so, else as JSON lines; returns how many."""
     if is_parquet(path_or_file):
-        return write_parquet(batches, path_or_file, schema)
-    return write_jsonlines(batches, path_or_file)
+        return write_parquet(batches, path_or_file, schema, axis)
+    return write_jsonlines(batches, path_or_file, axis)
+
+
+def contents_of(path_or_file: Readable) -> Contents:
+    """What a file of elements holds: its schema, and the axis of its times."""
+    if not is_parquet(path_or_file):
+        return infer_contents(path_or_file)
+    source = os.fspath(path_or_file)
+    with open(path_or_file, "rb") as file:
+        columns = open_parquet(file, source).schema_arrow
+        return Contents(_payload_schema(columns, source), _axis(columns, source))
 
 
 def schema_of(path_or_file: Readable) -> Schema:
     """The schema of a file of elements."""
-    if not is_parquet(path_or_file):
-        return infer_schema(path_or_file)
-    with open(path_or_file, "rb") as file:
-        return _payload_schema(open_parquet(file, os.fspath(path_or_file)).schema_arrow, os.fspath(path_or_file))
+    return contents_of(path_or_file).schema
 
 
 def is_parquet(path_or_file: Readable) -> TypeGuard[str | os.PathLike[str]]:
@@ -86,7 +125,7 @@ def is_parquet(path_or_file: Readable) -> TypeGuard[str | os.PathLike[str]]:
 
 
 def read_parquet(
-    path: str | os.PathLike[str], batch: int = DEFAULT_BATCH, schema: Schema | None = None
+    path: str | os.PathLike[str], batch: int = DEFAULT_BATCH, schema: Schema | None = None, tick: int | None = None
 ) -> Iterator[ElementBatch]:
     """The elements of a Parquet file in batches; with a schema, columns are cast to it and missing ones are null."""
     source = os.fspath(path)
@@ -100,34 +139,39 @@ def read_parquet(
         if extra:
             raise InputError(f"the column {extra[0]!r} is not in the schema {target}", source=source)
         first = 1
+        tick = _axis(file.schema_arrow, source).tick if tick is None else tick
         try:
             for piece in file.read(use_threads=False).to_batches(batch) if small else file.iter_batches(batch):
-                yield from _elements(piece, source, first, target)
+                yield from _elements(piece, source, first, target, tick)
                 first += piece.num_rows
         except (pa.ArrowException, OSError) as bad:
             raise _broken(source, bad) from None
 
 
 def elements_of_table(
-    table: pa.Table | pa.RecordBatch, schema: Schema | None = None, source: str = "table", first: int = 1
+    table: pa.Table | pa.RecordBatch,
+    schema: Schema | None = None,
+    source: str = "table",
+    first: int = 1,
+    tick: int = TICKS.tick,
 ) -> Iterator[ElementBatch]:
     """The elements of an Arrow table with the columns of a Parquet file of elements; `first` numbers its first row."""
     target = _payload_schema(table.schema, source) if schema is None else schema
     _check_special(table.schema, source)
     for piece in [table] if isinstance(table, pa.RecordBatch) else table.to_batches():
-        yield from _elements(piece, source, first, target)
+        yield from _elements(piece, source, first, target, tick)
         first += piece.num_rows
 
 
-def _elements(piece: pa.RecordBatch, source: str, first: int, schema: Schema) -> Iterator[ElementBatch]:
+def _elements(piece: pa.RecordBatch, source: str, first: int, schema: Schema, tick: int) -> Iterator[ElementBatch]:
     try:
-        yield _Piece(piece, source, first).elements(schema)
+        yield _Piece(piece, source, first, tick).elements(schema)
     except InputError as bad:
         # Columns are checked one after the other, so an earlier row may be wrong as well: name the first.  What comes
         # before it has arrived.
         before = (bad.line or first) - first
         if before:
-            yield from _elements(piece.slice(0, before), source, first, schema)
+            yield from _elements(piece.slice(0, before), source, first, schema, tick)
         raise
 
 
@@ -154,7 +198,23 @@ def _payload_schema(columns: pa.Schema, source: str) -> Schema:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise InputError(f"the column {twice[0]!r} is there twice", source=source, remedy="rename one of them")
-    return Schema.of((field.name, _plain(field.type)) for field in columns if field.name not in _SPECIAL)
+    return Schema.of((field.name, _plain(field.type)) for field in columns if field.name not in SPECIAL)
+
+
+def _axis(columns: pa.Schema, source: str) -> TimeAxis:
+    """On which axis the times of a file are."""
+    types = [_plain(columns.field(name).type) for name in _TIMES if name in columns.names]
+    dated = [type_ for type_ in types if is_dated(type_)]
+    told = (columns.metadata or {}).get(TICK)
+    if told is not None:
+        try:
+            return TimeAxis(tick_length(told.decode()), bool(dated))
+        except (QueryError, UnicodeDecodeError):
+            problem = f"the metadata's {TICK.decode()} is no length of time: {told[:20]!r}"
+            raise InputError(problem, source=source, remedy="a tick is for example 1ms") from None
+    units = [type_.unit for type_ in dated if pa.types.is_timestamp(type_)]
+    finest = next((TimeAxis(length) for length in reversed(FINER) if TimeAxis(length).unit in units), TICKS)
+    return TimeAxis(finest.tick, bool(dated))
 
 
 def _check_special(columns: pa.Schema, source: str) -> None:
@@ -162,13 +222,16 @@ def _check_special(columns: pa.Schema, source: str) -> None:
         there = ", ".join(columns.names) or "none"
         remedy = "the start of a lifetime" + _declaration(columns)
         raise InputError(f'there is no column "vs"; there is {there}', source=source, remedy=remedy)
-    for name in _SPECIAL:
+    for name in SPECIAL:
         if name not in columns.names:
             continue
         type_ = _plain(columns.field(name).type)
-        right = pa.types.is_integer(type_) if name in _TIMES else pa.types.is_string(type_)
+        right = pa.types.is_integer(type_) if name in _NUMBERS else pa.types.is_string(type_)
+        right = right or (name in _TIMES and is_dated(type_))
         if not right and not pa.types.is_null(type_):
-            wanted = "whole numbers (ticks)" if name in _TIMES else "text"
+            wanted = "text"
+            if name in _NUMBERS:
+                wanted = "whole numbers (ticks) or timestamps" if name in _TIMES else "whole numbers"
             raise InputError(f"the column {name!r} is of type {type_}", source=source, remedy=f"it holds {wanted}")
 
 
@@ -182,8 +245,9 @@ def _declaration(columns: pa.Schema) -> str:
 class _Piece:
     """One batch of a file."""
 
-    def __init__(self, piece: pa.RecordBatch, source: str, first: int) -> None:
+    def __init__(self, piece: pa.RecordBatch, source: str, first: int, tick: int) -> None:
         self.piece = piece
+        self.tick = tick
         self.source = source
         self.first = first
         self.length = piece.num_rows
@@ -241,7 +305,14 @@ class _Piece:
         return column.fill_null(0).to_numpy().copy(), column.is_null().to_numpy(zero_copy_only=False)
 
     def _times(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        times, missing = self._integers(name)
+        if name in self.piece.schema.names and is_dated(_plain(self.piece.schema.field(name).type)):
+            try:
+                column = ticks_of_array(self.piece.column(name), name, self.tick)
+            except Unfit as bad:
+                raise self.error(bad.index, bad.problem, bad.remedy) from None
+            times, missing = column.fill_null(0).to_numpy().copy(), column.is_null().to_numpy(zero_copy_only=False)
+        else:
+            times, missing = self._integers(name)
         self._require((times < MIN_TIME) | (times > MAX_TIME), f'"{name}" is out of range', IN_RANGE)
         return times, missing
 
@@ -290,104 +361,3 @@ class _Piece:
                 raise self.error(i, bad.problem, bad.remedy) from None
             found[i] = Punct(Punctuation(pattern, int(vs[i])))
         return found
-
-
-# --- writing ------------------------------------------------------------------------------------------------------
-
-
-def write_parquet(batches: Iterable[ElementBatch], path: str | os.PathLike[str], schema: Schema | None = None) -> int:
-    """Writes elements to a file that appears whole or not at all; the schema is needed only if there is no batch."""
-    with whole_file(path) as part:
-        output = _Output(part)
-        try:
-            for batch in batches:
-                if len(batch):
-                    output.write(batch)
-            if output.writer is None:
-                output.open(schema or Schema(()), frozenset())
-        finally:
-            output.close()
-    return output.count
-
-
-class _Output:
-    """A Parquet file that grows a column when the first element needs it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.writer: pq.ParquetWriter | None = None
-        self.schema = Schema(())
-        self.special: frozenset[str] = frozenset()
-        self.count = 0
-
-    def open(self, schema: Schema, special: frozenset[str]) -> None:
-        taken = [name for name in schema.names if name in _SPECIAL]
-        if taken:
-            raise QueryError(f"a column named {taken[0]!r} has no place in a Parquet file of elements; rename it")
-        self.schema, self.special = schema, special
-        times = [("op", pa.string()), ("vs", pa.int64()), ("ve", pa.int64()), ("vnew", pa.int64())]
-        extra = [(name, pa.string() if name == MATCH else pa.int64()) for name in (MATCH, COUNT, AT) if name in special]
-        self.writer = pq.ParquetWriter(self.path, pa.schema([*times, *extra, *schema.to_arrow()]))
-
-    def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
-
-    def write(self, batch: ElementBatch) -> None:
-        needed = self.special
-        if (batch.op == PUNCT).any():
-            needed |= {MATCH}
-        if (batch.op == EXTERNAL_CTI).any():
-            needed |= {COUNT}
-        if batch.at is not None:
-            needed |= {AT}
-        if self.writer is None:
-            self.open(batch.schema, needed)
-        elif needed != self.special:
-            self._widen(needed)
-        assert self.writer is not None
-        self.writer.write_table(self._table(batch))
-        self.count += len(batch)
-
-    def _widen(self, special: frozenset[str]) -> None:
-        """Starts the file anew with more columns: rare, and cheaper than columns that nearly no file needs."""
-        self.close()
-        old = self.path.with_name(self.path.name + ".narrow")
-        os.replace(self.path, old)
-        try:
-            self.open(self.schema, special)
-            assert self.writer is not None
-            with pq.ParquetFile(old) as file:
-                for piece in file.iter_batches():
-                    nulls = {field.name: pa.nulls(len(piece), field.type) for field in self.writer.schema}
-                    there = {name: piece.column(name) for name in piece.schema.names}
-                    self.writer.write_table(pa.table({**nulls, **there}, schema=self.writer.schema))
-        finally:
-            old.unlink()
-
-    def _table(self, batch: ElementBatch) -> pa.Table:
-        assert self.writer is not None
-        vs, ve = batch.vs.copy(), batch.ve.copy()
-        counts = np.zeros(len(batch), np.int64)
-        matches: list[str | None] = [None] * len(batch)
-        for i, promise in batch.promises.items():
-            if isinstance(promise, Punct):
-                vs[i] = promise.promise.t
-                match = write_match(promise.promise.match, batch.schema)
-                matches[i] = json.dumps(match, ensure_ascii=False, separators=(",", ":"))
-            else:
-                vs[i], ve[i], counts[i] = promise.vs, promise.ve, promise.count
-        op = batch.op
-        columns: dict[str, Any] = {
-            "op": pa.array(OPS).take(pa.array(op)),
-            "vs": pa.array(vs, mask=vs == INF),
-            "ve": pa.array(ve, mask=(ve == INF) | (op == CTI) | (op == PUNCT)),
-            "vnew": pa.array(batch.vnew, mask=(batch.vnew == INF) | (op != ADJUST)),
-        }
-        columns |= {
-            MATCH: pa.array(matches, pa.string()),
-            COUNT: pa.array(counts, mask=op != EXTERNAL_CTI),
-            AT: batch.at,
-        }
-        columns |= dict(zip(batch.schema.names, batch.columns, strict=True))
-        return pa.table({name: columns[name] for name in self.writer.schema.names}, schema=self.writer.schema)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from everwhen.algebra import nodes as n
 from everwhen.algebra.aggregates import UserAggregate
 from everwhen.core.schema import Schema
+from everwhen.core.source_policy import SourcePolicy
 from everwhen.errors import QueryError
 
 
@@ -56,6 +57,11 @@ class Declaration:
     @property
     def schema(self) -> Schema:
         return self.source.schema
+
+    @property
+    def policy(self) -> SourcePolicy:
+        """How it makes progress, and what becomes of late rows."""
+        return self.source.policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,11 @@ from everwhen.algebra.builder import Stream
 from everwhen.core.kinds import kind
 from everwhen.core.row_times import RowTimes
 from everwhen.core.schema import Field, Schema
+from everwhen.core.source_policy import SourcePolicy
 from everwhen.core.time import ticks
+from everwhen.core.time_axis import TimeAxis, tick_length
 from everwhen.errors import QueryError, SqlError
+from everwhen.formats.json.inference import Contents
 from everwhen.language import syntax as s
 from everwhen.language.binding.binder import Binder
 from everwhen.language.binding.punctuation import schemes_of, sorted_node
@@ -101,15 +104,20 @@ def program(text: str, catalog: Catalog | None = None, tick: str = "1ms") -> Pro
 
 def compile_program(
     text: str,
-    schema_of: Callable[[str], Schema | None] | None = None,
+    schema_of: Callable[[str], Schema | Contents | None] | None = None,
     tick: str = "1ms",
     functions: Functions | None = None,
 ) -> Program:
-    """As `program`; `schema_of` is asked for the columns of a stream that the text reads but does not declare."""
+    """As `program`; `schema_of` is asked for the columns of a stream that the text reads but does not declare, or for
+    all that is known of its file."""
 
     def found(name: str) -> Declaration | None:
-        schema = None if schema_of is None else schema_of(name)
-        return None if schema is None else Declaration(n.Source(name, schema), declared=False)
+        given = None if schema_of is None else schema_of(name)
+        if given is None:
+            return None
+        contents = given if isinstance(given, Contents) else Contents(given)
+        axis = TimeAxis(tick_length(tick), contents.axis.dated)
+        return Declaration(n.Source(name, contents.schema, axis=axis), declared=False)
 
     return program(text, Catalog(functions=functions or {}, found=found), tick)
 
@@ -154,6 +162,12 @@ def declare(statement: s.Statement, text: str, catalog: Catalog, tick: str) -> C
             if if_exists and catalog.stream(name.text, name.quoted) is None:
                 return catalog
             return _said(lambda: catalog.without(name.text, name.quoted), name, binder)
+        case s.AlterQuery():
+            raise binder.error(
+                "ALTER QUERY changes a query that runs: in a session, or in everwhen shell; a run that goes on is "
+                "replaced by handle.replace",
+                statement.span,
+            )
         case s.Ask():
             raise AssertionError("a query declares nothing")
     return _said(lambda: binder.catalog.with_entry(entry, statement.or_replace), statement.name, binder)
@@ -188,6 +202,7 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
         if kind(types[name]) not in ("integer", "timestamp", "date"):
             raise binder.error(f"a time is an integer or a timestamp; {name} is of type {types[name]}", ident.span)
     schema = Schema(tuple(Field(name, type_) for name, type_ in types.items() if name not in times))
+    axis = TimeAxis(tick_length(binder.tick), any(kind(types[name]) in ("timestamp", "date") for name in times))
     keys = [(c.name,) for c in e.columns if c.key] + list(e.keys)
     for key in keys:
         for ident in key:
@@ -199,13 +214,25 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
         dated = any(kind(types[time]) != "integer" for time in times)
         start, end = (period[0], period[1]) if period else (clock[0] if clock else None, None)
         read = RowTimes(start, end, binder.tick, dated)
+        policy = _policy(e, None if clock is None else clock[0], binder)
         source = n.Source(
-            e.name.text, schema, e.insert_only, clock is not None, found, False, e.kind, schemes, e.arrives, times=read
+            e.name.text,
+            schema,
+            e.insert_only,
+            clock is not None,
+            found,
+            False,
+            e.kind,
+            schemes,
+            e.arrives,
+            policy,
+            axis,
+            read,
         )
     except SqlError:
         raise
     except QueryError as error:
-        raise binder.error(str(error), e.span) from None
+        raise binder.error(str(error), e.span if e.progress is None else e.progress.span) from None
     declaration = Declaration(
         source,
         None if clock is None else (clock[0], types[clock[0]]),
@@ -213,6 +240,22 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
         None if e.source is None else Connector(e.source.name, e.source.args),
     )
     return Entry(e.name.text, source, declaration, text=_text(e, binder.text))
+
+
+def _policy(e: s.CreateSource, time: str | None, binder: Binder) -> SourcePolicy:
+    """What the declaration says of progress and late rows."""
+    said = e.progress or s.ProgressSyntax()
+    idle = None if said.idle is None else _length(said.idle, binder, "1ns")
+    within = None if said.within is None else _length(said.within, binder, binder.tick)
+    return SourcePolicy(within, None if idle is None else idle / 1e9, said.late or "error", time)
+
+
+def _length(written: s.Length, binder: Binder, tick: str) -> int:
+    """A length in ticks."""
+    try:
+        return int(written.number) if written.unit is None else ticks(f"{written.number} {written.unit}", tick)
+    except (QueryError, ValueError) as error:
+        raise binder.error(str(error), written.span) from None
 
 
 def _column(name: s.Ident, types: Mapping[str, pa.DataType], binder: Binder) -> str:
@@ -224,13 +267,6 @@ def _column(name: s.Ident, types: Mapping[str, pa.DataType], binder: Binder) -> 
 
 def _consistency(e: s.Consistency, binder: Binder) -> AskedConsistency:
     def length(written: s.Length | None) -> int | None:
-        if written is None:
-            return None
-        try:
-            return (
-                int(written.number) if written.unit is None else ticks(f"{written.number} {written.unit}", binder.tick)
-            )
-        except (QueryError, ValueError) as error:
-            raise binder.error(str(error), written.span) from None
+        return None if written is None else _length(written, binder, binder.tick)
 
     return AskedConsistency(e.level, length(e.block), length(e.remember))

@@ -26,6 +26,7 @@ from everwhen.plan.physical import PhysicalPlan, Port
 from everwhen.plan.properties import emitted
 from everwhen.plan.sanity.advice import advise
 from everwhen.plan.sanity.bounded import unbounded
+from everwhen.plan.sanity.silence import needs_promises
 from everwhen.plan.stages.model import StagePlan, StreamIn
 
 _AREAS: Final = {"keyed": "hash table by key", "sorted": "list sorted by value", "list": "plain list"}
@@ -75,6 +76,9 @@ def explain_text(
         sections.append(("The plan as rewritten", [*_rules(applied), *_rewritten(logical, rewritten, emit)]))
     sections.append(("What runs, and what it keeps", _operators(final, lower({"answer": final}, emit))))
     sections.append(("What may grow for ever", _growth(final)))
+    waits = needs_promises(final, emit)
+    if waits is not None:
+        sections.append(("What it waits for", wrapped(waits, "", "", _INSIDE)))
     if punctuation:
         sections.append(("What punctuation would do", advise(final).lines()))
     if stages is not None:

@@ -377,4 +377,4 @@ def _lower_body(body: n.Node, pool: Interner) -> PhysicalPlan:
 
 def _checked(source: n.Source) -> tuple[object, ...]:
     """What a source declares that its guard checks."""
-    return source.insert_only, source.chronons, source.schemes, source.arrives
+    return source.insert_only, source.chronons, source.schemes, source.arrives, source.policy

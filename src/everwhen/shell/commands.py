@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from everwhen.core.replay import Replay
 from everwhen.demo.nexmark import STREAMS
 from everwhen.demo.nexmark.texts import DECLARATIONS
 from everwhen.errors import QueryError
@@ -158,19 +159,23 @@ def _step(shell: Shell, order: Order) -> None:
 
 
 def _run(shell: Shell, order: Order) -> None:
-    words = [word for word in order.words if word.lower() not in ("until", "end")]
+    paced = dict(word.lower().split("=", 1) for word in order.words if "=" in word)
+    if paced.keys() - {"rate", "speed"} or not all(map(_is_number, paced.values())):
+        raise QueryError("a replay is rate=ELEMENTS a second, or speed=SECONDS of the data a second, such as speed=60")
+    replay = Replay(**{name: float(value) for name, value in paced.items()})
+    words = [word for word in order.words if word.lower() not in ("until", "end") and "=" not in word]
     seconds = next((float(word) for word in words if _is_number(word)), None)
     names = [word for word in words if not _is_number(word)]
     if len(names) > 1 or len(words) - len(names) > 1:
-        raise QueryError("write \\run [QUERY] [SECONDS | until end]")
+        raise QueryError("write \\run [QUERY] [SECONDS | until end] [rate=N | speed=X]")
     shell.require_data()
     name = shell.session.query(names[0]).name if names else shell.latest
     if shell.is_live and name is not None:
-        run_live(shell, name, seconds)
+        run_live(shell, name, seconds, replay)
         return
     if shell.feeds.is_endless and seconds is None:
         raise QueryError("NEXMark has no end: write \\run SECONDS or \\step N, or \\nexmark events=N")
-    run_plain(shell, seconds)
+    run_plain(shell, seconds, replay)
 
 
 def _is_number(word: str) -> bool:
@@ -191,6 +196,17 @@ def _state(shell: Shell, order: Order) -> None:
     shell.say(*(state_table(parts, shell.width) if parts else ["nothing is running"]))
 
 
+def _waiting(shell: Shell, order: Order) -> None:
+    if len(order.words) > 1:
+        raise QueryError("write \\waiting NAME; \\queries lists them")
+    running = [query.name for query in shell.session.queries() if query.state == "running"]
+    names = list(order.words) or running
+    if not names:
+        raise QueryError("no query is running: SELECT … ;")
+    for name in names:
+        shell.say(*shell.session.waiting(name).lines())
+
+
 def _quit(shell: Shell, order: Order) -> None:
     shell.is_over = True
 
@@ -203,9 +219,14 @@ COMMANDS: Final = MappingProxyType(
         "open": ShellCommand("open NAME FILE", "let a stream come from a file (JSON lines, .parquet, .csv)", _open),
         "nexmark": ShellCommand("nexmark [rate=N …]", "declare the NEXMark streams, fed by the generator", _nexmark),
         "step": ShellCommand("step [N]", "push one epoch, or N, and show what the queries say", _step),
-        "run": ShellCommand("run [QUERY] [SECONDS]", "push epochs and show the answer as it changes", _run),
+        "run": ShellCommand(
+            "run [QUERY] [SECONDS] [speed=X]",
+            "push epochs and show the answer as it changes; rate=N, speed=X: slowly",
+            _run,
+        ),
         "show": ShellCommand("show [QUERY]", "the answer now", _show),
         "state": ShellCommand("state", "what every operator has done and keeps", _state),
+        "waiting": ShellCommand("waiting [QUERY]", "why nothing comes out: who holds it back, the remedy", _waiting),
         "explain": ShellCommand("explain QUERY", "the plan of a query, a stream or a SELECT, and why", _explain),
         "stop": ShellCommand("stop QUERY", "stop a query", _stop),
         "start": ShellCommand("start QUERY", "start a stopped query again", _start),

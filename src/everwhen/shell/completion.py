@@ -33,7 +33,7 @@ KEYWORDS: Final = tuple(
         *(RESERVED - _REFUSED), "ARRIVES", "BY", "CAST", "CONSISTENCY", "CONSTANT", "DAYS", "DSTREAM", "EXPLAIN",
         "GRANULARITY", "HOURS", "IF", "INSERT", "ISTREAM", "KEY", "MINUTES", "NOW", "ONLY", "ORDERED", "OUTER",
         "PARTITION", "RANGE", "RELATION", "REPLACE", "ROWS", "RSTREAM", "SECONDS", "SLIDE", "SOURCE", "STREAM",
-        "STRICTLY", "TEMPORAL", "UNBOUNDED", "VARYING", "WINDOW",
+        "STRICTLY", "TEMPORAL", "UNBOUNDED", "VARYING", "WATERMARK", "WINDOW", "WITHIN",
     })
 )  # fmt: skip
 _BREAKS: Final = " \t\n,()[]=<>;'+-*/|"

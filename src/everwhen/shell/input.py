@@ -9,20 +9,24 @@ When a query begins or stops to read a file, the order of arrival is made up ane
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
 from everwhen.algebra.nodes import Source
 from everwhen.core.time import NEVER
+from everwhen.core.time_axis import TimeAxis, common_axis, tick_length
 from everwhen.demo.nexmark import STREAMS, NexmarkConfig, NexmarkGenerator
 from everwhen.engine.epochs import Epoch, EpochReader
 from everwhen.engine.run import SMALL_PIECE
 from everwhen.engine.session.sql_session import SqlSession
 from everwhen.errors import InputError, QueryError
-from everwhen.formats.input_file import STANDARD_INPUT, InputFile, read_input, schema_in_file
+from everwhen.formats.dated import shows_dates
+from everwhen.formats.input_file import STANDARD_INPUT, InputFile, contents_in_file, read_input
 from everwhen.language.catalog import Catalog, Declaration
+from everwhen.language.declaration_text import require_elements
 from everwhen.storage.atomic_file import is_regular
 from everwhen.stream.element_batch import INSERT, ElementBatch
 
@@ -66,6 +70,7 @@ class Feeds:
     _epochs: Iterator[Epoch] | None = None
     _before: Mapping[str, int] = field(default_factory=dict)
     _slot: int = 0
+    _dated: dict[str, bool | None] = field(default_factory=dict)
 
     # -- attaching ----------------------------------------------------------------------------------------------
 
@@ -89,6 +94,7 @@ class Feeds:
             self.tau.pop(known, None)
             self.ended.discard(known)
         self._epochs = None
+        self._dated.clear()
 
     def begin_anew(self, name: str) -> None:
         """A stream was dropped or declared anew: what is read next is the beginning of its file."""
@@ -96,6 +102,7 @@ class Feeds:
         self.tau.pop(name, None)
         self.ended.discard(name)
         self._epochs = None
+        self._dated.clear()
 
     def release(self, session: SqlSession) -> None:
         """Relations that nobody reads any more begin anew when they are read again, as the session wants it."""
@@ -125,7 +132,23 @@ class Feeds:
         known = next((known for known in self.files if known.lower() == name.lower()), None)
         if known is None:
             return None
-        return Declaration(Source(known, schema_in_file(self.files[known])), declared=False)
+        require_elements(known, self.files[known])
+        contents = contents_in_file(self.files[known])
+        axis = TimeAxis(tick_length(self.tick), contents.axis.dated)
+        return Declaration(Source(known, contents.schema, axis=axis), declared=False)
+
+    def axis(self, names: Collection[str], catalog: Catalog) -> TimeAxis:
+        """On which axis some streams tell their times: as their files show, else as declared."""
+        axes = [TimeAxis(tick_length(self.tick), self._is_dated(name, catalog)) for name in names]
+        return common_axis(axes or [TimeAxis(tick_length(self.tick))])
+
+    def _is_dated(self, name: str, catalog: Catalog) -> bool:
+        node = catalog.entries[name].node if name in catalog.entries else None
+        if name not in self._dated:
+            shown = None if self.place(name, catalog) is None else shows_dates(self._input(name, catalog))
+            self._dated[name] = shown if shown is not None or not self._generates(name) else False
+        found = self._dated[name]
+        return isinstance(node, Source) and node.axis.dated if found is None else found
 
     def place(self, name: str, catalog: Catalog) -> str | None:
         """The file of a stream: what was attached, else what its declaration says."""
@@ -147,6 +170,19 @@ class Feeds:
 
     def _generates(self, name: str) -> bool:
         return self.nexmark is not None and name in STREAMS and name not in self.files
+
+    @contextmanager
+    def in_steps(self, batch: int) -> Iterator[None]:
+        """Within it so many elements of an input make an epoch."""
+        before = self.batch
+        if batch == before:
+            yield
+            return
+        self.batch, self._epochs = batch, None
+        try:
+            yield
+        finally:
+            self.batch, self._epochs = before, None
 
     # -- reading ------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,10 @@ line.  Both end at the end of the data, after so many seconds, or between two ep
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
+from everwhen.core.replay import Replay, ReplayClock
 from everwhen.core.time import NEVER
 from everwhen.shell.view import InputView, LiveView, number, picture
 
@@ -19,18 +21,29 @@ _EFFORT: Final = 5
 """So many times as long as drawing took is the time to the next picture, so that it takes little of the run."""
 
 
-def run_plain(shell: Shell, seconds: float | None) -> None:
+def run_plain(shell: Shell, seconds: float | None, replay: Replay) -> None:
     """Every change as a line."""
-    began = shell.clock()
-    with shell.interruptible() as is_asked:
-        while not is_asked() and (seconds is None or shell.clock() - began < seconds):
+    began, elements = shell.clock(), 0
+    pace = _pace(shell, replay)
+    with shell.interruptible() as is_asked, shell.feeds.in_steps(replay.steps(shell.feeds.batch)):
+
+        def is_over() -> bool:
+            return is_asked() or (seconds is not None and shell.clock() - began >= seconds)
+
+        while not is_over():
             pushed = shell.epoch()
             if pushed is None:
                 return
+            elements += sum(map(len, pushed[0].batches.values()))
             shell.say_changes(pushed[1])
+            pace.wait(elements, max(shell.feeds.tau.values(), default=NEVER), is_over)
 
 
-def run_live(shell: Shell, query: str, seconds: float | None) -> None:
+def _pace(shell: Shell, replay: Replay) -> ReplayClock:
+    return ReplayClock(replay, shell.axis.tick, shell.clock, time.sleep)
+
+
+def run_live(shell: Shell, query: str, seconds: float | None, replay: Replay) -> None:
     """The picture of one query, then its answer."""
     from rich.console import Console  # only a terminal pays for it
     from rich.live import Live
@@ -46,7 +59,16 @@ def run_live(shell: Shell, query: str, seconds: float | None) -> None:
         view = _view(shell, query, epochs, elements, spent)
         live.update(picture(view, console.width, console.height), refresh=True)
 
-    with shell.interruptible() as is_asked, Live(console=console, auto_refresh=False, transient=True) as live:
+    pace = _pace(shell, replay)
+    with (
+        shell.interruptible() as is_asked,
+        shell.feeds.in_steps(replay.steps(shell.feeds.batch)),
+        Live(console=console, auto_refresh=False, transient=True) as live,
+    ):
+
+        def is_over() -> bool:
+            return is_asked() or (seconds is not None and shell.clock() - began >= seconds)
+
         while not why:
             pushed = shell.epoch()
             now = shell.clock()
@@ -63,6 +85,8 @@ def run_live(shell: Shell, query: str, seconds: float | None) -> None:
                 draw(live)
                 drawn = shell.clock()
                 due = drawn + max(_FRAME, _EFFORT * (drawn - now))
+            if not why:
+                pace.wait(elements, max(shell.feeds.tau.values(), default=NEVER), is_over)
     spent = max(shell.clock() - began, 1e-9)
     shell.show(query)
     shell.say_given_up()

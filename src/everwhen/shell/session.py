@@ -22,7 +22,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final, TextIO
 
+from everwhen.core.late_count import LateCount
 from everwhen.core.time import NEVER, show
+from everwhen.core.time_axis import TimeAxis, Times, asked_axis, times_shown
 from everwhen.engine.epochs import Epoch
 from everwhen.engine.interruption import Abandoned, apart
 from everwhen.engine.session.sql_session import Outcome, SqlSession
@@ -56,11 +58,13 @@ class Shell:
         out: TextIO,
         is_live: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        times: Times = "auto",
     ) -> None:
         self.session = session
         self.feeds = feeds
         self.is_live = is_live
         self.clock = clock
+        self.times = times
         self.answers: dict[str, Answer] = {}
         self.latest: str | None = None
         self.is_over = False
@@ -70,6 +74,8 @@ class Shell:
         self._out = out
         self._failed: set[str] = set()
         self._given_up: dict[str, int] = {}
+        self._late: dict[str, LateCount] = {}
+        self._late_told: dict[str, int] = {}
 
     @property
     def width(self) -> int | None:
@@ -106,7 +112,8 @@ class Shell:
     def run_unread(self) -> None:
         """A script that has not moved its data gets its answers in the end."""
         if self.session.epoch == 0 and self.session.inputs and not self.feeds.is_endless and not self.is_over:
-            COMMANDS["run"].run(self, Order("run", (), ""))
+            with times_shown(self.axis):
+                COMMANDS["run"].run(self, Order("run", (), ""))
 
     def interact(self, read: Callable[[str], str] = input) -> None:
         """Read and do until the person leaves."""
@@ -158,8 +165,17 @@ class Shell:
 
     # -- doing --------------------------------------------------------------------------------------------------
 
+    @property
+    def axis(self) -> TimeAxis:
+        """On which times are shown: if one of the streams that are read has timestamps, with timestamps."""
+        return asked_axis(self.feeds.axis(self.session.inputs, self.session.catalog), self.times)
+
     def do(self, piece: Piece) -> None:
         """Run a statement or a command."""
+        with times_shown(self.axis):
+            self._do(piece)
+
+    def _do(self, piece: Piece) -> None:
         if piece.is_command:
             order = order_of(piece.text)
             COMMANDS[order.name].run(self, order)
@@ -174,6 +190,9 @@ class Shell:
     def explain(self, what: str) -> None:
         """EXPLAIN of a query, a stream or a text."""
         name = what.strip().rstrip(";").strip()
+        if name.upper().startswith(("WAITING ", "ANALYZE ")):
+            self.say(self.session.explain(name))
+            return
         known = name in (query.name for query in self.session.queries())
         known = known or self.session.catalog.stream(name) is not None
         self.say(self.session.explain(name if known else what))
@@ -216,6 +235,7 @@ class Shell:
             batches = {name: batch for name, batch in found.batches.items() if name in self.session.inputs}
             if batches:
                 self._take(self._stepped(partial(self.session.push, batches)), said)
+                self._late |= self.session.late()
         except InputError:
             self.feeds.back()
             raise
@@ -287,6 +307,10 @@ class Shell:
                 parts = (f"{n} {why.value} in {source}" for source, counts in lost.items() for why, n in counts.items())
                 self.say(f"{query.name}: given up so far: {total} ({', '.join(parts)})")
             self._given_up[query.name] = total
+        for name, count in self._late.items():
+            if count.late > self._late_told.get(name, 0):
+                self.say(count.words(name))
+            self._late_told[name] = count.late
 
     def show(self, name: str) -> None:
         """A query's answer as it is now."""

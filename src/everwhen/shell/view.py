@@ -15,7 +15,7 @@ from rich.text import Text
 
 from everwhen.core.time import INF, NEVER, show
 from everwhen.demo.view import count, size
-from everwhen.engine.metadata import OperatorMetadata
+from everwhen.engine.observe.metadata import OperatorMetadata
 from everwhen.engine.session.sql_session import SqlQuery, StreamInfo
 from everwhen.stream.history import RowTuple
 

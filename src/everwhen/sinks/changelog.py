@@ -31,6 +31,7 @@ import pyarrow as pa
 from everwhen.core.scalars import json_texts
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.core.time import INF, NEVER
+from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.errors import QueryError, SinkError, SinkLostError
 from everwhen.formats.changelog.layout import (
     ABOUT,
@@ -89,7 +90,13 @@ class ChangelogSink(PartedSink):
     lasting = True
 
     def __init__(
-        self, path: str | os.PathLike[str], format: str = "parquet", *, since: int = NEVER, keep: str = "all"
+        self,
+        path: str | os.PathLike[str],
+        format: str = "parquet",
+        *,
+        since: int = NEVER,
+        keep: str = "all",
+        axis: TimeAxis | None = None,
     ) -> None:
         if format not in FORMATS:
             raise QueryError(f"a changelog has no format {format!r}; there are {', '.join(FORMATS)}")
@@ -102,6 +109,7 @@ class ChangelogSink(PartedSink):
         self.format = format
         self.since = since
         self.keep = keep
+        self.axis = axis
         self._last: int | None = None
         self._start: Start | None = None
         self._headed: Start | None = None
@@ -141,9 +149,10 @@ class ChangelogSink(PartedSink):
             folder = self._folder()
             folder.make()
             folder.sweep(_LEFTOVER_AGE)
-            header = Header(self.format, schema, Start.new(self.since))
+            header = Header(self.format, schema, Start.new(self.since), self.axis or TICKS)
             if not folder.create(ABOUT, [header_text(header)]):
                 header = self._compare(folder, schema)
+            self.axis = header.axis  # a folder goes on as it was begun
             folder.within(MANIFESTS).make()
             there = epochs_there(folder)
             self._last = there[-1] if there else -1
@@ -189,6 +198,11 @@ class ChangelogSink(PartedSink):
 
     def _compare(self, folder: Folder, schema: Schema) -> Header:
         there = read_header(folder)
+        if self.axis is not None and there.axis.dated and self.axis.tick != there.axis.tick:
+            raise SinkError(
+                f"{self.path}: there is a changelog of ticks of {there.axis.tick_text}, not {self.axis.tick_text} (run "
+                f"with --tick {there.axis.tick_text}, or choose another path)"
+            )
         if there.format != self.format or there.schema != schema:
             raise SinkError(
                 f"{self.path}: there is a changelog of other output: expected {self.format} of {schema}, "
@@ -271,11 +285,11 @@ class ChangelogSink(PartedSink):
             folder = self._folder()
             path = folder.local(name)
             if path is not None:
-                write_elements([batch], path)
+                write_elements([batch], path, axis=self.axis or TICKS)
                 return name
             with TemporaryDirectory(prefix="everwhen-") as aside:
                 path = Path(aside, name.rpartition("/")[2])
-                write_elements([batch], path)
+                write_elements([batch], path, axis=self.axis or TICKS)
                 folder.replace(name, [path.read_bytes()])
         return name
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+NO_PLACE: Final = "no file can be made in this directory; choose another place"
 _GUARD: Final = threading.RLock()
 _UNFINISHED: Final[set[Path]] = set()
 """Files and directories that are being written, to be removed if their writer is left behind."""
@@ -81,9 +82,12 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
                     shutil.copymode(target, part)
                 os.replace(part, target)
     except OSError as error:
-        if error.filename != str(part):
+        if error.filename != str(part) and str(part) not in str(error):  # Arrow names it in its words
             raise
-        raise type(error)(error.errno, error.strerror, str(path)) from None  # the part's name means nothing to anybody
+        if error.errno == errno.ENOENT:  # the directory is there
+            raise PermissionError(errno.EACCES, NO_PLACE, str(path)) from None
+        said = os.strerror(error.errno) if error.errno is not None else "cannot be written"
+        raise type(error)(error.errno, said, str(path)) from None  # the part's name means nothing to anybody
     finally:
         with suppress(FileNotFoundError):
             part.unlink()

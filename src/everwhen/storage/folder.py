@@ -158,6 +158,8 @@ def blame(bad: OSError, place: str, wanted: str) -> str:
             came, remedy = "no space is left", "free some space there, or choose another place; then start again"
         case errno.ENOTDIR | errno.EEXIST | errno.EISDIR:
             came, remedy = "a file stands where a directory should be, or the reverse", "choose another place"
+        case errno.ENOENT if not os.path.exists(place) and os.path.isdir(os.path.dirname(place)):
+            came, remedy = "nothing can be made in the directory above it", "choose another place"
         case errno.ENOENT:
             came, remedy = "it is not there", "was it moved or deleted?"
         case errno.EINVAL:

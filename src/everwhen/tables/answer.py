@@ -19,7 +19,7 @@ from everwhen.core.scalars import Unfit
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, ticks
 from everwhen.errors import QueryError
-from everwhen.formats.row_mapping import ticks_of_text
+from everwhen.formats.time_columns import ticks_of_text
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import ADJUST, CTI, OPS, PUNCT, ElementBatch
 from everwhen.tables.events import Events, coalesced, payload_of, standing

@@ -25,6 +25,7 @@ from everwhen.core.kinds import kind
 from everwhen.core.row_times import RowTimes
 from everwhen.core.schema import Schema
 from everwhen.core.time import ticks
+from everwhen.core.time_axis import TimeAxis
 from everwhen.errors import InputError, QueryError
 from everwhen.formats.input_file import InputFile, Kind, read_input
 from everwhen.stream.element import Adjust, Cti, ExternalCti, Insert, Punct
@@ -87,7 +88,8 @@ def source_of(name: str, given: Any, tick: str = "1ms") -> Source:
     payload = [(column, type_) for column, type_ in types.items() if column not in (*times.columns, *_OWN)]
     one_tick = times.start is not None and times.end is None
     constant: Kind = "constant" if described.constant else "stream"
-    return Source(name, Schema.of(payload), chronons=one_tick, kind=constant, times=replace(times, dated=dated))
+    axis, read = TimeAxis(ticks(times.tick, "1ns"), dated), replace(times, dated=dated)
+    return Source(name, Schema.of(payload), chronons=one_tick, kind=constant, axis=axis, times=read)
 
 
 def _require_start(types: Mapping[str, pa.DataType], name: str) -> None:

@@ -21,12 +21,14 @@ def main(runs: int, first: int) -> int:
             options["progress"] = rng.choice(("probing", "hybrid", "high water mark"))
         prompt = options.get("progress") != "high water mark"
         block = rng.choice((0, 0, 0, 2, 5, INF))
+        remember = rng.choice((INF, INF, *(m for m in (0, 2, 5, 9) if m >= block)))
         emit = rng.choice(("all", "all", "current", "ended", "final"))
         try:
-            run(QUERIES[name](**options), rng, rng.randrange(2, 12), emit, not flying, prompt=prompt, block=block)
+            epochs = rng.randrange(2, 12)
+            run(QUERIES[name](**options), rng, epochs, emit, not flying, prompt=prompt, block=block, remember=remember)
         except Exception:
             failed += 1
-            print(f"seed {seed}: {name} {options} {emit} {block}")
+            print(f"seed {seed}: {name} {options} {emit} {block} {remember}")
             traceback.print_exc(limit=-3)
             if failed > 3:
                 break

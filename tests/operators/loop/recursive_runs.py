@@ -16,6 +16,7 @@ from everwhen.core.consistency import MIDDLE
 from everwhen.core.time import INF
 from everwhen.engine.local import LocalRuntime
 from everwhen.reference import evaluate
+from everwhen.reference.admission import Finalized, finalized
 from everwhen.stream.element import Adjust, Cti, Element, Insert
 from everwhen.stream.element_batch import batch_of
 from everwhen.stream.history import History
@@ -161,7 +162,7 @@ class Network:
             found[name].append(self._change(name))
         for name in found:
             if rng.random() < self._promises:
-                self.ctis[name] = min(self.ctis[name] + rng.choice((0, 1, 1, 3)), LAST)
+                self.ctis[name] = min(self.ctis[name] + rng.choice((0, 1, 1, 3)), LAST - 1)
                 found[name].append(Cti(self.ctis[name]))
         for name, elements in found.items():
             self.given[name] += elements
@@ -189,14 +190,16 @@ class Network:
 
 def run(
     query: ew.Stream, rng: random.Random, epochs: int = 8, emit: str = "all", staged: bool = True,
-    restarts: bool = True, inserts_only: bool = False, prompt: bool = True, block: int = 0,
+    restarts: bool = True, inserts_only: bool = False, prompt: bool = True, block: int = 0, remember: int = INF,
 ) -> LocalRuntime:  # fmt: skip
     """Run a recursion over a random network beside its definition.  `prompt`: staged, it promises what its inputs
-    have; else less, if nothing came.  `block`: how long elements wait to be put in order."""
+    have; else less, if nothing came.  `block`: how long elements wait to be put in order; `remember`: how long they
+    can be corrected.  Where that is not for ever, the definition is given what Finalize admits."""
     network = Network(rng, inserts_only)
-    level = MIDDLE.changed(block=block)
+    level = MIDDLE.changed(block=block, remember=remember)
     runtime = LocalRuntime(query, emit=emit, consistency=level)
     said = Said(query.schema)
+    restarted = False
     for _ in range(epochs):
         pushed = network.epoch()
         schemas = {name: runtime.plan.sources[name].schema for name in runtime.inputs}
@@ -205,9 +208,10 @@ def run(
         new = said.take(runtime.push(epoch)["out"])
         broken = [each for each in new if not isinstance(each, Cti) and start_of(each) < promised]
         assert not broken, f"{broken} after the promise {promised}"
-        expected = _fixed_point(query, network.given)
-        lowest = min(network.ctis[name] if _promised(network.given[name]) else FIRST for name in runtime.inputs)
-        assert said.cti <= max(lowest, FIRST), f"promised {said.cti}, the inputs only {lowest}"
+        admitted = {name: finalized(network.given[name], remember) for name in runtime.inputs}
+        expected = _fixed_point(query, admitted)
+        lowest = max(min(each.cti for each in admitted.values()), FIRST)
+        assert said.cti <= lowest, f"promised {said.cti}, the inputs only {lowest}"
         if staged and prompt and not block:
             assert said.cti == lowest or lowest == FIRST, f"promised {said.cti}, the inputs {lowest}"
         if emit == "all" and staged and not block:
@@ -218,9 +222,12 @@ def run(
             state = through_file(runtime.snapshot())
             runtime = LocalRuntime(query, emit=emit, consistency=level)
             runtime.restore(state)
+            restarted = True
     said.take(runtime.close()["out"])
     assert said.cti == INF
-    assert_snapshots(said, _fixed_point(query, network.given), range(FIRST, LAST + 2), "at the end")
+    assert_snapshots(said, _fixed_point(query, admitted), range(FIRST, LAST + 2), "at the end")
+    lost = {name: len(each.dropped) for name, each in admitted.items() if each.dropped}
+    assert restarted or {name: sum(counts.values()) for name, counts in runtime.dropped.items()} == lost
     return runtime
 
 
@@ -230,10 +237,6 @@ def start_of(change: Element) -> int:
     return change.vs if isinstance(change, Insert) else min(change.ve, change.vnew)
 
 
-def _promised(elements: list[Element]) -> bool:
-    return any(isinstance(each, Cti) for each in elements)
-
-
-def _fixed_point(query: ew.Stream, given: Mapping[str, list[Element]]) -> Any:
+def _fixed_point(query: ew.Stream, admitted: Mapping[str, Finalized]) -> Any:
     schemas = {"Source": SOURCE.schema, "Link": LINK.schema}
-    return evaluate(query.node, {name: History.of(given[name], schemas[name]) for name in given})
+    return evaluate(query.node, {name: History.of(each.elements, schemas[name]) for name, each in admitted.items()})

@@ -18,8 +18,9 @@ from everwhen.operators.loop import fixpoint, support
 from everwhen.operators.loop.fixpoint import FixpointOperator
 from everwhen.rows.changes import Changes, concat
 from everwhen.stream.element import Adjust, Cti, Element, Insert
+from everwhen.stream.element_batch import batch_of
 from operators.differential import EMITS
-from operators.loop.recursive_runs import QUERIES, SOURCE, Network, linear, nodes, run, shortest
+from operators.loop.recursive_runs import LAST, QUERIES, SOURCE, Network, linear, nodes, run, shortest
 from papers.ffp_queries import Run
 
 RUNS = 22
@@ -55,6 +56,24 @@ def test_it_is_the_fixed_point_in_ten_thousand_runs(name: str) -> None:
 def test_with_insertions_only(name: str) -> None:
     for seed in range(6):
         run(QUERIES[name](), random.Random(seed), 8, inserts_only=True)
+
+
+LEVELS = ((0, 0), (0, 2), (0, 5), (2, 2), (2, 9), (5, 5))
+
+
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_at_levels_that_forget_it_is_the_fixed_point_of_what_is_admitted(name: str) -> None:
+    """After every epoch; the definition of what is admitted is `reference/admission.py`."""
+    given_up = 0
+    for seed in range(2 * len(LEVELS)):
+        rng = random.Random(f"forgets {name} {seed}")
+        block, remember = LEVELS[seed % len(LEVELS)]
+        rounds = {"rounds": rng.choice((1, 2))} if rng.random() < 0.3 else {}
+        emit = "all" if rng.random() < 0.5 else rng.choice(EMITS)
+        query = QUERIES[name](**rounds)
+        runtime = run(query, rng, 8, emit, staged=not rounds, restarts=seed % 2 == 0, block=block, remember=remember)
+        given_up += sum(sum(counts.values()) for counts in runtime.dropped.values())
+    assert given_up > 10, "levels that forget nothing test nothing"
 
 
 # -- what would be wrong -----------------------------------------------------------------------------------------------
@@ -271,6 +290,24 @@ def test_nothing_that_has_ended_is_kept(name: str) -> None:
         assert any(kept)
         trial.close()
         assert trial.loop.state_size().rows == 0
+
+
+@pytest.mark.parametrize("name", sorted(QUERIES))
+@pytest.mark.parametrize("remember", [0, 3])
+def test_a_level_that_forgets_keeps_nothing_that_ended_before(name: str, remember: int) -> None:
+    """Not one promise, disorder without bound: what is before c = τ - M is taken for promised."""
+    forgotten = 0
+    for seed in range(3):
+        network = Network(random.Random(f"{name} {seed}"), promises=0)
+        runtime = LocalRuntime(QUERIES[name](), emit="all", consistency=ew.consistency(0, remember))
+        (loop,) = [each.operator for each in runtime.plan.operators if isinstance(each.operator, FixpointOperator)]
+        for _ in range(10):
+            epoch = network.epoch(6)
+            runtime.push({each: batch_of(epoch[each], runtime.schema_of(each), each) for each in runtime.inputs})
+            c = min(runtime.progress.values())
+            assert all(end > c for end in kept_ends(loop))
+        forgotten = max(forgotten, c)
+    assert forgotten > LAST // 2 - remember, "it is tested while much has ended"
 
 
 def test_memory_is_that_of_the_window() -> None:

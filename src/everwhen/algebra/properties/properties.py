@@ -10,7 +10,7 @@ from everwhen.algebra.properties.keys import (
     Key,
     Keys,
 )
-from everwhen.core.time import show
+from everwhen.core.time import show_length
 
 NO_KEYS: Final[Keys] = frozenset()
 
@@ -61,7 +61,7 @@ class Properties:
             "insert-only" if self.insert_only else "",
             "ordered" if self.ordered else "",
             "chronon" if self.chronon else "",
-            f"lifetime {show(lifetime)}" if lifetime is not None else "",
+            f"lifetime {show_length(lifetime)}" if lifetime is not None else "",
             "ends in order" if self.end_ordered and self.lifetime is None and not self.at_most_one else "",
             "one row" if self.at_most_one else "",
             *sorted(f"key({', '.join(sorted(key))})" for key in self.keys if key),

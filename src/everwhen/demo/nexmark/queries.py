@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Final
 
 from everwhen.algebra import aggregates as ew
-from everwhen.algebra.builder import Stream, source
+from everwhen.algebra.builder import Stream
 from everwhen.algebra.expressions.build import col
+from everwhen.algebra.named_source import source
 from everwhen.demo.nexmark.generator import SCHEMAS
 
 Duration = int | str

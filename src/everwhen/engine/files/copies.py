@@ -27,13 +27,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from everwhen.algebra.builder import Stream, source
+from everwhen.algebra.builder import Stream
 from everwhen.algebra.explain import explain
 from everwhen.algebra.lmerge import lmerge
+from everwhen.algebra.named_source import source
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.merge_policy import MergePolicy
+from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.engine.files import copy_process
+from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.engine.files.checkpoint import states_in
 from everwhen.engine.files.copy_process import Work, send
 from everwhen.engine.files.live_files import live_files
@@ -94,7 +97,8 @@ def copies(
     nodes = [query.node if isinstance(query, Stream) else query for query in queries]
     options = {"batch": batch, "every": every, "wait": wait}
     members = _members(nodes, inputs, Path(place), consistency, options)
-    members.append(_merge(nodes[0], len(nodes), out, Path(place), consistency, policy, {**options, "keep": keep}))
+    axis = axis_of_inputs(queries[0], members[0].work.inputs)
+    members.append(_merge(nodes[0], len(nodes), out, Path(place), axis, consistency, policy, {**options, "keep": keep}))
     watch = progress or (lambda _: None)
     return _Supervisor(members, out, tell or (lambda _: None), watch).run()
 
@@ -117,7 +121,8 @@ def _members(
         given = live_files(inputs, LocalRuntime(node, consistency=level), options["batch"])
         home = place.absolute() / f"copy-{number}"
         own = {**options, "keep": "unread", "reader": f"copy {number} of {place.absolute()}"}
-        work = Work(node, given, str(home / "out"), str(home / "checkpoint"), level, own)
+        plain = Stream(node, axis=TICKS)  # only the merge reads it
+        work = Work(plain, given, str(home / "out"), str(home / "checkpoint"), level, own)
         found.append(_Member(f"copy {number}", work, explain(node)))
     return found
 
@@ -127,6 +132,7 @@ def _merge(
     count: int,
     out: str,
     place: Path,
+    axis: TimeAxis,
     level: Consistency,
     policy: MergePolicy | None,
     options: dict[str, Any],
@@ -138,7 +144,8 @@ def _merge(
     every = _SOON if options["every"] is None else options["every"]
     own = {**options, "reader": "merge", "wait": None, "every": every}
     home = str(place.absolute() / "merge")
-    return _Member("merge", Work(merged.node, folders, os.path.abspath(out), home, MIDDLE.emitting(level.emit), own))
+    query = Stream(merged.node, axis=axis)
+    return _Member("merge", Work(query, folders, os.path.abspath(out), home, MIDDLE.emitting(level.emit), own))
 
 
 @dataclass

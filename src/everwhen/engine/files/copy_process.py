@@ -29,8 +29,8 @@ from typing import IO, Any, Final, NoReturn
 from everwhen.algebra.aggregates import count
 from everwhen.algebra.aggregates import max as max_
 from everwhen.algebra.aggregates import sum as sum_
-from everwhen.algebra.builder import source
 from everwhen.algebra.lmerge import lmerge
+from everwhen.algebra.named_source import source
 from everwhen.core.consistency import Consistency
 from everwhen.engine.files.follow import LiveOptions, LiveRun
 from everwhen.engine.files.run import Progress

@@ -27,9 +27,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,18 +37,20 @@ from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.files.checkpoint import agree, locked
+from everwhen.engine.files.late_book import LateBook, SilenceWatch, given_up
 from everwhen.engine.files.live_checkpoint import LiveState, newest_live, save_live
-from everwhen.engine.files.live_files import live_files, live_identity
+from everwhen.engine.files.live_files import live_files, live_identity, live_sink
 from everwhen.engine.files.live_inputs import live_input
+from everwhen.engine.files.live_options import LiveOptions as LiveOptions
 from everwhen.engine.files.live_pace import Pace, lag_allowed
 from everwhen.engine.files.live_run import LiveSteps, Step
 from everwhen.engine.files.run import Progress, Watch
+from everwhen.engine.idle_sources import NotedClock
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError, StateError
 from everwhen.formats.changelog.layout import Manifest, read_manifest, shown_time
 from everwhen.formats.changelog.readers import cared_from
 from everwhen.formats.input_file import InputFile
-from everwhen.sinks.changelog import ChangelogSink, changelog_format
 from everwhen.storage.folder import open_folder
 from everwhen.storage.lease import take_lease
 from everwhen.storage.state_format import restore
@@ -66,25 +67,6 @@ _MOST_STEPS: Final = 1_000
 """So many steps are noted in one manifest."""
 _TOLD_AFTER: Final = 3.0
 """After so many seconds it is told what is waited for."""
-
-
-@dataclass(frozen=True)
-class LiveOptions:
-    """How a run goes on.
-
-    `every`: seconds between checkpoints.  `wait`: seconds after which inputs that are not there are an error.  `keep`:
-    which epochs of the output are kept.  `reader`: by which name word is left in the folders that are read.  `seed`:
-    the checkpoint to begin with, where there is no state.
-    """
-
-    batch: int = 10_000
-    every: float | None = None
-    wait: float | None = None
-    keep: str = "all"
-    reader: str | None = None
-    seed: str | None = None
-    tell: Callable[[str], None] = lambda _: None
-    progress: Watch = lambda _: None
 
 
 def follow(
@@ -142,12 +124,17 @@ class LiveRun:
             raise QueryError("a run that goes on exactly cannot wait by the clock; block by application time")
         node = query.node if isinstance(query, Stream) else query
         self.out, self.options = out, options
-        self.runtime = LocalRuntime(query, consistency=level)
-        given = live_files(inputs, self.runtime, options.batch)
-        self.steps = LiveSteps(
-            self.runtime, {name: live_input(name, file) for name, file in given.items()}, node.schema
+        clock = NotedClock()
+        self.runtime = LocalRuntime(
+            query, clock=clock, consistency=level, dropped=lambda name, lost: self._book.note(name, lost)
         )
-        self.sink = ChangelogSink(out, changelog_format(node.schema), keep=options.keep)
+        given = live_files(inputs, self.runtime, options.batch)
+        self._book = LateBook(given, options.tell)
+        self._mute = SilenceWatch(options.tell, level.emit is Emit.FINAL, _TOLD_AFTER)
+        self.steps = LiveSteps(
+            self.runtime, {name: live_input(name, file) for name, file in given.items()}, node.schema, clock
+        )
+        self.sink = live_sink(out, query, given, options.keep)
         self.place = None if checkpoint is None else Path(checkpoint)
         self.identity = live_identity(node, given, level)
         self.reader = options.reader or f"run {os.path.abspath(out)}"
@@ -169,6 +156,7 @@ class LiveRun:
             if not self._go_on():
                 self._work()
             self._leave_words(ended=True)
+            self._book.end(self.runtime.late)
         return self.said
 
     @contextmanager
@@ -184,6 +172,7 @@ class LiveRun:
                     yield
         finally:
             lease.release()
+            self._book.close()
             for each in self.steps.inputs.values():
                 each.close()
 
@@ -201,14 +190,18 @@ class LiveRun:
             self.sink.resume(state.epoch)
             self._restore(state)
             self._saved = state.epoch
+            self._book.begin(given_up(self.runtime))
             self._repeat(state.epoch + 1)
         elif (seed := state or self._seed()) is not None:
             self._restore(seed)
+            self._book.begin(given_up(self.runtime) if state is not None else {})
             self._begin_from(seed)
-        elif last is not None and self._whole(last):
-            self._repeat(last.start.first)
-        elif last is not None:
-            self.sink.begin_anew()
+        else:
+            self._book.begin({})
+            if last is not None and self._whole(last):
+                self._repeat(last.start.first)
+            elif last is not None:
+                self.sink.begin_anew()
         return self.steps.done
 
     def _manifest(self, epoch: int) -> Manifest | None:
@@ -301,6 +294,8 @@ class LiveRun:
 
     def _take(self, step: Step) -> None:
         said = self._done(step)
+        self._book.look(self.runtime.late)
+        self._mute.look(self.runtime.progress, self.said + len(said), time.monotonic())
         if self.steps.begins:
             self._say_since()
         self._pending.append(step)
@@ -339,6 +334,7 @@ class LiveRun:
             self._publish(empty_elements(self.steps.schema))
         positions: dict[str, Mapping[str, Any]] = {name: each.position for name, each in self.steps.inputs.items()}
         self._changed = False
+        self._book.flush()
         if self.sink.committed() < 0:
             return
         save_live(
@@ -395,4 +391,4 @@ class LiveRun:
             self.options.tell(f"waiting for {', '.join(absent)}")
 
     def _progress(self, words: str) -> Progress:
-        return Progress(words, self.steps.read, self.said, self.runtime.progress)
+        return Progress(words, self.steps.read, self.said, self.runtime.progress, self.runtime.tau)

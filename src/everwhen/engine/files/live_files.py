@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from everwhen.algebra.builder import Stream
 from everwhen.algebra.explain import explain
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
-from everwhen.engine.local import LocalRuntime
+from everwhen.engine.files.axis import axis_of_inputs
+from everwhen.engine.local import LocalRuntime, Query
 from everwhen.errors import QueryError
 from everwhen.formats.input_file import STANDARD_INPUT, InputFile
+from everwhen.sinks.changelog import ChangelogSink, changelog_format
 
 
 def live_files(inputs: Mapping[str, str | InputFile], runtime: LocalRuntime, batch: int) -> dict[str, InputFile]:
@@ -34,6 +37,12 @@ def live_files(inputs: Mapping[str, str | InputFile], runtime: LocalRuntime, bat
 
 def _can_be_read_again(file: str) -> bool:
     return os.path.isfile(file) or os.path.isdir(file)
+
+
+def live_sink(out: str, query: Query, given: Mapping[str, InputFile], keep: str) -> ChangelogSink:
+    """The folder that the answer goes to."""
+    schema = (query.node if isinstance(query, Stream) else query).schema
+    return ChangelogSink(out, changelog_format(schema), keep=keep, axis=axis_of_inputs(query, given))
 
 
 def live_identity(node: Node, given: Mapping[str, InputFile], level: Consistency) -> dict[str, str]:

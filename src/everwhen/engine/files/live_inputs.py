@@ -25,7 +25,7 @@ import numpy as np
 
 from everwhen.engine.epochs import joined
 from everwhen.errors import InputError, StateError
-from everwhen.formats.changelog.layout import ABOUT, Start
+from everwhen.formats.changelog.layout import ABOUT, Header, Start
 from everwhen.formats.changelog.readers import Word, leave_word
 from everwhen.formats.changelog.reading import FolderTail, read_errors, read_part
 from everwhen.formats.input_file import (
@@ -205,7 +205,7 @@ class LiveFolder(LiveInput):
         super().__init__(name, given)
         self._folder = open_folder(given.file)
         self._tail = FolderTail(self._folder)
-        self._checked = False
+        self._about: Header | None = None
         self._parts: list[tuple[str, ElementBatch]] = []
 
     @property
@@ -223,11 +223,9 @@ class LiveFolder(LiveInput):
         self._tail.seek(None if start is None else Start.of(start), position["epoch"], position["part"])
 
     def take(self, most: int) -> ElementBatch | None:
-        if not self._checked:
-            if not self.is_there:
-                return None
-            require_columns(self.given)
-            self._checked = True
+        if self._about is None and not self.is_there:
+            return None
+        self._header()
         self._parts, self.begun = [], None
         known, count = self._tail.start, 0
         until = time.monotonic() + _MOMENT
@@ -269,10 +267,15 @@ class LiveFolder(LiveInput):
     def _add(self, name: str, epoch: int) -> int:
         if not name:
             return 0
-        parts = read_part(self._folder, name, epoch, self.given.schema, DEFAULT_BATCH)
+        parts = read_part(self._folder, name, epoch, self._header(), DEFAULT_BATCH)
         found = [(self._folder.place(name), batch) for batch in parts]
         self._parts += found
         return sum(len(batch) for _, batch in found)
+
+    def _header(self) -> Header:
+        if self._about is None:
+            self._about = require_columns(self.given)
+        return self._about
 
     def _joined(self) -> ElementBatch | None:
         """The parts as one batch, in which elements are numbered throughout."""

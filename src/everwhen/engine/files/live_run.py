@@ -1,8 +1,9 @@
 """The steps of a run that goes on: what is taken of each input, what is done with it, and the same again.
 
 A step is one look at all inputs and one push.  It is told by the positions that the inputs had after it, the inputs
-that ended with it, and the instant to which the answer was fast-forwarded before it; that is all there is to know to
-repeat it, because inputs give the same elements again (`live_inputs.py`) and a runtime says the same to the same steps.
+that ended with it, the instant to which the answer was fast-forwarded before it, and the time of the clock, where an
+input may come to rest (IDLE AFTER).  That is all there is to know to repeat it, because inputs give the same elements
+again (`live_inputs.py`) and a runtime says the same to the same steps.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.epochs import joined
 from everwhen.engine.files.live_inputs import LiveInput
+from everwhen.engine.idle_sources import NotedClock
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError, QueryError
 from everwhen.formats.changelog.layout import Start
@@ -32,6 +34,7 @@ class Step:
     begun: Mapping[str, Start] = field(default_factory=dict)
     closes: tuple[str, ...] = ()
     forward: int | None = None
+    now: float | None = None
 
     def to_plain(self) -> dict[str, Any]:
         found: dict[str, Any] = {"inputs": dict(self.positions)}
@@ -39,14 +42,22 @@ class Step:
             found["closes"] = list(self.closes)
         if self.forward is not None:
             found["forward"] = self.forward
+        if self.now is not None:
+            found["now"] = self.now
         return found
 
 
 class LiveSteps:
     """A runtime and its inputs, step by step.  `closed`: the inputs that have ended."""
 
-    def __init__(self, runtime: LocalRuntime, inputs: Mapping[str, LiveInput], schema: Schema) -> None:
+    def __init__(
+        self, runtime: LocalRuntime, inputs: Mapping[str, LiveInput], schema: Schema, clock: NotedClock | None = None
+    ) -> None:
         self.runtime, self.inputs, self.schema = runtime, inputs, schema
+        self.clock = clock or NotedClock()
+        sources = runtime.plan.sources
+        self._patience = {n: s for n in inputs if n in sources and (s := sources[n].policy.idle) is not None}
+        self._heard: dict[str, float] = {}
         self.closed: set[str] = set()
         self.begins: dict[str, int] = {}
         """From when on inputs were right at their first start, where that is not throughout."""
@@ -72,12 +83,23 @@ class LiveSteps:
                     moved[name] = self.inputs[name].position
         closes = tuple(name for name in taken if self.inputs[name].ended)
         step = self._step(taken, moved, closes, forward)
-        return step if step.batches or step.closes or step.begun or forward is not None else None
+        if self._patience:
+            step = replace(step, now=time.time())
+        is_any = step.batches or step.closes or step.begun or forward is not None
+        return step if is_any or self._rests(step) else None
+
+    def _rests(self, step: Step) -> bool:
+        """Whether an input has come to rest since the last step."""
+        if step.now is None:
+            return False
+        last = {name: self._heard.setdefault(name, step.now) for name in self._patience}
+        return any(self.clock.now < last[name] + after <= step.now for name, after in self._patience.items())
 
     def again(self, plain: Mapping[str, Any]) -> Step:
         """A step that was told before."""
         taken = {name: self.inputs[name].take_to(position) for name, position in plain["inputs"].items()}
-        return self._step(taken, plain["inputs"], tuple(plain.get("closes", ())), plain.get("forward"))
+        step = self._step(taken, plain["inputs"], tuple(plain.get("closes", ())), plain.get("forward"))
+        return replace(step, now=plain.get("now"))
 
     def _step(
         self,
@@ -101,12 +123,15 @@ class LiveSteps:
     def do(self, step: Step) -> ElementBatch:
         """What is said to a step.  On an error of an element nothing was taken."""
         said: list[ElementBatch] = []
+        if step.now is not None:
+            self.clock.now = step.now
+            self._heard |= dict.fromkeys(step.batches, step.now)
         try:
             if step.forward is not None:
                 said += self.runtime.fast_forward(step.forward).values()
             for name, start in step.begun.items():
                 said += self._begin(name, start)
-            if step.batches:
+            if step.batches or step.now is not None:
                 said += self.runtime.push(step.batches).values()
         except InputError as bad:
             for each in self.inputs.values():

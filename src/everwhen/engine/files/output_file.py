@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import IO, Final
 
 from everwhen.core.schema import Schema
+from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.formats.input_file import is_changelog
 from everwhen.formats.parquet import is_parquet, write_elements
 from everwhen.sinks.changelog import ChangelogSink, changelog_format
@@ -25,23 +26,23 @@ from everwhen.stream.element_batch import ElementBatch, empty_elements
 STANDARD_OUTPUT: Final = "-"
 
 
-def write_answer(batches: Iterable[ElementBatch], out: str, schema: Schema) -> int:
+def write_answer(batches: Iterable[ElementBatch], out: str, schema: Schema, axis: TimeAxis = TICKS) -> int:
     """Writes elements, as Parquet if the name ends so, else as JSON lines; returns how many."""
     if out == STANDARD_OUTPUT:
         if sys.stdout.isatty():
-            return sum(_shown(batch) for batch in batches)
-        return _spooled(batches, "answer.jsonl", sys.stdout.buffer, schema)
+            return sum(_shown(batch, axis) for batch in batches)
+        return _spooled(batches, "answer.jsonl", sys.stdout.buffer, schema, axis)
     if out.endswith("/") or is_changelog(out):
-        return _written(batches, out, schema)
+        return _written(batches, out, schema, axis)
     if _is_endless(out):
         with open(out, "wb") as file:
-            return _spooled(batches, "answer.parquet" if is_parquet(out) else "answer.jsonl", file, schema)
-    return write_elements(batches, out, schema)
+            return _spooled(batches, "answer.parquet" if is_parquet(out) else "answer.jsonl", file, schema, axis)
+    return write_elements(batches, out, schema, axis)
 
 
-def _written(batches: Iterable[ElementBatch], out: str, schema: Schema) -> int:
+def _written(batches: Iterable[ElementBatch], out: str, schema: Schema, axis: TimeAxis) -> int:
     """All elements as one epoch; what the folder had is of an earlier start."""
-    sink = ChangelogSink(out, changelog_format(schema))
+    sink = ChangelogSink(out, changelog_format(schema), axis=axis)
     new = not is_changelog(out)
     sink.prepare(schema)
     epoch = sink.committed() + 1
@@ -61,16 +62,16 @@ def _written(batches: Iterable[ElementBatch], out: str, schema: Schema) -> int:
     return count
 
 
-def _shown(batch: ElementBatch) -> int:
-    count = write_elements([batch], sys.stdout)
+def _shown(batch: ElementBatch, axis: TimeAxis) -> int:
+    count = write_elements([batch], sys.stdout, axis=axis)
     sys.stdout.flush()
     return count
 
 
-def _spooled(batches: Iterable[ElementBatch], name: str, file: IO[bytes], schema: Schema) -> int:
+def _spooled(batches: Iterable[ElementBatch], name: str, file: IO[bytes], schema: Schema, axis: TimeAxis) -> int:
     with directory_aside() as place:
         spool = place / name
-        count = write_elements(batches, spool, schema)
+        count = write_elements(batches, spool, schema, axis)
         with open(spool, "rb") as written:
             shutil.copyfileobj(written, file)
         file.flush()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -19,7 +20,9 @@ from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, show
 from everwhen.engine.epochs import EpochReader
+from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.engine.files.checkpoint import Checkpoint, Saved, fingerprint
+from everwhen.engine.files.late_book import LateBook, given_up, silence
 from everwhen.engine.files.output_file import write_answer
 from everwhen.engine.local import LocalRuntime, Query
 from everwhen.engine.run import SMALL_PIECE
@@ -41,12 +44,13 @@ _SAID: Final = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run has come: elements read and said, and the CTI of each input."""
+    """How far a run has come: elements read and said, the CTI of each input, and the latest start seen."""
 
     words: str
     read: int = 0
     said: int = 0
     ctis: Mapping[str, int] | None = None
+    latest: int = NEVER
 
 
 Watch = Callable[[Progress], None]
@@ -73,29 +77,55 @@ def run_files(
 
     `inputs` are files of elements by the names of the query's sources, or `InputFile`s; "-" is the standard input.
     `every`: seconds between checkpoints; by default a few.  `losses` is told in the end how much had to be given up,
-    `tell` from when on the answer is right, if a changelog among the inputs is right from an instant on only.
+    `tell` from when on the answer is right, if a changelog among the inputs is right from an instant on only, and of
+    late rows.
     """
     watch: Watch = progress or (lambda _: None)
-    runtime = LocalRuntime(query, emit, consistency=consistency)
+    tell = tell or (lambda _: None)
+    books: list[LateBook] = []
+    runtime = LocalRuntime(query, emit, consistency=consistency, dropped=lambda name, lost: books[0].note(name, lost))
     level = runtime.consistency
     given = input_files(inputs, {name: runtime.schema_of(name) for name in runtime.inputs}, batch)
-    _begin(runtime, given, tell or (lambda _: None))
+    books.append(LateBook(given, tell))
+    _begin(runtime, given, tell)
     schema = (query.node if isinstance(query, Stream) else query).schema
+    axis = axis_of_inputs(query, given)
+    work = _Work(runtime, given, batch, open, watch, books[0])
     if checkpoint is None:
-        work = _Work(runtime, given, batch, open, watch)
-        count = write_answer(chain.from_iterable(work.epochs(Saved())), out, schema)
-        if losses is not None:
-            losses(runtime.dropped)
-        return count
+        with work.accounted(losses):
+            return write_answer(chain.from_iterable(work.epochs(Saved())), out, schema, axis)
     store = Checkpoint(checkpoint, schema)
     with store.held(identity(query, given, level.emit, batch, open, "local", level)) as saved:
         if not saved.done:
             if saved.state is not None:
                 restore(runtime, saved.state, str(store.place))
-            saved = _Work(runtime, given, batch, open, watch).saved(store, saved, every)
-            if losses is not None:
-                losses(runtime.dropped)
-        return write_answer(store.answer(saved), out, schema)
+            with work.accounted(losses):
+                saved = work.saved(store, saved, every)
+        return write_answer(store.answer(saved), out, schema, axis)
+
+
+def watch_files(
+    runtime: LocalRuntime,
+    inputs: Mapping[str, str | InputFile],
+    *,
+    batch: int = 10_000,
+    open: bool = True,
+    progress: Watch | None = None,
+) -> Progress:
+    """Let a runtime read files, for what it does on the way: the answer is counted, not kept."""
+    given = input_files(inputs, {name: runtime.schema_of(name) for name in runtime.inputs}, batch)
+    _begin(runtime, given, lambda _: None)
+    last = Progress("running")
+
+    def watch(seen: Progress) -> None:
+        nonlocal last
+        last = seen
+        if progress is not None:
+            progress(seen)
+
+    for _ in _Work(runtime, given, batch, open, watch, LateBook({}, lambda _: None)).epochs(Saved()):
+        pass
+    return last
 
 
 def _begin(runtime: LocalRuntime, given: Mapping[str, InputFile], tell: Callable[[str], None]) -> None:
@@ -165,10 +195,33 @@ class _Work:
     """A runtime over files, epoch by epoch."""
 
     def __init__(
-        self, runtime: LocalRuntime, given: Mapping[str, InputFile], batch: int, open: bool, watch: Watch
+        self,
+        runtime: LocalRuntime,
+        given: Mapping[str, InputFile],
+        batch: int,
+        open: bool,
+        watch: Watch,
+        book: LateBook,
     ) -> None:
         self.runtime, self.given, self.batch, self.open, self.watch = runtime, given, batch, open, watch
+        self.book = book
         self.taken: dict[str, int] = {}
+        self.said = 0
+
+    @contextmanager
+    def accounted(self, losses: Callable[[Losses], None] | None) -> Iterator[None]:
+        """What is given up within is kept, and told in the end."""
+        self.book.begin(given_up(self.runtime))
+        try:
+            yield
+            self.book.end(self.runtime.late)
+            final = self.runtime.consistency.emit is Emit.FINAL
+            if self.open and (words := silence(self.runtime.progress, final, self.said)) is not None:
+                self.book.tell(words)
+            if losses is not None:
+                losses(self.runtime.dropped)
+        finally:
+            self.book.close()
 
     def epochs(self, saved: Saved) -> Iterator[list[ElementBatch]]:
         """What is said to each epoch after those that were saved; `taken` is how much of each input that took."""
@@ -183,7 +236,9 @@ class _Work:
         for epoch in arrival:
             found = list(self.runtime.answers([epoch]))
             said += sum(map(len, found))
-            self.watch(Progress("running", sum(self.taken.values()), said, self.runtime.progress))
+            self.said = said
+            self.book.look(self.runtime.late)
+            self.watch(Progress("running", sum(self.taken.values()), said, self.runtime.progress, self.runtime.tau))
             yield found
 
     def saved(self, store: Checkpoint, saved: Saved, every: float | None) -> Saved:
@@ -194,6 +249,7 @@ class _Work:
             news += said
             began = time.monotonic()
             if began >= due or sum(map(len, news)) >= _SAID:
+                self.book.flush()
                 saved = store.save(saved, news, self.taken, self.runtime.snapshot())
                 news = []
                 ended = time.monotonic()

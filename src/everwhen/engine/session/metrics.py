@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from everwhen.engine.metadata import OperatorMetadata, node_metadata
+from everwhen.engine.observe.metadata import OperatorMetadata, node_metadata
 from everwhen.engine.session.network import Network
 from everwhen.engine.session.query_registry import Entry
 from everwhen.operators.contract import StateSize

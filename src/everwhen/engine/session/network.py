@@ -63,7 +63,6 @@ class Network:
         self.ingress = Ingress(clock, idle, shared=True)
         self.flow: Dataflow[OutputKey, SharedOutput] = Dataflow(shared=True)
         self.left: dict[str, DetachedSource] = {}
-        self._idle = idle is not None
         self._clock = clock
         self._lowerings: dict[Emit, Lowering] = {}
         self._numbers = count()
@@ -325,9 +324,9 @@ class Network:
 
     def _read_together(self) -> list[set[str]]:
         """The sources that each query reads, where idle ones are to hold nobody back."""
-        if not self._idle:
-            return []
         inputs = self.ingress.inputs
+        if not self.ingress.may_rest:
+            return []
         return [
             {inputs[port.source].source for port in self.below(outlet.port) if port.source}
             for outlet in self.outlets.values()

@@ -36,6 +36,7 @@ as long as some query reads it.  Left and read again, it goes on behind its CTI.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,10 +44,15 @@ from typing import Any
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
+from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
 from everwhen.core.time import show
 from everwhen.engine.local import Query
-from everwhen.engine.metadata import OperatorMetadata
+from everwhen.engine.observe.analyze import Analysis, analyzed
+from everwhen.engine.observe.find_waiting import find_waiting
+from everwhen.engine.observe.metadata import OperatorMetadata
+from everwhen.engine.observe.situation import situation
+from everwhen.engine.observe.waiting import Waiting
 from everwhen.engine.session import metrics
 from everwhen.engine.session import snapshot as session_state
 from everwhen.engine.session.cutover import lowered
@@ -151,6 +157,11 @@ class Session(SessionQueries):
         """The CTI of each source that is read, as those know it who remember longest."""
         return self._network.ingress.progress
 
+    @property
+    def late(self) -> dict[str, LateCount]:
+        """The rows of each source that is read that came behind its promises, where it says what becomes of them."""
+        return self._network.ingress.late
+
     def state_size(self) -> StateSize:
         """All that is kept: intakes, operators and chains."""
         return self._network.ingress.state_size() + self._network.flow.state_size()
@@ -159,6 +170,40 @@ class Session(SessionQueries):
         """By name, per operator, per output's chain, and per query for its last filters: which queries use it, rates,
         selectivity, state, progress, what it waits for.  Names stay as long as the operator runs."""
         return metrics.collect(self._network, self._catalogue.running(), self._clock())
+
+    def analyze(self, name: str) -> Analysis:
+        """What the operators of a running query have done, those that it shares with others included: rows, state and
+        time since they began."""
+        entry = self._catalogue[name]
+        if entry.exit is None:
+            raise QueryError(f"the query {name!r} is {entry.state}, so there is nothing to look at; start it")
+        outlet = self._network.outlets[entry.exit]
+        below = sorted({port.operator for port in self._network.below(outlet.port) if port.source is None})
+        nodes = [self._network.flow.nodes[number] for number in below]
+        seconds = self._clock() - min((node.began for node in nodes), default=outlet.began)
+        read = sum(node.rows_in for node in nodes if all(port.source is not None for port in node.placed.inputs))
+        return Analysis(read, outlet.rows_out, seconds, analyzed(nodes, {}))
+
+    def waiting(self, name: str) -> Waiting:
+        """Why a running query says nothing at the moment: which source holds it back, and which promise would bring
+        something (`engine/observe`).  It copies the session's state, and tries."""
+        entry = self._catalogue[name]
+        if entry.exit is None:
+            raise QueryError(f"the query {name!r} is {entry.state}, so it waits for nothing; start it")
+        network, state, now = self._network, self.snapshot(), self._clock()
+        before = {each: made.replaces for each, made in self._catalogue.entries.items()}
+        queries = {
+            each: made.node if (old := before[each]) is None else (old.node, made.node)
+            for each, made in self._catalogue.entries.items()
+        }
+
+        def copy() -> Session:
+            copied = Session(optimize=self._optimize, clock=lambda: now, idle=math.inf if self._idle else None)
+            copied.restore(state, queries)
+            return copied
+
+        ports = [each for port in network.outlets[entry.exit].ports for each in network.below(port)]
+        return find_waiting(situation(name, network.flow, network.ingress, dict.fromkeys(ports), copy, {}))
 
     # -- state --------------------------------------------------------------------------------------------------
 

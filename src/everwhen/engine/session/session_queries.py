@@ -262,6 +262,10 @@ class SessionQueries(ABC):
         self._tidy()
         return began.at
 
+    def is_replaced(self, name: str) -> bool:
+        """Whether a query is being replaced: up to an instant the old one still speaks."""
+        return self._catalogue[name].replaces is not None
+
     def dropped(self, name: str) -> dict[str, dict[Reason, int]]:
         """How many elements of each source were given up for a running query, by reason.
 

@@ -41,13 +41,17 @@ from dataclasses import dataclass, replace
 from everwhen.algebra.nodes import Source
 from everwhen.core.consistency import MIDDLE, Consistency, Duration
 from everwhen.core.emit import Emit
+from everwhen.core.late_count import LateCount
 from everwhen.core.schema import Schema
-from everwhen.engine.metadata import OperatorMetadata
+from everwhen.engine.observe.analyze import Analysis
+from everwhen.engine.observe.metadata import OperatorMetadata
+from everwhen.engine.observe.waiting import Waiting
 from everwhen.engine.session.query_registry import State
 from everwhen.engine.session.session import Session
 from everwhen.engine.session.sql_transaction import Outcome, Planned, SqlTransaction, Start
+from everwhen.engine.session.stream_info import StreamInfo, stream_info
 from everwhen.errors import QueryError, SqlError
-from everwhen.language.catalog import Catalog, Entry, Found
+from everwhen.language.catalog import Catalog, Found
 from everwhen.language.program import Functions
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.finalize import Reason
@@ -75,26 +79,6 @@ class SqlQuery:
     sources: tuple[str, ...]
     error: str
     consistency: Consistency = MIDDLE
-
-
-@dataclass(frozen=True, slots=True)
-class StreamInfo:
-    """A stream or relation of the catalogue.
-
-    `kind` is stream, constant, temporal, varying or derived; `times` are the columns that tell lifetimes; `made_from`
-    the entries that a derived one reads; `read_by` derived streams and running queries; `is_running`: it is part of the
-    running graph.
-    """
-
-    name: str
-    kind: str
-    schema: Schema
-    keys: tuple[tuple[str, ...], ...]
-    times: tuple[str, ...]
-    made_from: tuple[str, ...]
-    read_by: tuple[str, ...]
-    is_running: bool
-    text: str
 
 
 @dataclass(frozen=True)
@@ -201,6 +185,10 @@ class SqlSession:
         """How many elements of each source were given up for a running query, by reason."""
         return self._session.dropped(name) if self._known(name).ended is None else {}
 
+    def late(self) -> dict[str, LateCount]:
+        """The rows of each source that is read that came behind its promises, where it says what becomes of them."""
+        return self._session.late
+
     def remove(self, name: str) -> None:
         """Take a query out of the catalogue, stopped if it was running."""
         if self._known(name).ended is None:
@@ -243,6 +231,8 @@ class SqlSession:
                 undo.append(self._session.forget(source))
             for start in draft.starts:
                 undo.append(self._register(start, draft))
+            if draft.altered is not None:  # last, because it is not undone
+                self._alter(draft.altered, draft)
         except BaseException:
             for step in reversed(undo):
                 step()
@@ -258,6 +248,15 @@ class SqlSession:
             raise SqlError(f"{why}{error}", draft.text, start.span.start, start.span.end) from error
         self._asked[start.name] = _Asked(start.text, start.reads, start.plan, start.sink)
         return lambda: self._session.remove(start.name)
+
+    def _alter(self, new: Start, draft: SqlTransaction) -> None:
+        """A query becomes another one; the outcome tells from when on."""
+        try:
+            at = self._session.replace(new.name, new.plan.node)
+        except QueryError as error:
+            raise SqlError(str(error), draft.text, new.span.start, new.span.end) from error
+        self._asked[new.name] = replace(self._asked[new.name], text=new.text, reads=new.reads, plan=new.plan)
+        draft.outcomes = [replace(each, at=at) if each.kind == "altered" else each for each in draft.outcomes]
 
     def _retire(self, name: str) -> None:
         """Keep a query as it is now, and take it out of the graph's catalogue."""
@@ -350,32 +349,25 @@ class SqlSession:
             if name not in used:
                 used.add(name)
                 waiting += self._catalog.entries[name].reads
-        return [self._stream(entry, running, entry.name in used) for entry in self._catalog.entries.values()]
+        readers = {query.name: query.reads for query in running}
+        entries = self._catalog.entries.values()
+        return [stream_info(entry, entries, readers, self._derived, entry.name in used) for entry in entries]
 
-    def _stream(self, entry: Entry, running: list[SqlQuery], is_running: bool) -> StreamInfo:
-        readers = [other.name for other in self._catalog.entries.values() if entry.name in other.reads]
-        readers += [query.name for query in running if entry.name in query.reads]
-        derived = entry.name in self._derived
-        declaration = entry.declaration
-        times: tuple[str, ...] = ()
-        if declaration is not None:
-            pairs = (declaration.ordered_by, *(declaration.period or ()))
-            times = tuple(pair[0] for pair in pairs if pair is not None)
-        source = entry.node if isinstance(entry.node, Source) and not derived else None
-        return StreamInfo(
-            entry.name,
-            "derived" if source is None else source.kind,
-            entry.node.schema,
-            () if source is None else source.keys,
-            times,
-            tuple(sorted(entry.reads)),
-            tuple(readers),
-            is_running,
-            entry.text,
-        )
+    def waiting(self, name: str) -> Waiting:
+        """Why a running query says nothing at the moment; see `Session.waiting`."""
+        return self._session.waiting(self.query(name).name)
+
+    def analyze(self, name: str) -> Analysis:
+        """What the operators of a running query have done; see `Session.analyze`."""
+        return self._session.analyze(self.query(name).name)
 
     def explain(self, what: str) -> str:
-        """EXPLAIN of a query or derived stream by its name, or of the last statement of a text, which is not run."""
+        """EXPLAIN of a query or derived stream by its name, or of the last statement of a text, which is not run; with
+        WAITING or ANALYZE before the name of a running query, why it is silent and what its operators did."""
+        word, _, rest = what.strip().partition(" ")
+        if word.upper() in ("WAITING", "ANALYZE") and rest.strip() in self._asked:
+            told = self.waiting(rest.strip()) if word.upper() == "WAITING" else self.analyze(rest.strip())
+            return "\n".join(told.lines())
         if what in self._asked:
             return self._explained(what, self._asked[what].plan)
         entry = self._catalog.stream(what, quoted=True) or self._catalog.stream(what)

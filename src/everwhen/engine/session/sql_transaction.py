@@ -8,11 +8,12 @@ that are none.  Every refusal is an `SqlError` with its place.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from everwhen.algebra.nodes import Filter, Map, Node, Source, TimeWindow, over, walk
 from everwhen.core.consistency import LEVELS, Consistency, consistency
+from everwhen.core.time import NEVER, show
 from everwhen.errors import LoopError, QueryError, SqlError
 from everwhen.language import syntax as s
 from everwhen.language.catalog import Catalog, Entry
@@ -36,13 +37,18 @@ below a window would save little, and give each its own window."""
 class Outcome:
     """What a statement did, and to what.  `warnings` tell of state that may grow."""
 
-    kind: Literal["created", "replaced", "dropped", "kept", "started"]
+    kind: Literal["created", "replaced", "dropped", "kept", "started", "altered"]
     what: str
     name: str
     text: str
     warnings: tuple[str, ...] = ()
+    at: int | None = None
+    """From when on a query that was altered is the new one."""
 
     def __str__(self) -> str:
+        if self.at is not None:
+            when = "from the beginning" if self.at == NEVER else f"from {show(self.at)} on"
+            return f"altered query {self.name}: its answer is the new one's {when}"
         if self.kind == "kept":
             return f"there is no {self.what} {self.name} to drop"
         return f"{self.kind} {self.what} {self.name}"
@@ -85,6 +91,8 @@ class SqlTransaction:
     optimize: bool
     allow_unbounded: bool
     starts: list[Start] = field(default_factory=list)
+    altered: Start | None = None
+    """A running query that becomes another one; its sink and its level stay."""
     forgotten: list[str] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     last: tuple[str, Planned] | None = None
@@ -105,6 +113,9 @@ class SqlTransaction:
         """
         statements = parse(self.text)
         for at, statement in enumerate(statements, 1):
+            if isinstance(statement, s.AlterQuery) and not single:
+                self._alter(statement, explaining)
+                continue
             if not isinstance(statement, s.Ask):
                 if single and at == len(statements):
                     raise self._error("the text ends without a query; add a SELECT", statement.span)
@@ -116,7 +127,9 @@ class SqlTransaction:
 
     # -- statements ---------------------------------------------------------------------------------------------
 
-    def _declare(self, statement: s.CreateSource | s.CreateDerived | s.Drop) -> None:
+    def _declare(self, statement: s.CreateSource | s.CreateDerived | s.Drop | s.AlterQuery) -> None:
+        if isinstance(statement, s.AlterQuery):
+            raise self._error("ALTER QUERY stands by itself, or in execute()", statement.span)
         before = self._goes(statement)
         if before is not None:
             self._require_unread(before, "dropped" if isinstance(statement, s.Drop) else "replaced", statement.name)
@@ -179,6 +192,19 @@ class SqlTransaction:
         self.starts.append(Start(name, text, tuple(sorted(answer.reads)), plan, sink, statement.span, level))
         self.outcomes.append(Outcome("started", "query", name, text, tuple(map(str, warnings))))
         self.last = "the query", plan
+
+    def _alter(self, statement: s.AlterQuery, explaining: bool) -> None:
+        """A query becomes another one; one of them in a text, because what has taken over cannot be taken back."""
+        name = statement.name.text
+        if self.altered is not None:
+            raise self._error("a text has one ALTER QUERY; the others go into texts of their own", statement.span)
+        if name not in self.running:
+            there = f"there is {', '.join(self.running)}" if self.running else "none is running"
+            known = "does not run" if name in self.taken else "is not there"
+            raise self._error(f"the query {name!r} {known}; {there}", statement.name.span)
+        self._ask(s.Ask(statement.query, None, statement.span), name, None, explaining)
+        self.altered = replace(self.starts.pop(), text=self._text(statement.query.span))
+        self.outcomes[-1] = replace(self.outcomes[-1], kind="altered")
 
     def _names(self) -> Iterator[str]:
         while True:

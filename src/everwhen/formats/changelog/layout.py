@@ -13,6 +13,8 @@ its state, says another stream of elements for the same history: a new start, wi
 one of the start before and one.  Every manifest tells of which start it is; what the header says is the same, for
 people.
 
+**Times.**  Where they are timestamps the header tells how long a tick is; the times of starts are ticks.
+
 Headers and manifests of earlier versions lack what is new here: they have one start without a name, right throughout.
 """
 
@@ -30,7 +32,8 @@ import pyarrow as pa
 
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, NEVER, is_time
-from everwhen.errors import SinkError
+from everwhen.core.time_axis import TICKS, TimeAxis, tick_length
+from everwhen.errors import QueryError, SinkError
 from everwhen.storage.folder import Folder
 
 FORMATS: Final = ("parquet", "jsonl")
@@ -72,6 +75,7 @@ class Header:
     format: str
     schema: Schema
     start: Start = field(default_factory=Start)
+    axis: TimeAxis = TICKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,9 @@ class Manifest:
 def header_text(header: Header) -> bytes:
     columns = [{"name": each.name, "type": str(each.type)} for each in header.schema]
     arrow = base64.b64encode(header.schema.to_arrow().serialize()).decode()
-    found = {"version": _VERSION, "format": header.format, "columns": columns, "arrow": arrow}
+    found: dict[str, Any] = {"version": _VERSION, "format": header.format, "columns": columns, "arrow": arrow}
+    if header.axis.dated:
+        found["times"] = {"tick": header.axis.tick_text}
     return json.dumps({**found, **header.start.to_plain()}, indent=1).encode()
 
 
@@ -98,8 +104,9 @@ def read_header(folder: Folder) -> Header:
         schema = Schema.of(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(found["arrow"]))))
         if found["format"] not in FORMATS:
             raise ValueError(f"no format {found['format']!r}")
-        return Header(found["format"], schema, Start.of(found))
-    except (KeyError, TypeError, ValueError, pa.ArrowException) as bad:
+        axis = TimeAxis(tick_length(found["times"]["tick"]), dated=True) if "times" in found else TICKS
+        return Header(found["format"], schema, Start.of(found), axis)
+    except (KeyError, TypeError, ValueError, QueryError, pa.ArrowException) as bad:
         raise _unknown(folder, ABOUT, bad) from None
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from everwhen.core.schema import Schema
 from everwhen.errors import InputError, SinkError
 from everwhen.formats.changelog.layout import (
     ABOUT,
@@ -54,10 +53,10 @@ def read_changelog(path: str | os.PathLike[str], batch: int = DEFAULT_BATCH, ski
     """
     with read_errors(os.fspath(path)):
         folder = open_folder(path)
-        schema = read_header(folder).schema
+        header = read_header(folder)
         for manifest in finished(folder):
             for name in manifest.parts:
-                for found in read_part(folder, name, manifest.epoch, schema, batch):
+                for found in read_part(folder, name, manifest.epoch, header, batch):
                     if skip >= len(found):
                         skip -= len(found)
                         continue
@@ -88,18 +87,19 @@ def finished(folder: Folder) -> Iterator[Manifest]:
             yield read_manifest(folder, epoch)
 
 
-def read_part(folder: Folder, name: str, epoch: int, schema: Schema, batch: int) -> Iterator[ElementBatch]:
-    """The elements of a part of an epoch that is in."""
+def read_part(folder: Folder, name: str, epoch: int, header: Header, batch: int) -> Iterator[ElementBatch]:
+    """The elements of a part of an epoch that is in, on the header's axis."""
+    schema, tick = header.schema, header.axis.tick
     if not folder.exists(name):
         remedy = f"{MANIFESTS}/{epoch}.json names it; restore it from a copy"
         raise InputError(f"a part of epoch {epoch} is missing", source=folder.place(name), remedy=remedy)
     if isinstance(folder, LocalFolder):
-        yield from read_elements(folder.place(name), schema, batch)
+        yield from read_elements(folder.place(name), schema, batch, tick)
         return
     with TemporaryDirectory(prefix="everwhen-") as aside:
         path = Path(aside, name.rpartition("/")[2])
         path.write_bytes(folder.read(name))
-        yield from read_elements(path, schema, batch)
+        yield from read_elements(path, schema, batch, tick)
 
 
 @contextmanager

@@ -21,12 +21,19 @@ import pyarrow.json as pj
 
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME
+from everwhen.core.time_axis import TICKS
+from everwhen.formats.time_columns import texts_as_ticks
 from everwhen.stream.element_batch import ADJUST, CTI, ElementBatch, ill_formed
 
 SAFE_FLOAT: Final = 2.0**53
 """Below it every whole number is a float of its own."""
 _PLAIN: Final = (pa.int64(), pa.float64(), pa.string(), pa.bool_())
 _FIELDS: Final = ("op", "vs", "ve", "vnew", "t", "at", "row")
+_TIMES: Final = ("vs", "ve", "vnew", "t")
+_OTHER: Final = {  # times that are not of this type
+    pa.int64(): re.compile(rb'"(vs|t)"[ \t]*:[ \t]*"'),
+    pa.string(): re.compile(rb'"(vs|t)"[ \t]*:[ \t]*[0-9-]'),
+}
 _QUICK_OPS: Final = pa.array(["insert", "adjust", "cti"])
 _NULL: Final = {name: re.compile(rb'"%s"[ \t]*:[ \t]*null' % name.encode()) for name in _FIELDS}
 _ANY_NULL: Final = re.compile(rb'"(op|vs|ve|vnew|t|at|row)"[ \t]*:[ \t]*null')
@@ -70,14 +77,18 @@ def _is_utf8(text: bytes) -> bool:
 class FastReader:
     """Reads pieces of one file; `read` gives None for a piece that the careful reader has to look at."""
 
-    def __init__(self, schema: Schema, source: str) -> None:
+    def __init__(self, schema: Schema, source: str, tick: int = TICKS.tick) -> None:
         self.schema = schema
         self.source = source
+        self.tick = tick
         self._usable = len(schema) > 0 and all(type_ in _PLAIN for type_ in schema.types)
         self._more: bool | None = False  # whether rows have more attributes; None: they cannot be decoded like that
         self._ambiguous = bool(set(_FIELDS) & set(schema.names))
-        times = [(name, pa.int64()) for name in ("vs", "ve", "vnew", "t", "at")]
-        self._arrow = pa.schema([("op", pa.string()), *times, ("row", pa.struct(list(schema.to_arrow())))])
+        row = ("row", pa.struct(list(schema.to_arrow())))
+        self._forms = [  # times are numbers, or text
+            pa.schema([("op", pa.string()), *((name, type_) for name in _TIMES), ("at", pa.int64()), row])
+            for type_ in (pa.int64(), pa.string())
+        ]
 
     def read(self, piece: list[bytes], first: int) -> ElementBatch | None:
         if not self._usable or any(map(may_be_deep, piece)):
@@ -86,10 +97,9 @@ class FastReader:
         nulls = b"null" in text
         if nulls and (self._ambiguous or b"\\u" in text):
             return None  # a null written out could not be told from an attribute's, or not be seen
-        table = self._decoded(text, len(piece))
-        if table is None or (nulls and self._hides_nulls(table)):
+        columns = self._decoded(text, len(piece))
+        if columns is None:
             return None
-        columns = {name: table.column(name).combine_chunks() for name in _FIELDS}
         op = pc.index_in(columns["op"].fill_null("insert"), value_set=_QUICK_OPS)
         if op.null_count:
             return None
@@ -102,16 +112,38 @@ class FastReader:
         vs, ve, vnew, at = times
         return ElementBatch(self.schema, code, vs, ve, vnew, payload, {}, self.source, first, None, at)
 
-    def _decoded(self, text: bytes, lines: int) -> pa.Table | None:
+    def _decoded(self, text: bytes, lines: int) -> dict[str, pa.Array] | None:
+        """The fields of all lines; None if they need a closer look."""
+        table = self._table(text, lines)
+        if table is None or (b"null" in text and self._hides_nulls(table)):
+            return None
+        columns = {name: table.column(name).combine_chunks() for name in _FIELDS}
+        for name in _TIMES:
+            if columns[name].type == pa.string():
+                numbers = texts_as_ticks(columns[name], self.tick, numbers=False)
+                if numbers is None:
+                    return None
+                columns[name] = numbers
+        return columns
+
+    def _table(self, text: bytes, lines: int) -> pa.Table | None:
         """The lines as a table.  A file whose rows have more attributes than are declared is decoded with them."""
         if not self._more:
-            table = decode(text, lines, self._arrow)
+            table = self._in_form(text, lines, more=False)
             if table is not None or self._more is None:
                 return table
-        table = decode(text, lines, self._arrow, more=True)
-        fits = table is not None and table.schema.names == self._arrow.names
+        table = self._in_form(text, lines, more=True)
+        fits = table is not None and table.schema.names == self._forms[0].names
         self._more = True if fits else self._more or None
         return table if fits else None
+
+    def _in_form(self, text: bytes, lines: int, more: bool) -> pa.Table | None:
+        """Decoded with times as numbers or as text; which of them a file has is remembered for its next piece."""
+        table = decode(text, lines, self._forms[0], more)
+        if table is None and _OTHER[self._forms[0].field("vs").type].search(text):
+            table = decode(text, lines, self._forms[1], more)
+            self._forms.reverse()
+        return table
 
     def _hides_nulls(self, table: pa.Table) -> bool:
         """Whether a null of an attribute that is not declared could be taken for one of an element's own fields."""

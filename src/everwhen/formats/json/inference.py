@@ -8,6 +8,7 @@ numbers as well.  Anything else that does not go together is an `InputError` at 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from types import NoneType
 from typing import Any, Final
@@ -17,8 +18,10 @@ import pyarrow as pa
 
 from everwhen.core.scalars import NOT_FINITE, Unfit, describe
 from everwhen.core.schema import Schema
+from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.errors import InputError
 from everwhen.formats.json.arrow_reader import decode, may_be_deep, safe_floats
+from everwhen.formats.time_columns import FINER, tick_needed
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _WORDS: Final = {
@@ -30,6 +33,7 @@ _WORDS: Final = {
 }
 _KINDS: Final[dict[type, str]] = {int: "whole", float: "number", str: "text", bool: "truth", list: "array"}
 _NUMBERS: Final = {"whole", "number"}
+_TIMES: Final = ("vs", "ve", "vnew", "t")
 
 
 class _Attribute:
@@ -115,14 +119,40 @@ class _Attribute:
 _TEXTS: Final = {"text", "not finite"}
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a file of elements holds."""
+
+    schema: Schema
+    axis: TimeAxis = TICKS
+
+
 class Inference:
-    """Takes a file piece by piece; `schema` is what holds all of it."""
+    """Takes a file piece by piece; `contents` is what holds all of it."""
 
     def __init__(self, source: str) -> None:
         self.source = source
+        self._axis = TICKS
         self._rows: dict[str, _Attribute] = {}
         self._patterns: dict[str, _Attribute] = {}
         self._any_row = False
+
+    def contents(self) -> Contents:
+        return Contents(self.schema(), self._axis)
+
+    def _take_times(self, texts: pa.Array) -> None:
+        """Text that stands for times: the axis has dates, and ticks that are short enough."""
+        if len(texts) > texts.null_count:
+            self._axis = TimeAxis(tick_needed(texts, self._axis.tick), dated=True)
+
+    def _take_column(self, times: pa.ChunkedArray) -> None:
+        """Times as Arrow has read them: it makes timestamps of most texts."""
+        if pa.types.is_string(times.type):
+            self._take_times(times.combine_chunks())
+        elif pa.types.is_timestamp(times.type):
+            fine = times.cast(pa.timestamp("ns", times.type.tz)).cast(pa.int64()).drop_null().to_numpy()
+            finest = next(length for length in FINER if not (fine % length).any())
+            self._axis = TimeAxis(min(finest, self._axis.tick), dated=True)
 
     def schema(self) -> Schema:
         if not self._any_row:
@@ -140,6 +170,11 @@ class Inference:
     def take(self, elements: list[dict[str, Any]], lines: np.ndarray) -> None:
         """Adds elements; what is no row is left to the reader to complain about."""
         rows, numbers = [], []
+        self._take_times(
+            pa.array(
+                [t for element in elements for name in _TIMES if isinstance(t := element.get(name), str)], pa.string()
+            )
+        )
         for element, line in zip(elements, lines.tolist(), strict=True):
             if isinstance(row := element.get("row"), dict):
                 rows.append(row)
@@ -177,6 +212,10 @@ class Inference:
         ):
             return False
         table = decode(text, len(piece), None)
+        if table is not None:
+            for name in _TIMES:
+                if name in table.column_names:
+                    self._take_column(table.column(name))
         if table is None or "row" not in table.column_names:
             return table is not None
         type_ = table.schema.field("row").type

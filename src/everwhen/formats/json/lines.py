@@ -10,41 +10,44 @@ Every line may carry an integer `"at"`; then all of a file must.  What a reader 
 an `InputError` with file, line, problem and remedy.  A row may leave attributes out (they are null); those that the
 schema lacks are left alone.  Blank lines are skipped.  How payload values look in JSON: `everwhen.core.scalars`.
 
+Times are whole numbers of ticks, or ISO 8601 text such as "2015-09-02T06:45:00Z" (without a zone: UTC).  How long a
+tick is is told to the reader; else it is a millisecond, or as short as the times of the file need.
+
 The text is decoded in pieces of a whole batch: by Arrow where that is safe (`jsonfast`), else by the careful reader
 here, which alone knows how to complain.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from everwhen.core.punctuation import Punctuation
-from everwhen.core.scalars import Unfit, describe, json_texts, read_values
+from everwhen.core.scalars import Unfit, describe, read_values
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, is_time
+from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.errors import InputError
 from everwhen.formats.json.arrow_reader import FastReader
-from everwhen.formats.json.inference import Inference
+from everwhen.formats.json.inference import Contents, Inference
 from everwhen.formats.json.python_reader import decode_lines
-from everwhen.punctuation.api import read_match, write_match
-from everwhen.storage.atomic_file import is_regular, whole_file
+from everwhen.formats.json.writer import jsonlines as jsonlines
+from everwhen.formats.json.writer import write_jsonlines as write_jsonlines
+from everwhen.formats.time_columns import nanoseconds_of_text, ticks_of_text
+from everwhen.punctuation.api import read_match
+from everwhen.storage.atomic_file import is_regular
 from everwhen.stream.batch_punctuation import punctuations
 from everwhen.stream.element import ExternalCti, Punct
 from everwhen.stream.element_batch import (
     ADJUST,
     CTI,
-    EXTERNAL_CTI,
     IN_RANGE,
-    INSERT,
     OPS,
     PUNCT,
     ElementBatch,
@@ -68,19 +71,29 @@ Readable = str | os.PathLike[str] | IO[bytes] | IO[str]
 
 
 def read_jsonlines(
-    path_or_file: Readable, schema: Schema | None = None, batch: int = DEFAULT_BATCH
+    path_or_file: Readable, schema: Schema | None = None, batch: int = DEFAULT_BATCH, tick: int | None = None
 ) -> Iterator[ElementBatch]:
     """The elements of a file in batches of `batch` lines; without a schema it is read twice, first for its types."""
-    if schema is None and _read_once(path_or_file):
+    if schema is None:
+        yield from open_jsonlines(path_or_file, tick, batch)[1]
+        return
+    with _opened(path_or_file) as (lines, source):
+        yield from elements_of_lines(lines, source, schema, batch, tick=tick or TICKS.tick)
+
+
+def open_jsonlines(
+    path_or_file: Readable, tick: int | None = None, batch: int = DEFAULT_BATCH
+) -> tuple[TimeAxis, Iterator[ElementBatch]]:
+    """On which axis the times of a file are, and its elements; what can be read only once is kept in memory."""
+    if _read_once(path_or_file):
         with _opened(path_or_file) as (lines, source):
             text = list(lines)
-        schema = _infer(iter(text), source)
-        yield from elements_of_lines(iter(text), source, schema, batch)
-        return
-    if schema is None:
-        schema = infer_schema(path_or_file)
-    with _opened(path_or_file) as (lines, source):
-        yield from elements_of_lines(lines, source, schema, batch)
+        found = _infer(iter(text), source)
+        axis = TimeAxis(tick or found.axis.tick, found.axis.dated)
+        return axis, elements_of_lines(iter(text), source, found.schema, batch, tick=axis.tick)
+    found = infer_contents(path_or_file)
+    axis = TimeAxis(tick or found.axis.tick, found.axis.dated)
+    return axis, read_jsonlines(path_or_file, found.schema, batch, axis.tick)
 
 
 def infer_schema(path_or_file: Readable) -> Schema:
@@ -89,6 +102,11 @@ def infer_schema(path_or_file: Readable) -> Schema:
     Whole numbers are int64, numbers float64, text string, true and false bool; an attribute that is always null is
     a string.  Patterns of punctuations count, too, but name attributes only if there is no row at all.
     """
+    return infer_contents(path_or_file).schema
+
+
+def infer_contents(path_or_file: Readable) -> Contents:
+    """The attributes of a file as `infer_schema` finds them, and the axis of its times."""
     with _opened(path_or_file) as (lines, source):
         return _infer(lines, source)
 
@@ -114,12 +132,12 @@ def _pieces(lines: Iterator[bytes], batch: int, first: int = 1) -> Iterator[tupl
         first += len(piece)
 
 
-def _infer(lines: Iterator[bytes], source: str) -> Schema:
+def _infer(lines: Iterator[bytes], source: str) -> Contents:
     inference = Inference(source)
     for first, piece in _pieces(lines, DEFAULT_BATCH):
         if not inference.take_fast(piece, first):
             inference.take(*decode_lines(piece, first, source))
-    return inference.schema()
+    return inference.contents()
 
 
 def elements_of_lines(
@@ -130,13 +148,14 @@ def elements_of_lines(
     first: int = 1,
     reshape: Reshape | None = None,
     always: bool = False,
+    tick: int = TICKS.tick,
 ) -> Iterator[ElementBatch]:
     """The elements of lines, the first of which has the number `first`; what stands before a wrong line is read.
 
     `reshape` makes an element of the object on a line that is none by itself, or of each (`always`); if it cannot, it
     raises `Unfit`.
     """
-    reader = _Reader(schema, source, reshape, quick=not always)
+    reader = _Reader(schema, source, reshape, tick, quick=not always)
     numbered: bool | None = None
     for at, piece in _pieces(lines, batch, first):
         for found in reader.read(piece, at):
@@ -150,9 +169,9 @@ def elements_of_lines(
 class _Reader:
     """The elements of one file, piece by piece."""
 
-    def __init__(self, schema: Schema, source: str, reshape: Reshape | None, quick: bool) -> None:
-        self.schema, self.source, self.reshape = schema, source, reshape
-        self.fast = FastReader(schema, source) if quick else None
+    def __init__(self, schema: Schema, source: str, reshape: Reshape | None, tick: int, quick: bool) -> None:
+        self.schema, self.source, self.reshape, self.tick = schema, source, reshape, tick
+        self.fast = FastReader(schema, source, tick) if quick else None
 
     def read(self, piece: list[bytes], first: int) -> Iterator[ElementBatch]:
         try:
@@ -174,14 +193,16 @@ class _Reader:
                     objects[i] = self.reshape(element)
                 except Unfit as bad:
                     raise InputError(bad.problem, source=self.source, line=int(numbers[i]), remedy=bad.remedy) from None
-        return _careful(objects, numbers, self.schema, self.source)
+        return _careful(objects, numbers, self.schema, self.source, self.tick)
 
 
 # --- from objects to elements -------------------------------------------------------------------------------------
 
 
-def _careful(objects: list[dict[str, Any]], numbers: np.ndarray, schema: Schema, source: str) -> ElementBatch:
-    taken = _Taken(schema)
+def _careful(
+    objects: list[dict[str, Any]], numbers: np.ndarray, schema: Schema, source: str, tick: int = TICKS.tick
+) -> ElementBatch:
+    taken = _Taken(schema, tick)
     try:
         for index, element in enumerate(objects):
             try:
@@ -225,8 +246,9 @@ def _not_all_numbered(source: str, line: int) -> InputError:
 class _Taken:
     """The elements of a batch, taken one by one."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, tick: int) -> None:
         self.schema = schema
+        self.tick = tick
         self.op: list[int] = []
         self.times: list[tuple[int, int, int]] = []
         self.rows: list[dict[str, Any]] = []
@@ -244,19 +266,19 @@ class _Taken:
         vs = ve = vnew = 0
         row = _NOTHING
         if op <= ADJUST:
-            vs = _time(element, "vs")
-            ve = _time(element, "ve", INF) if "ve" in element else vs + 1
+            vs = self._time(element, "vs")
+            ve = self._time(element, "ve", INF) if "ve" in element else vs + 1
             if op == ADJUST:
-                vnew = _time(element, "vnew", INF)
+                vnew = self._time(element, "vnew", INF)
             row = self._row(element)
         elif op == CTI:
-            vs = ve = _time(element, "t", INF)
+            vs = ve = self._time(element, "t", INF)
         elif op == PUNCT:
             ve = INF
             match = read_match(_field(element, "match"), self.schema)
-            self.promises[index] = Punct(Punctuation(match, _time(element, "t", INF) if "t" in element else INF))
+            self.promises[index] = Punct(Punctuation(match, self._time(element, "t", INF) if "t" in element else INF))
         else:
-            vs, ve, count = _time(element, "vs"), _time(element, "ve", INF), _field(element, "count")
+            vs, ve, count = self._time(element, "vs"), self._time(element, "ve", INF), _field(element, "count")
             if type(count) is not int or not 0 <= count <= MAX_TIME:
                 raise Unfit(f'"count" must be a whole number, not {describe(count)}', "0 or more")
             self.promises[index] = ExternalCti(vs, ve, count)
@@ -292,79 +314,22 @@ class _Taken:
             raise worst
         return tuple(found)
 
+    def _time(self, element: dict[str, Any], name: str, null: int | None = None) -> int:
+        t = _field(element, name)
+        if type(t) is int:
+            if is_time(t):
+                return t
+            raise Unfit(f'"{name}" is {t}, out of range', IN_RANGE)
+        if t is None and null is not None:
+            return null
+        if isinstance(t, str) and nanoseconds_of_text(t.strip()) is not None:
+            return ticks_of_text(t, name, self.tick)
+        only = "a whole number of ticks or a timestamp" + ("" if null is None else ", or null for infinity")
+        raise Unfit(f'"{name}" must be {only}, not {describe(t)}', "numbers carry no unit, fraction or quotes")
+
 
 def _field(element: dict[str, Any], name: str) -> Any:
     try:
         return element[name]
     except KeyError:
         raise Unfit(f'"{name}" is missing', f"give the element a {name!r}") from None
-
-
-def _time(element: dict[str, Any], name: str, null: int | None = None) -> int:
-    t = _field(element, name)
-    if type(t) is int:
-        if is_time(t):
-            return t
-        raise Unfit(f'"{name}" is {t}, out of range', IN_RANGE)
-    if t is None and null is not None:
-        return null
-    only = "a whole number of ticks" if null is None else "a whole number of ticks, or null for infinity"
-    raise Unfit(f'"{name}" must be {only}, not {describe(t)}', "times carry no unit, fraction or quotes")
-
-
-# --- from elements to text ----------------------------------------------------------------------------------------
-
-
-def write_jsonlines(batches: Iterable[ElementBatch], path_or_file: str | os.PathLike[str] | IO[bytes] | IO[str]) -> int:
-    """Writes elements, a line each, and returns how many; a path is written whole or not at all."""
-    if isinstance(path_or_file, str | os.PathLike):
-        with whole_file(path_or_file) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
-            return _write(batches, file)
-    if hasattr(path_or_file, "encoding"):
-        return _write(batches, cast(IO[str], path_or_file))
-    wrapper = io.TextIOWrapper(cast(IO[bytes], path_or_file), encoding="utf-8", newline="\n", write_through=True)
-    try:
-        return _write(batches, wrapper)
-    finally:
-        wrapper.detach()
-
-
-def _write(batches: Iterable[ElementBatch], file: IO[str]) -> int:
-    count = 0
-    for batch in batches:
-        if len(batch):
-            file.write("\n".join(jsonlines(batch)) + "\n")
-            count += len(batch)
-    return count
-
-
-def jsonlines(batch: ElementBatch) -> Iterator[str]:
-    """The lines of a batch, without line ends."""
-    keys = ",".join(json.dumps(name, ensure_ascii=False).replace("%", "%%") + ":%s" for name in batch.schema.names)
-    template = "{" + keys + "}"
-    if batch.columns:
-        rows: Iterable[str] = [template % values for values in zip(*map(json_texts, batch.columns), strict=True)]
-    else:
-        rows = ["{}"] * len(batch)
-    ops, starts, ends, news = (times.tolist() for times in (batch.op, batch.vs, batch.ve, batch.vnew))
-    tails = ["}"] * len(batch) if batch.at is None else [f',"at":{at}}}' for at in batch.at.tolist()]
-    for i, (op, vs, ve, vnew, row, tail) in enumerate(zip(ops, starts, ends, news, rows, tails, strict=True)):
-        if op == INSERT:
-            yield f'{{"op":"insert","vs":{vs},"ve":{"null" if ve == INF else ve},"row":{row}{tail}'
-        elif op == ADJUST:
-            end, new = "null" if ve == INF else ve, "null" if vnew == INF else vnew
-            yield f'{{"op":"adjust","vs":{vs},"ve":{end},"vnew":{new},"row":{row}{tail}'
-        elif op == CTI:
-            yield f'{{"op":"cti","t":{"null" if vs == INF else vs}{tail}'
-        else:
-            yield _promise(batch.promises[i], batch.schema) + tail
-
-
-def _promise(promise: Punct | ExternalCti, schema: Schema) -> str:
-    """The line of a promise, without the closing brace."""
-    if isinstance(promise, ExternalCti):
-        end = "null" if promise.ve == INF else promise.ve
-        return f'{{"op":"{OPS[EXTERNAL_CTI]}","vs":{promise.vs},"ve":{end},"count":{promise.count}'
-    match = json.dumps(write_match(promise.promise.match, schema), ensure_ascii=False, separators=(",", ":"))
-    t = promise.promise.t
-    return f'{{"op":"{OPS[PUNCT]}","match":{match}' + ("" if t == INF else f',"t":{t}')

@@ -11,7 +11,7 @@ from everwhen.core.merge_policy import KERNELS, MergePolicy
 from everwhen.core.scalars import Unfit
 from everwhen.core.time import NEVER, is_time, ticks
 from everwhen.errors import QueryError
-from everwhen.formats.row_mapping import ticks_of_text
+from everwhen.formats.time_columns import ticks_of_text
 from everwhen.language import syntax as s
 from everwhen.language.binding.context import Binding, Rows
 from everwhen.language.binding.scope import Table

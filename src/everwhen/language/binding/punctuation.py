@@ -77,7 +77,8 @@ class _Schemes:
         for known in self._times:
             if _is(name, known):
                 raise self._binding.error(
-                    f"{known} is the time of the stream, not a column of it: how far time has come is what a CTI says",
+                    f"{known} is the time of the stream, not a column of it: how far time has come is what a CTI says; "
+                    f"to let every batch say one, write ORDERED BY {known} WITHIN 30 MINUTES",
                     name.span,
                 )
         return _column(name, self._schema, self._where, self._binding)

@@ -136,9 +136,20 @@ def _modified(node: n.Node, modifier: s.Modifier, table: Table, binding: Binding
             return n.RowsWindow(node, _rows(rows, binding), 1 if slide is None else _rows(slide, binding), columns)
         case s.Granularity(granule):
             return n.Granularity(node, _time(granule, binding))
-        case s.Lifetime(hop, shift, length, unbounded):
+        case s.Lifetime(hop, shift, length, unbounded, align):
             lives = INF if unbounded else None if length is None else _time(length, binding)
-            return n.AlterLifetime(_events(node), _or(hop, 1, binding), _or(shift, 0, binding), lives)
+            aligned = _aligned(node, modifier, binding)
+            moved = _or(shift, 0, binding) + _or(align, 0, binding)
+            return n.AlterLifetime(aligned, _or(hop, 1, binding), moved, lives)
+
+
+def _aligned(node: n.Node, lifetime: s.Lifetime, binding: Binding) -> n.Node:
+    """Events moved back by ALIGN, so that hops begin so long after multiples of HOP; they are moved forth later."""
+    if lifetime.align is None:
+        return _events(node)
+    if lifetime.hop is None or (lifetime.length is None and not lifetime.unbounded):
+        raise binding.error("ALIGN tells where hops begin: it goes with HOP and LENGTH", lifetime.align.span)
+    return n.AlterLifetime(_events(node), shift=-_time(lifetime.align, binding))
 
 
 def _or(length: s.Length | None, default: int, binding: Binding) -> int:

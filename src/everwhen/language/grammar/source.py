@@ -42,7 +42,8 @@ _MODIFIERS: Final = ("WINDOW", "GRANULARITY", "LIFETIME")
 _WINDOW_WORDS: Final = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "PARTITION")
 _TIME_WORDS: Final = ("nanosecond", "microsecond", "millisecond", "second", "minute", "hour", "day", "week", "tick")
 _BEHIND_LENGTH: Final = (
-    "SLIDE", "HOP", "SHIFT", "LENGTH", "BLOCK", "REMEMBER", "PRECEDING", "PARTITION", "DEFINE", "SUBSET"
+    "SLIDE", "HOP", "ALIGN", "SHIFT", "LENGTH", "BLOCK", "REMEMBER", "PRECEDING", "PARTITION", "DEFINE", "SUBSET",
+    "WITHIN", "IDLE", "LATE", "SOURCE", "INSERT", "ARRIVES", "PUNCTUATE", "ORDERED",
 )  # fmt: skip
 _JOIN_WORDS: Final = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 _SIDES: Final[dict[str, JoinKind]] = {
@@ -317,14 +318,15 @@ class Sources(Patterns):
         while not parts or not self.at_symbol(")"):
             if parts:
                 self.take_symbol(",")
-            left = [word for word in ("HOP", "SHIFT", "LENGTH") if word not in parts]
+            left = [word for word in ("HOP", "ALIGN", "SHIFT", "LENGTH") if word not in parts]
             if not left:
                 self.fail_expected("')'")
             word = self.expect_word(*left).text.upper()
             parts[word] = None if word == "LENGTH" and self.take_word("UNBOUNDED") else self.length()
         self.expect_symbol(")")
         unbounded = "LENGTH" in parts and parts["LENGTH"] is None
-        return Lifetime(parts.get("HOP"), parts.get("SHIFT"), parts.get("LENGTH"), unbounded, self.span(first))
+        hop, shift, length, align = (parts.get(word) for word in ("HOP", "SHIFT", "LENGTH", "ALIGN"))
+        return Lifetime(hop, shift, length, unbounded, align, self.span(first))
 
     # -- lengths -------------------------------------------------------------------------------------------------------
 

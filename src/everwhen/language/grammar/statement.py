@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, Literal, cast
 
-from everwhen.language.grammar.punctuate import BatchPunctuation
+from everwhen.language.grammar.progress import ProgressClauses, Watermark
 from everwhen.language.syntax import (
+    AlterQuery,
     Ask,
     ColumnDef,
     Consistency,
@@ -16,6 +17,7 @@ from everwhen.language.syntax import (
     Drop,
     Ident,
     Length,
+    ProgressSyntax,
     SchemeSyntax,
     SourceCall,
     Span,
@@ -29,7 +31,7 @@ _REFUSED: Final = {
     "UPDATE": f"UPDATE is not part of the language: rows come from a stream's source; {_THERE_ARE}",
     "DELETE": f"DELETE is not part of the language: rows come from a stream's source; {_THERE_ARE}",
     "MERGE": f"MERGE is not part of the language; {_THERE_ARE}",
-    "ALTER": "ALTER is not part of the language; write CREATE OR REPLACE STREAM",
+    "ALTER": "there is ALTER QUERY name AS SELECT …; a stream is changed by CREATE OR REPLACE STREAM",
     "TRUNCATE": f"TRUNCATE is not part of the language; {_THERE_ARE}",
     "EXPLAIN": "EXPLAIN is a command of its own: everwhen explain",
     "VALUES": f"VALUES is not part of the language; {_THERE_ARE}",
@@ -45,10 +47,11 @@ class _Declared:
     columns: list[tuple[Ident, TypeName | None, bool]] = field(default_factory=list)
     keys: list[tuple[Ident, ...]] = field(default_factory=list)
     period: tuple[Ident, Ident] | None = None
+    watermark: Watermark | None = None
     span: Span = field(default_factory=lambda: Span(0, 0))
 
 
-class Statements(BatchPunctuation):
+class Statements(ProgressClauses):
     """The whole grammar."""
 
     def statements(self) -> tuple[Statement, ...]:
@@ -77,6 +80,8 @@ class Statements(BatchPunctuation):
             return self._create()
         if self.at_word("DROP"):
             return self._drop()
+        if self.at_words("ALTER", "QUERY"):
+            return self._alter()
         if self.at_word(*_REFUSED):
             raise self.error(_REFUSED[self.peek().text.upper()])
         if not self.starts_query():
@@ -109,6 +114,18 @@ class Statements(BatchPunctuation):
             parts[word] = self.length()
         self.expect_symbol(")")
         return Consistency(None, parts.get("BLOCK"), parts.get("REMEMBER"), self.span(first))
+
+    def _alter(self) -> AlterQuery:
+        first = self.at
+        self.at += 2
+        name = self.name("the name of a running query")
+        self.expect_word("AS")
+        if not self.starts_query():
+            self.fail_expected("a query")
+        query = self.query()
+        if self.at_word("CONSISTENCY"):
+            raise self.error("ALTER QUERY leaves the level as it is; it is changed by change()")
+        return AlterQuery(name, query, self.span(first))
 
     # -- DROP ----------------------------------------------------------------------------------------------------------
 
@@ -159,7 +176,12 @@ class Statements(BatchPunctuation):
         """Those of CREATE STREAM name (a, b) AS …: names alone."""
         if declared is None:
             return ()
-        if declared.keys or declared.period or any(type_name or key for _, type_name, key in declared.columns):
+        if (
+            declared.keys
+            or declared.period
+            or declared.watermark
+            or any(type_name or key for _, type_name, key in declared.columns)
+        ):
             raise self.error("with AS SELECT … the columns are names alone: (a, b)", declared.span)
         return tuple(name for name, _, _ in declared.columns)
 
@@ -190,6 +212,10 @@ class Statements(BatchPunctuation):
             if len(names) != 2:
                 raise self.error("PERIOD names two columns, the start and the end", self.span(first))
             declared.period = (names[0], names[1])
+        elif self.at_words("WATERMARK", "FOR"):
+            if declared.watermark is not None:
+                raise self.error("a second WATERMARK; a stream has one time")
+            declared.watermark = self.watermark()
         else:
             name = self.name("a column, KEY (…) or PERIOD (…)")
             typed = self.peek().kind == "word" and not self.at_word(
@@ -218,6 +244,7 @@ class Statements(BatchPunctuation):
         insert_only = False
         arrives: Literal["any", "in order", "strictly"] = "any"
         punctuate: tuple[SchemeSyntax, ...] = ()
+        progress: ProgressSyntax | None = None
         while True:
             if self.at_word("SOURCE") and source is None:
                 source = self._source_call()
@@ -232,6 +259,10 @@ class Statements(BatchPunctuation):
                 arrives = "strictly" if self.take_word("STRICTLY") else "in order"
             elif self.at_call("PUNCTUATE") and not punctuate:
                 punctuate = self.punctuate_clause()
+            elif self.at_words("WATERMARK", "FOR"):
+                raise self.error("WATERMARK FOR stands among the columns; behind them it is ORDERED BY column WITHIN …")
+            elif self.at_progress():
+                progress = self.progress_clause(progress)
             elif self.at_word("SOURCE", "ORDERED", "INSERT", "ARRIVES", "PUNCTUATE"):
                 self.fail_expected(
                     "SOURCE f(…), ORDERED BY column, INSERT ONLY, ARRIVES IN ORDER [STRICTLY] and PUNCTUATE (…) at "
@@ -239,6 +270,7 @@ class Statements(BatchPunctuation):
                 )
             else:
                 break
+        progress, ordered_by = self.progress_of(progress, declared.watermark, ordered_by)
         kind = word.lower() or ("stream" if thing == "STREAM" else "temporal" if declared.period else "constant")
         if kind == "temporal" and declared.period is None:
             raise self.error("a temporal relation needs PERIOD (start, end) among its columns", declared.span)
@@ -257,6 +289,7 @@ class Statements(BatchPunctuation):
             self.span(first),
             punctuate,
             arrives,
+            progress,
         )
 
     def _source_call(self) -> SourceCall:

@@ -11,6 +11,7 @@ from everwhen.language.syntax.schemes import (
     SchemeUnique,
 )
 from everwhen.language.syntax.statements import (
+    AlterQuery,
     Ask,
     ColumnDef,
     Consistency,
@@ -18,6 +19,7 @@ from everwhen.language.syntax.statements import (
     CreateSource,
     Drop,
     OrderItem,
+    ProgressSyntax,
     SourceCall,
     Statement,
 )
@@ -66,6 +68,7 @@ from everwhen.language.syntax.tree import (
 from everwhen.language.syntax.words import Ident, Length, Span
 
 __all__ = [
+    "AlterQuery",
     "Ask",
     "Case",
     "CastTo",
@@ -103,6 +106,7 @@ __all__ = [
     "Name",
     "Operator",
     "OrderItem",
+    "ProgressSyntax",
     "Quantified",
     "Query",
     "RangeWindow",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from everwhen.language.syntax.schemes import (
@@ -32,6 +32,16 @@ class SourceCall:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgressSyntax:
+    """WITHIN d, IDLE AFTER d, LATE ROWS …: how a source makes progress, and what becomes of late rows."""
+
+    within: Length | None = None
+    idle: Length | None = None
+    late: Literal["error", "drop", "adjust"] | None = None
+    span: Span = field(default_factory=lambda: Span(0, 0))
+
+
+@dataclass(frozen=True, slots=True)
 class CreateSource:
     """CREATE STREAM or RELATION with a schema.
 
@@ -52,6 +62,7 @@ class CreateSource:
     span: Span
     punctuate: tuple[SchemeSyntax, ...] = ()
     arrives: Literal["any", "in order", "strictly"] = "any"
+    progress: ProgressSyntax | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +114,13 @@ class Ask:
     order: tuple[OrderItem, ...] = ()
 
 
-Statement = CreateSource | CreateDerived | Drop | Ask
+@dataclass(frozen=True, slots=True)
+class AlterQuery:
+    """ALTER QUERY name AS query: a running query becomes another one."""
+
+    name: Ident
+    query: Query
+    span: Span
+
+
+Statement = CreateSource | CreateDerived | Drop | Ask | AlterQuery

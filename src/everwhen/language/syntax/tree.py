@@ -166,12 +166,13 @@ class RowsWindow:
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """CEDR: LIFETIME(HOP d SHIFT d LENGTH d): each may be left out; `unbounded` is LENGTH UNBOUNDED."""
+    """CEDR: LIFETIME(HOP d ALIGN d SHIFT d LENGTH d): each may be left out; `unbounded` is LENGTH UNBOUNDED."""
 
     hop: Length | None
     shift: Length | None
     length: Length | None
     unbounded: bool
+    align: Length | None
     span: Span
 
 

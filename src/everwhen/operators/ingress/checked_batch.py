@@ -1,4 +1,5 @@
-"""The data of a batch: its inserts and adjusts in arrival order, and where promises stand between them.
+"""The data of a batch: its inserts and adjusts in arrival order, where promises stand between them, and what a guard
+makes of it.
 
 Nothing is copied until it must be: checks read the columns of the batch, in which the gaps are skipped.
 """
@@ -15,6 +16,9 @@ from everwhen.compiled.njit import loop
 from everwhen.containers.gaps import only_gaps, spans_without, without
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
+from everwhen.operators.ingress.event_log_loops import segments
+from everwhen.rows.changes import Changes
+from everwhen.rows.codec import RowCodec
 from everwhen.stream.element import Adjust, Insert
 from everwhen.stream.element_batch import ADJUST
 
@@ -91,6 +95,58 @@ class Arrived:
         op, vs, ve, vnew = (times[places] for times in (self.op, self.vs, self.ve, self.vnew))
         adjusts = int(np.count_nonzero(op)) if self.adjusts else 0
         return Arrived(op, vs, ve, vnew, (), adjusts, np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedBatch:
+    """A checked batch: payload rows with the times of their elements.
+
+    `ordered`: it is known that all are inserts, in the order of their starts.
+    """
+
+    codec: RowCodec
+    op: np.ndarray
+    vs: np.ndarray
+    ve: np.ndarray
+    vnew: np.ndarray
+    rows: np.ndarray
+    adjusts: int
+    ordered: bool = False
+
+    @property
+    def sync(self) -> np.ndarray:
+        """The earliest instant that each changes."""
+        return np.where(self.op == ADJUST, np.minimum(self.ve, self.vnew), self.vs) if self.adjusts else self.vs
+
+    def without(self, gone: np.ndarray) -> CheckedBatch:
+        """The same without those at some places, which are adjusts."""
+        keep = np.ones(len(self.op), bool)
+        keep[gone] = False
+        op, vs, ve, vnew, rows = (part[keep] for part in (self.op, self.vs, self.ve, self.vnew, self.rows))
+        return CheckedBatch(self.codec, op, vs, ve, vnew, rows, self.adjusts - len(gone))
+
+    def segments(self) -> Changes:
+        """An insert is +[vs, ve); an adjust is the difference it makes."""
+        if not self.adjusts:
+            weight = np.empty(len(self.op), np.int64)
+            weight.fill(1)
+            return Changes(self.codec, self.vs, self.ve, weight, self.rows)
+        lo, hi, weight, some = segments(self.op, self.vs, self.ve, self.vnew)
+        if some == len(lo):
+            return Changes(self.codec, lo, hi, weight, self.rows)
+        keep = lo < hi
+        return Changes(self.codec, lo[keep], hi[keep], weight[keep], self.rows[keep])
+
+    def events(self) -> Changes:
+        """Event form: an adjust takes the whole event back and says it again."""
+        if not self.adjusts:
+            return self.segments()
+        adjust = np.flatnonzero(self.op == ADJUST)
+        again = adjust[self.vnew[adjust] > self.vs[adjust]]
+        lo, hi = np.concatenate([self.vs, self.vs[again]]), np.concatenate([self.ve, self.vnew[again]])
+        weight = np.ones(len(lo), np.int64)
+        weight[adjust] = -1
+        return Changes(self.codec, lo, hi, weight, np.concatenate([self.rows, self.rows[again]]))
 
 
 @loop

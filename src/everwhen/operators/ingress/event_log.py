@@ -108,6 +108,9 @@ class EventLog:
         self.codec = codec
         self._cti = NEVER
         self._last: tuple[kernel.Elements, kernel.Taken, tuple[int, int]] | None = None
+        self.lenient = False
+        """Whether adjusts without their event are passed over; those of the last `apply` are then `unfound`."""
+        self.unfound = np.empty(0, np.int64)
         self._forgotten = NEVER
         self._over: PunctuationStore | None = None  # what was promised since the last tidying
         self._rings = _Ring(codec.width), _Ring(codec.width)  # events that end, and that don't
@@ -139,8 +142,10 @@ class EventLog:
         taken = kernel.Taken(todo[:named], np.empty(named, np.int64), np.empty(named, np.uint8))
         before = ending.count, lasting.count
         ending.count, lasting.count, wrong = kernel.apply(
-            elements, until, marks, hashes, ending.arrays, lasting.arrays, taken
+            elements, until, marks, hashes, ending.arrays, lasting.arrays, taken, self.lenient
         )
+        if self.lenient:
+            self.unfound = taken.todo[taken.killed == -2]
         self._last = (elements, taken, before) if wrong < 0 else None
         return int(wrong)
 

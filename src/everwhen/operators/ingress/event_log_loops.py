@@ -190,11 +190,12 @@ def named(elements, until, marks, todo, hashes):
 
 
 @loop_of(elements=Elements, ending=Ring, lasting=Ring, taken=Taken)
-def apply(elements, until, marks, hashes, ending, lasting, taken):
+def apply(elements, until, marks, hashes, ending, lasting, taken, lenient):
     """Append inserts and move adjusted events: the elements `taken.todo`, with their hashes.  Returns the new ends of
     the rings and the first adjust that has no event (-1: none).
 
-    On such an error everything is as it was before.  Else `taken` gets what `undo` reads.
+    On such an error everything is as it was before.  Else `taken` gets what `undo` reads.  If `lenient`, an adjust
+    without its event is passed over: what it has taken out is then -2.
     """
     op, vs, ve, vnew, rows = elements.op, elements.vs, elements.ve, elements.vnew, elements.rows
     heads, log, count, n_lasting = ending.heads, ending.log, ending.end, lasting.end
@@ -217,6 +218,9 @@ def apply(elements, until, marks, hashes, ending, lasting, taken):
                 killed[x] = _kill(lasting.heads, lasting.log, lasting.oldest, h, vs[i], end, rows, i)
             else:
                 killed[x] = _kill(heads, log, ending.oldest, h, vs[i], end, rows, i)
+            if killed[x] < 0 and lenient:
+                killed[x] = -2
+                continue
             if killed[x] < 0:
                 undo(
                     elements,

@@ -16,7 +16,6 @@ insert.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -27,8 +26,9 @@ from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
 from everwhen.errors import InputError
 from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.checked_batch import Arrived
+from everwhen.operators.ingress.checked_batch import CheckedBatch as CheckedBatch
 from everwhen.operators.ingress.event_log import EventLog, EventStore
-from everwhen.operators.ingress.event_log_loops import first_fall, look, segments
+from everwhen.operators.ingress.event_log_loops import first_fall, look
 from everwhen.operators.ingress.source_punctuation import SourcePromises
 from everwhen.operators.punctuate.punctuator import Punctuator
 from everwhen.rows.changes import Changes
@@ -38,51 +38,6 @@ from everwhen.stream.element_batch import ADJUST, CTI, EXTERNAL_CTI, INSERT, Ele
 
 NOT_ONE_TICK: Final = "the lifetime [{}, {}) on a source that is declared to live one tick (ORDERED BY, chronons=True)"
 ONE_TICK: Final = "leave the end out, or declare the source without it; an adjust may only remove the event"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedBatch:
-    """A checked batch: payload rows with the times of their elements.
-
-    `ordered`: it is known that all are inserts, in the order of their starts.
-    """
-
-    codec: RowCodec
-    op: np.ndarray
-    vs: np.ndarray
-    ve: np.ndarray
-    vnew: np.ndarray
-    rows: np.ndarray
-    adjusts: int
-    ordered: bool = False
-
-    @property
-    def sync(self) -> np.ndarray:
-        """The earliest instant that each changes."""
-        return np.where(self.op == ADJUST, np.minimum(self.ve, self.vnew), self.vs) if self.adjusts else self.vs
-
-    def segments(self) -> Changes:
-        """An insert is +[vs, ve); an adjust is the difference it makes."""
-        if not self.adjusts:
-            weight = np.empty(len(self.op), np.int64)
-            weight.fill(1)
-            return Changes(self.codec, self.vs, self.ve, weight, self.rows)
-        lo, hi, weight, some = segments(self.op, self.vs, self.ve, self.vnew)
-        if some == len(lo):
-            return Changes(self.codec, lo, hi, weight, self.rows)
-        keep = lo < hi
-        return Changes(self.codec, lo[keep], hi[keep], weight[keep], self.rows[keep])
-
-    def events(self) -> Changes:
-        """Event form: an adjust takes the whole event back and says it again."""
-        if not self.adjusts:
-            return self.segments()
-        adjust = np.flatnonzero(self.op == ADJUST)
-        again = adjust[self.vnew[adjust] > self.vs[adjust]]
-        lo, hi = np.concatenate([self.vs, self.vs[again]]), np.concatenate([self.ve, self.vnew[again]])
-        weight = np.ones(len(lo), np.int64)
-        weight[adjust] = -1
-        return Changes(self.codec, lo, hi, weight, np.concatenate([self.rows, self.rows[again]]))
 
 
 class Guard:
@@ -120,6 +75,8 @@ class Guard:
         self._promises = SourcePromises(codec.schema, punctuator)
         self._silent = punctuator is None  # nothing has been promised about data, nothing declared is looked after
         self._log: EventStore = log or EventLog(codec)
+        self.unfound = np.empty(0, np.int64)
+        """The places of adjusts without their event in the last batch, where those are left out (`pass_over`)."""
         self._forgotten = NEVER  # what `forgotten` was when Finalize took the events over
         self._before: tuple[int, int] = (NEVER, NEVER)
 
@@ -143,6 +100,23 @@ class Guard:
         self.cti, self.tau = cti, tau
         self._silent &= promised is None
         self._promises.restore(promised)
+
+    def pass_over(self) -> None:
+        """Leave adjusts out whose event is not there: its insert may have been left out, too."""
+        if isinstance(self._log, EventLog):
+            self._log.lenient = True
+
+    def reach(self, t: int) -> None:
+        """Everything before `t` is promised with the batch that was checked last; `settle` or `undo` follows."""
+        if t > self.cti:
+            self.cti = t
+
+    def hurry(self, t: int) -> None:
+        """Take everything before `t` for promised, without a batch."""
+        if t > self.cti:
+            self.cti = t
+            if not self.whole:
+                self._log.forget(self._kept_from(t))
 
     def step(self, batch: ElementBatch) -> CheckedBatch:
         """Check and take a batch; on an error nothing of it has been taken.
@@ -186,7 +160,7 @@ class Guard:
             op, vs, ve, vnew = data.head()
         guarded = CheckedBatch(self.codec, op, vs, ve, vnew, rows, data.adjusts, not (adjusts or falls))
         if self.whole or not (self.insert_only or self.finalized):
-            self._check_events(batch, guarded, cti, data, places)
+            guarded = self._check_events(batch, guarded, cti, data, places)
         self.cti, self.tau = cti, tau
         return guarded
 
@@ -304,7 +278,8 @@ class Guard:
         what = "an adjust that changes" if op == ADJUST else "an insert that starts"
         raise self._error(
             batch, at, f"{what} at {show(sync)}, behind the CTI {show(cti)}",
-            "a CTI promises that nothing before it changes; late elements need a source policy or Finalize",
+            "a CTI promises that nothing before it changes; say what becomes of late rows: LATE ROWS DROP behind "
+            f"CREATE STREAM {self.name} (…), --late {self.name}=drop, or late='drop' in ew.source",
         )  # fmt: skip
 
     def _check_chronons(self, batch: ElementBatch) -> None:
@@ -342,8 +317,8 @@ class Guard:
 
     def _check_events(
         self, batch: ElementBatch, given: CheckedBatch, cti: int, data: Arrived, places: np.ndarray | None
-    ) -> None:
-        """Every adjust finds its event, if that has not ended before the floor."""
+    ) -> CheckedBatch:
+        """Every adjust finds its event, if that has not ended before the floor, or is left out (`pass_over`)."""
         op, vs, ve, adjusts = given.op, given.vs, given.ve, given.adjusts
         if adjusts and self._skips:
             known = (op != ADJUST) | (ve > self.floor)
@@ -359,6 +334,11 @@ class Guard:
                 batch, at, f"an adjust of an event that is not there: {lifetime} {row}",
                 "an adjust names the event's start, its present end and its whole row, after its insert",
             )  # fmt: skip
+        if not isinstance(self._log, EventLog) or not self._log.lenient:
+            return given
+        gone = self._log.unfound
+        self.unfound = np.flatnonzero(batch.op <= ADJUST)[gone] if places is None else places[gone]
+        return given.without(gone) if len(gone) else given
 
     def _error(self, batch: ElementBatch, at: int, problem: str, remedy: str) -> InputError:
         return InputError(problem, source=batch.source or self.name, line=batch.line(at), remedy=remedy)

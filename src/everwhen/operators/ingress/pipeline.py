@@ -1,10 +1,12 @@
-"""The intake of one source: Guard, then Finalize(M), then Align(B), then changes for the graph.
+"""The intake of one source: LateRows, Guard, then Finalize(M), then Align(B), then changes for the graph.
 
-    elements ──▶ guard ──▶ finalize ──▶ align ──▶ changes, with a promise and the largest start
+    elements ──▶ late rows ──▶ guard ──▶ finalize ──▶ align ──▶ changes, with a promise and the largest start
 
-The guard holds the source to its own promises.  Finalize and Align stand there only where the level of consistency asks
-for them, and only below operators with state; what needs neither costs nothing.  An epoch has two halves: `check` may
-refuse a batch, and then nothing has happened to any input; `take` and `release` cannot fail.
+LateRows is there where the source has a policy.  What follows from the bound of its disorder is promised with the
+batch, after all of it has been taken.  The guard holds the source to its own promises.  Finalize and Align stand only
+where the level of consistency asks for them, and only below operators with state; what needs neither costs nothing.  An
+epoch has two halves: `check` may refuse a batch, and then nothing has happened to any input; `take` and `release`
+cannot fail.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from everwhen.operators.contract import StateSize
 from everwhen.operators.ingress.align import Align
 from everwhen.operators.ingress.finalize import DroppedElements, Finalize
 from everwhen.operators.ingress.guard import CheckedBatch, Guard
+from everwhen.operators.ingress.late_rows import LateRows
 from everwhen.operators.net import cancelled
 from everwhen.punctuation.api import promises_of, promises_state
 from everwhen.rows.changes import Changes
@@ -28,10 +31,20 @@ from everwhen.stream.element_batch import ADJUST, ElementBatch
 
 
 class SourcePipeline:
-    """One source.  Without `finalizes` and `aligns` it is the guard alone."""
+    """One source.  Without `finalizes`, `aligns` and a policy (`late`) it is the guard alone."""
 
-    def __init__(self, guard: Guard, remember: int = INF, finalizes: bool = False, aligns: bool = False) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        remember: int = INF,
+        finalizes: bool = False,
+        aligns: bool = False,
+        late: LateRows | None = None,
+    ) -> None:
         self.guard = guard
+        self.late = late
+        if late is not None and late.policy.late == "drop":
+            guard.pass_over()
         self.finalize: Finalize | None = None
         self.align: Align | None = None
         self.latest = NEVER
@@ -79,13 +92,21 @@ class SourcePipeline:
 
     def check(self, batch: ElementBatch) -> None:
         """Check a batch; on an error nothing of it has been taken.  Then `undo`, or `take`."""
+        late = self.late
+        if late is not None:
+            batch = late.step(batch, self.guard.cti)
         if self.finalize is not None:
             self.finalize.check(batch)
         self._checked = batch, self.guard.step(batch)
+        if late is not None:
+            late.unknown(batch, self.guard.unfound)
+            self.guard.reach(late.reached(self.guard.tau))
 
     def undo(self) -> None:
         self._checked = None
         self.guard.undo()
+        if self.late is not None:
+            self.late.undo()
 
     def take(self) -> tuple[CheckedBatch | None, tuple[DroppedElements, ...]]:
         """What is said of the checked batch, or waits from now on, and what was given up."""
@@ -95,10 +116,12 @@ class SourcePipeline:
         (batch, guarded), self._checked = self._checked, None
         self.guard.settle()
         self._said = self.guard.fresh
-        dropped: tuple[DroppedElements, ...] = ()
+        dropped: tuple[DroppedElements, ...] = () if self.late is None else self.late.settle()
         if self.finalize is not None:
             admitted = self.finalize.step(batch, guarded, self.guard.cti)
-            guarded, dropped = admitted.said, admitted.dropped
+            guarded, dropped = admitted.said, dropped + admitted.dropped
+            if self.late is not None:
+                dropped += self.finalize.force(self.guard.cti)
             if self._said:
                 self.finalize.close(self._said)
         if self.align is None:
@@ -150,6 +173,9 @@ class SourcePipeline:
 
     def hurry(self, cti: int) -> tuple[DroppedElements, ...]:
         """Take everything before `cti` for promised, though the source has not said so."""
+        if self.late is not None:
+            self.guard.hurry(cti)  # its policy says what becomes of late rows
+            return () if self.finalize is None else self.finalize.force(cti)
         assert self.finalize is not None, "only Finalize can do without what is late then"
         return self.finalize.force(cti)
 
@@ -215,6 +241,7 @@ class SourcePipeline:
             "latest": self.latest,
             "tau": self._tau,
             "unsaid": promises_state(self._unsaid),
+            "late": None if self.late is None else self.late.snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -229,3 +256,5 @@ class SourcePipeline:
             assert self.align is not None
             self.align.restore(state["align"])
         self.latest, self._tau, self._unsaid = state["latest"], state["tau"], promises_of(state["unsaid"])
+        if self.late is not None and state.get("late") is not None:
+            self.late.restore(state["late"])

@@ -16,7 +16,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import StateSize
 from everwhen.operators.loop import support_loops as kernel
 from everwhen.operators.loop.head import LoopHead
-from everwhen.operators.loop.support_loops import DELETE, HI, HOLD, INSERT
+from everwhen.operators.loop.support_loops import DELETE, HOLD, INSERT
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 
@@ -94,15 +94,14 @@ class KeyedHead(LoopHead):
             return
         if promise > self._promise:
             touched.append(self._ends.before(promise + 1))
+        self._promise = max(promise, self._promise)
         ids = self._distinct(touched)
-        if promise > self._promise:
-            self._promise = promise
-            for regions in self._regions:
-                old, offsets = regions.gather(ids)
-                if len(old) and int(old[:, HI].min()) <= promise:
-                    new, ends = kernel.drop_ended(old, offsets, promise)
-                    regions.put(ids, ends, new)
         if len(ids):
+            for regions in self._regions:  # what was corrected may end at the promise though that has not moved
+                ended = ids[kernel.first_ends(ids, regions.pool, regions.start, regions.length) <= self._promise]
+                if len(ended):
+                    new, offsets = kernel.drop_ended(*regions.gather(ended), self._promise)
+                    regions.put(ended, offsets, new)
             self._schedule(ids)
 
     def _schedule(self, ids: np.ndarray) -> None:

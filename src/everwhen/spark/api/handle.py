@@ -17,6 +17,7 @@ from everwhen.core.emit import Emit
 from everwhen.core.time import NEVER, show
 from everwhen.errors import EverwhenError, QueryError, SparkLostError
 from everwhen.plan.explain import explain_stages
+from everwhen.plan.sanity.silence import never_promised
 from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.api.job import Query, Rebinding
 from everwhen.spark.api.replacing import replaced
@@ -124,6 +125,9 @@ class Handle:
         if not report.holding:
             return "nothing is waited for: all sources have ended"
         names = ", ".join(report.holding)
+        silent = [name for name in report.holding if report.progress.get(name, NEVER) == NEVER]
+        if silent:
+            return never_promised(silent, self._runner.level.emit is Emit.FINAL, on_spark=True)
         return f"answers are final up to what {names} has promised; a promise of {names} would bring more"
 
     def explain(self) -> str:

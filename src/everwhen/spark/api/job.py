@@ -20,7 +20,8 @@ from everwhen.algebra.expressions.build import Expr
 from everwhen.algebra.nodes import Node, Source, walk
 from everwhen.core.consistency import Consistency
 from everwhen.core.schema import Schema
-from everwhen.core.time import show
+from everwhen.core.source_policy import NO_POLICY
+from everwhen.core.time import show_length
 from everwhen.errors import QueryError
 from everwhen.plan.explain import explain_stages
 from everwhen.plan.lower import lower
@@ -39,6 +40,7 @@ from everwhen.spark.driver.plan_run import PlanRun
 from everwhen.spark.exchange.raw_rows import RawRows
 from everwhen.spark.exchange.single_scan import SourceProjection
 from everwhen.spark.exchange.source_scan import unioned
+from everwhen.spark.sources.declared import declared_source
 from everwhen.spark.sources.normalise import normalise
 from everwhen.spark.sources.source import ResolvedSource, SparkSource, resolve
 from everwhen.spark.translate.expressions import spark_type, translate
@@ -132,7 +134,7 @@ class Job:
     def identity(self, ready_plan: StagePlan, intake: bool) -> Identity:
         """What must not change while the query has state."""
         level = self.level
-        bounds = f", block {show(level.block)}, remember {show(level.remember)}" if intake else ""
+        bounds = f", block {show_length(level.block)}, remember {show_length(level.remember)}" if intake else ""
         return Identity(explain_stages(ready_plan), self.settings.width, f"{level.emit.value}{bounds}")
 
     def begin(self, ready: Ready, journal: EpochLog, lease: Lease) -> tuple[StreamingQuery, EpochRunner]:
@@ -242,7 +244,12 @@ def resolved_sources(
         raise QueryError(f"no input for {', '.join(missing)}; the query reads {', '.join(sorted(reads))}")
     return {
         name: replace(
-            resolve(inputs[name].schema, name, sources.get(name), source.schema.names),
+            resolve(
+                inputs[name].schema,
+                name,
+                declared_source(source, inputs[name].schema, sources.get(name)),
+                source.schema.names,
+            ),
             insert_only=source.insert_only,
             chronons=source.chronons,
         )
@@ -299,7 +306,9 @@ def _intake(
                 "late='drop' or late='error'"
             )
     declared = {
-        name: replace(source, insert_only=source.insert_only or resolved[name].source.insert_only)
+        name: replace(
+            source, insert_only=source.insert_only or resolved[name].source.insert_only, policy=NO_POLICY
+        )  # the description of the frame says it
         for name, source in sources.items()
     }
     return IngressStage(declared, bounded, resolved, plan, level, root) if bounded else None

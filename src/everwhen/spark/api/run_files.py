@@ -36,9 +36,12 @@ from everwhen.core.consistency import MIDDLE, Consistency
 from everwhen.core.emit import Emit
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.core.time import INF
+from everwhen.core.time_axis import TimeAxis
 from everwhen.engine.element_ingress import ElementIngress
 from everwhen.engine.epochs import EpochReader
+from everwhen.engine.files.axis import axis_of_inputs
 from everwhen.engine.files.checkpoint import agree, locked
+from everwhen.engine.files.late_book import LateBook, silence
 from everwhen.engine.files.output_file import write_answer
 from everwhen.engine.files.run import Losses, Progress, Watch, identity, input_files
 from everwhen.engine.interruption import apart
@@ -49,7 +52,7 @@ from everwhen.formats.input_file import InputFile, read_input
 from everwhen.formats.parquet import AT, COUNT, MATCH
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.plan.lower import lower
-from everwhen.plan.stages.unpunctuated import without_schemes
+from everwhen.plan.stages.unpunctuated import without_policies, without_schemes
 from everwhen.punctuation.api import write_match
 from everwhen.sinks.base import EpochSink
 from everwhen.sinks.changelog import ChangelogSink, read_changelog
@@ -68,6 +71,10 @@ _MATCH: Final = "_everwhen_match"
 _FIRST_MOMENT: Final = 1_000_000_000
 """Spark takes the oldest file first: the n-th is n seconds younger than this."""
 _FOREVER: Final = "36500d"
+_SHORT: Final = 2_000_000
+"""Fewer elements are a short run,"""
+_QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""in which the JVM would spend 10 of 25 seconds of processor time on compiling well what is soon over."""
 _MOMENT: Final = 0.1
 
 
@@ -84,6 +91,7 @@ def run_files_on_spark(
     progress: Watch | None = None,
     buckets: int | None = None,
     losses: Callable[[Losses], None] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> int:
     """As `run_files`, on the Spark session there is, or on a new one with all cores, which is stopped in the end."""
     watch: Watch = progress or (lambda _: None)
@@ -95,12 +103,12 @@ def run_files_on_spark(
     if checkpoint is None:
         with tempfile.TemporaryDirectory(prefix="everwhen-") as aside:
             work = _SparkWork(node, sources, given, level, Path(aside), watch, buckets)
-            return work.run(batch, open, out, losses)
+            return work.run(batch, open, out, losses, tell, axis_of_inputs(query, given))
     place = Path(checkpoint)
     with locked(place):
         agree(place, identity(query, given, level.emit, batch, open, "spark", level))
         work = _SparkWork(node, sources, given, level, place.absolute(), watch, buckets)
-        return work.run(batch, open, out, losses)
+        return work.run(batch, open, out, losses, tell, axis_of_inputs(query, given))
 
 
 def _check_types(sources: Mapping[str, n.Source]) -> None:
@@ -138,21 +146,33 @@ class _SparkWork:
         """The epochs with which inputs end."""
         self.folders = {name: place / "epochs" / f"{i:03d}" for i, name in enumerate(given)}
 
-    def run(self, batch: int, open: bool, out: str, losses: Callable[[Losses], None] | None) -> int:
-        epochs, read, lost = self._prepared(batch, open)
+    def run(
+        self,
+        batch: int,
+        open: bool,
+        out: str,
+        losses: Callable[[Losses], None] | None,
+        tell: Callable[[str], None] | None,
+        axis: TimeAxis,
+    ) -> int:
+        book = LateBook(self.given, tell or (lambda _: None))
+        try:
+            epochs, read, lost = self._prepared(batch, open, book)
+        finally:
+            book.close()
         if losses is not None:
             losses(lost)
         if epochs and not self._done():
             self._answered(epochs, read)
         said = read_changelog(self.place / "answer") if epochs else ()
-        return write_answer(said, out, self.node.schema)
+        return write_answer(said, out, self.node.schema, axis)
 
     def _done(self) -> bool:
         return (self.place / "done").exists()
 
     # -- the epochs ---------------------------------------------------------------------------------------------
 
-    def _prepared(self, batch: int, open: bool) -> tuple[int, int, Losses]:
+    def _prepared(self, batch: int, open: bool, book: LateBook) -> tuple[int, int, Losses]:
         """The epochs as files: how many there are, how many elements were read for them, and what was given up."""
         mark = self.place / "epochs.json"
         if mark.exists():
@@ -166,7 +186,8 @@ class _SparkWork:
         shutil.rmtree(self.place / "epochs", ignore_errors=True)  # of a run that was killed on the way
         for folder in self.folders.values():
             folder.mkdir(parents=True)
-        ingress = ElementIngress(self.sources, self._bounded(), self.level)
+        ingress = ElementIngress(self.sources, self._bounded(), self.level, dropped=book.note)
+        book.begin({})
         pieces = {name: read_input(file, max(batch, SMALL_PIECE)) for name, file in self.given.items()}
         whole = [name for name, file in self.given.items() if file.known_whole]
         arrival = EpochReader(pieces, batch, open, whole)
@@ -179,8 +200,12 @@ class _SparkWork:
             self.promising |= {name for name, batch in admitted.items() if batch.promises}
             for name, folder in self.folders.items():
                 self._write(folder, count - 1, admitted[name], self.sources[name].schema)
+            book.look(ingress.late)
             self.watch(Progress("reading", sum(arrival.taken.values())))
         elements = sum(arrival.taken.values())
+        book.end(ingress.late)
+        if open and (words := silence(ingress.promised, self.level.emit is Emit.FINAL, elements)) is not None:
+            book.tell(words)
         lost = ingress.dropped
         plain = {name: {reason.value: n for reason, n in each.items()} for name, each in lost.items()}
         with whole_file(mark) as part:
@@ -208,7 +233,7 @@ class _SparkWork:
         self.watch(Progress("starting Spark, which takes a few seconds", read))
         kernels = threading.Thread(target=self._compile, name="everwhen-kernels", daemon=True)
         kernels.start()
-        with kept_signals() as check, _spark(self.place, check) as spark:
+        with kept_signals() as check, _spark(self.place, check, read) as spark:
             while kernels.is_alive():
                 self.watch(Progress("compiling kernels, which takes up to a minute at the first start", read))
                 kernels.join(_MOMENT)
@@ -223,7 +248,7 @@ class _SparkWork:
 
     def _plain(self) -> n.Node:
         """The plan over sources whose rows hold what follows from their schemes."""
-        return without_schemes({"out": self.node})["out"]
+        return without_policies(without_schemes({"out": self.node}))["out"]
 
     def _compile(self) -> None:
         """Runs the first epoch here while Spark starts: compiled kernels are kept on disk, where workers find most of
@@ -349,8 +374,9 @@ class _Answer(EpochSink):
 
 
 @contextmanager
-def _spark(place: Path, check: Callable[[], None]) -> Iterator[SparkSession]:
-    """The session there is; or a new one, whose words go to a file, and which is gone in the end."""
+def _spark(place: Path, check: Callable[[], None], elements: int) -> Iterator[SparkSession]:
+    """The session there is; or a new one for so many elements, whose words go to a file, and which is gone in the
+    end."""
     from pyspark import SparkContext
 
     from everwhen.spark.api.session import session
@@ -359,7 +385,10 @@ def _spark(place: Path, check: Callable[[], None]) -> Iterator[SparkSession]:
         yield session()
         return
     with heard_by(place / "spark.log"), ended_on_failure():
-        spark = apart(lambda: session("local[*]", "everwhen run", spark_sql_shuffle_partitions=2), check)
+        conf: dict[str, object] = {"spark.sql.shuffle.partitions": 2}
+        if elements < _SHORT:
+            conf["spark.driver.extraJavaOptions"] = _QUICK_START
+        spark = apart(lambda: session("local[*]", "everwhen run", **conf), check)
     try:
         yield spark
     finally:

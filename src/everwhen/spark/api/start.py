@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from everwhen.algebra.nodes import Node
 from everwhen.core.consistency import Consistency
 from everwhen.core.emit import Emit
+from everwhen.core.time_axis import TimeAxis, common_axis
 from everwhen.engine.run import chosen
 from everwhen.errors import QueryError
 from everwhen.sinks.base import EpochSink
@@ -21,7 +22,7 @@ from everwhen.spark.api.job import Job, Query, Rebinding, Settings, named
 from everwhen.spark.api.replacing import Replacement, resumed
 from everwhen.spark.driver.epoch_log import EpochLog
 from everwhen.spark.driver.plan_log import read_record
-from everwhen.spark.sources.source import SparkSource
+from everwhen.spark.sources.source import SparkSource, frame_axis
 from everwhen.storage.lease import take_lease
 
 Sink = EpochSink | str | os.PathLike[str] | Any
@@ -88,8 +89,9 @@ def start(
     level = _level(query, consistency).changed(emit=emit)
     settings = Settings(trigger, width, name, snapshot_every, dict(ends or {}))
     before = None if asked is None else named(asked.old)
-    job = Job(session, query, queries, level, _absolute(checkpoint), _sinks(sink, queries), settings, before)
     described = dict(sources or {})
+    axis = common_axis(frame_axis(frame.schema, described.get(name)) for name, frame in inputs.items())
+    job = Job(session, query, queries, level, _absolute(checkpoint), _sinks(sink, queries, axis), settings, before)
     plain = asked is None and read_record(job.place) is None
     ready = job.ready(inputs, described) if plain else None
     journal = EpochLog(job.place)
@@ -113,20 +115,20 @@ def _level(query: Query | Mapping[str, Query], asked: Consistency | None) -> Con
     return levels.pop()
 
 
-def _sinks(sink: Sink | Mapping[str, Sink], queries: Mapping[str, Node]) -> dict[str, EpochSink]:
+def _sinks(sink: Sink | Mapping[str, Sink], queries: Mapping[str, Node], axis: TimeAxis) -> dict[str, EpochSink]:
     given = sink if isinstance(sink, Mapping) else dict.fromkeys(queries, sink)
     if set(given) != set(queries):
         raise QueryError(f"one sink per query: there are the queries {sorted(queries)} and sinks for {sorted(given)}")
     if not isinstance(sink, Mapping) and len(queries) > 1:
         raise QueryError(f"several queries cannot share one sink; give one each: {{{', '.join(map(repr, queries))}}}")
-    return {name: _sink(one) for name, one in given.items()}
+    return {name: _sink(one, axis) for name, one in given.items()}
 
 
-def _sink(sink: Sink) -> EpochSink:
+def _sink(sink: Sink, axis: TimeAxis) -> EpochSink:
     if isinstance(sink, EpochSink):
         return sink
     if isinstance(sink, str | os.PathLike):
-        return ChangelogSink(_absolute(sink))
+        return ChangelogSink(_absolute(sink), axis=axis)
     if callable(sink):
         return CallbackSink(sink)
     raise QueryError(f"a sink is one of everwhen.sinks, a path, or a function, not {type(sink).__name__}")

@@ -209,7 +209,7 @@ class EpochRunner:
             self.lease.check()
         self.journal.done(epoch, after)
         self.known = after
-        self._warnings.look(after)
+        self._warnings.look(after, found.fed, late)
         for name, sink in self.sinks.items():
             now_said, before_said = after.queries[name], known.queries.get(name, NEVER)
             tail = last_words(self.schemas[name], promised.get(name, []), before_said, now_said)

@@ -7,7 +7,7 @@ A source with `late="drop"` leaves out a row that changes something before what 
 that the query reads.  An adjust in time of an event that was left out is itself left out, and only counted.
 
 The totals stand in the epoch log, so a restart goes on counting.  A warning comes once per run and source when late
-rows are more than a share of all, and again whenever their number has doubled.
+rows are more than a share of all, or of an epoch, and again whenever their number has doubled.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from everwhen.core.time import INF
 from everwhen.operators.ingress.finalize import Reason
 from everwhen.plan.stages.model import StagePlan
 from everwhen.spark.driver.epoch_log import EpochState
@@ -27,7 +28,7 @@ from everwhen.spark.exchange.schema import slots
 from everwhen.spark.exchange.source_scan import too_late, with_promised
 from everwhen.spark.sources.source import ResolvedSource
 from everwhen.storage.folder import path_name
-from everwhen.stream.element_batch import CTI
+from everwhen.stream.element_batch import ADJUST, CTI, INSERT, OPS
 
 _log = logging.getLogger(__name__)
 _SHARE: Final = 0.01
@@ -65,7 +66,18 @@ class LateRows:
             rows = with_promised(feeds(), promised).where(own & too_late(sources[name]))
             columns = [F.col(slot).alias(column) for column, (slot, _) in named]
             target = f"{self.place(name)}/epoch={epoch}"
-            rows.select("op", "vs", "ve", "vnew", *columns).write.mode("overwrite").parquet(target)
+            rows.select(*_as_written(), *columns).write.mode("overwrite").parquet(target)
+
+
+def _as_written() -> list[Column]:
+    """The kind and the times of an element as the contract writes them: so the rows can be read again as input."""
+    adjust, ve, vnew = F.col("op") == ADJUST, F.col("ve"), F.col("vnew")
+    return [
+        F.when(adjust, F.lit(OPS[ADJUST])).otherwise(F.lit(OPS[INSERT])).alias("op"),
+        F.col("vs"),
+        F.when(ve != F.lit(INF), ve).alias("ve"),
+        F.when(adjust & (vnew != F.lit(INF)), vnew).alias("vnew"),
+    ]
 
 
 def counted(
@@ -108,10 +120,15 @@ class LateWarnings:
     place: Callable[[str], str]
     _told: dict[str, int] = field(default_factory=dict)
 
-    def look(self, known: EpochState) -> None:
+    def look(
+        self, known: EpochState, fed: Mapping[str, int] | None = None, now: Mapping[str, int] | None = None
+    ) -> None:
+        """Late rows are many in all, or among those of the last epoch: `fed` rows, of which `now` were late."""
         for name, late in known.late.items():
+            fresh = (now or {}).get(name, 0)
+            here = fresh >= _LEAST and fresh > _SHARE * (fed or {}).get(name, 0)
             many = late >= _LEAST and late > _SHARE * known.rows.get(name, 0)
-            if many and late >= 2 * self._told.get(name, 0):
+            if (many or here) and late >= 2 * self._told.get(name, 0):
                 self._told[name] = late
                 self._warn(name, _of(known, name))
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from everwhen.core.emit import Emit
 from everwhen.core.schema import Schema
 from everwhen.core.time import NEVER
+from everwhen.core.time_axis import common_axis, times_shown
 from everwhen.errors import InputError
 from everwhen.plan.stages.model import Stage
 from everwhen.sinks.base import EpochSink, PartedSink
@@ -74,7 +75,8 @@ class PlanJobs:
             raise InputError(explanation(feeds(), run.plan) or str(error)) from None
         except RowsBehind as error:
             strict = [name for name, source in run.behind.items() if source.source.late == "error"]
-            late = late_rows(with_promised(feeds(), before.values()), run.plan, strict)
+            with times_shown(common_axis(source.axis for source in run.sources.values())):
+                late = late_rows(with_promised(feeds(), before.values()), run.plan, strict)
             raise late or InputError(error.problem, source=error.source) from None
 
     def told(

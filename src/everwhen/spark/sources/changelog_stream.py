@@ -225,7 +225,7 @@ class _Changelog:
         with read_errors(path):
             self._folder: Folder = open_folder(path)
             header = read_header(self._folder)
-        self.schema, self.start = header.schema, header.start
+        self.schema, self.start, self._header = header.schema, header.start, header
 
     def next_epoch(self) -> int:
         """The number after the last epoch that is there."""
@@ -262,7 +262,7 @@ class _Changelog:
     def elements(self, epoch: int, name: str) -> Iterator[ElementBatch]:
         """The elements of a part."""
         with read_errors(self._path):
-            yield from read_part(self._folder, name, epoch, self.schema, DEFAULT_BATCH)
+            yield from read_part(self._folder, name, epoch, self._header, DEFAULT_BATCH)
 
     def leave_word(self, reader: str, epoch: int) -> None:
         with read_errors(self._path):

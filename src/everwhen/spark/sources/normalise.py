@@ -20,10 +20,12 @@ from pyspark.sql.types import (
 
 from everwhen.core.schema import RESERVED
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER
-from everwhen.spark.sources.source import _INTEGERS, ON_SPARK, ResolvedSource, _kinds
+from everwhen.spark.sources.source import _INTEGERS, ON_SPARK, ResolvedSource, SparkSource, _kinds
 from everwhen.stream.element_batch import ADJUST, CTI, IN_RANGE, INSERT, PUNCT
 
 UNKNOWN_OP: Final = -1
+CUT: Final = NEVER + 1
+"""A time between two ticks."""
 
 
 _MICROS_PER_DAY: Final = 86_400_000_000
@@ -106,6 +108,7 @@ def problems(resolved: ResolvedSource) -> Column:
             F.lit(f"unknown op in column {source.op!r} (on Spark there are {', '.join(_kinds(source))})"),
         )
         .when(vs.isNull(), F.lit(f"the time in column {source.time!r} is null (only a cti may stand at infinity)"))
+        .when((vs == F.lit(CUT)) | (event & ((ve == F.lit(CUT)) | (vnew == F.lit(CUT)))), F.lit(_too_fine(source)))
         .when(bad(vs) & (event | (vs != infinity)), out("time", source.time))
         .when(event & bad(ve) & (ve != infinity), out(end_role, source.end or source.time))
         .when(event & (vs >= ve), said("the lifetime [", vs, ", ", ve, ") is empty (the end must be after the time)"))
@@ -119,6 +122,13 @@ def problems(resolved: ResolvedSource) -> Column:
             said("the new end ", vnew, " is before the time ", vs, " (the time itself removes the event)"),
         )
         .when((op == F.lit(PUNCT)) & no_match, F.lit(f"a punct without a pattern in column {source.match!r}"))
+    )
+
+
+def _too_fine(source: SparkSource) -> str:
+    return (
+        f"the time in column {source.time!r}, or an end, is no whole number of ticks of {source.tick} (give "
+        "SparkSource(tick='1us'), or round the times, for example with date_trunc)"
     )
 
 
@@ -140,21 +150,26 @@ def _op(resolved: ResolvedSource) -> Column:
 
 
 def _time(column: Column, type_: DataType, nanoseconds: int) -> Column:
-    """A time as ticks of so many nanoseconds, rounded down; `NEVER` where that is out of range."""
-    found = _ticks(column, type_, nanoseconds)
-    if isinstance(type_, TimestampType) and nanoseconds >= _ALWAYS_IN_RANGE:
-        return found
+    """A time as ticks of so many nanoseconds; `NEVER` where that is out of range, `CUT` between two ticks."""
+    if isinstance(type_, _INTEGERS):
+        return _in_range(column, column.cast(LongType()))
+    micros = _micros(column, type_)
+    millis = isinstance(type_, TimestampType) and nanoseconds == 1_000_000
+    found = F.unix_millis(column) if millis else _ticks(micros, nanoseconds)
+    if not isinstance(type_, TimestampType) or nanoseconds < _ALWAYS_IN_RANGE:
+        found = _in_range(column, found)
+    cut = nanoseconds // gcd(1000, nanoseconds)
+    return found if cut == 1 else F.when(micros % _long(cut) != 0, F.lit(CUT)).otherwise(found)
+
+
+def _in_range(column: Column, found: Column) -> Column:
     legal = found.between(F.lit(MIN_TIME), F.lit(MAX_TIME))
     return F.when(legal, found).when(column.isNotNull(), F.lit(NEVER))
 
 
-def _ticks(column: Column, type_: DataType, nanoseconds: int) -> Column:
-    """The ticks themselves; null where the number is too large for 64 bits."""
-    if isinstance(type_, _INTEGERS):
-        return column.cast(LongType())
+def _micros(column: Column, type_: DataType) -> Column:
+    """A timestamp or a date in microseconds; null where the number is too large for 64 bits."""
     if isinstance(type_, TimestampType):
-        if nanoseconds == 1_000_000:
-            return F.unix_millis(column)
         micros = F.unix_micros(column)
     else:
         # Neither a date nor a timestamp without a zone may pass through the session's zone: it can lack their hour.
@@ -164,6 +179,11 @@ def _ticks(column: Column, type_: DataType, nanoseconds: int) -> Column:
             minutes = F.hour(column) * F.lit(60) + F.minute(column)
             seconds = (F.extract(F.lit("SECOND"), column) * F.lit(1_000_000)).cast(LongType())
             micros = F.try_add(micros, minutes * _long(60_000_000) + seconds)
+    return micros
+
+
+def _ticks(micros: Column, nanoseconds: int) -> Column:
+    """The ticks themselves, rounded down; null where the number is too large for 64 bits."""
     common = gcd(1000, nanoseconds)
     times, by = 1000 // common, nanoseconds // common
     found = micros if by == 1 else _floor(micros, by)

@@ -2,7 +2,7 @@
 
 **Guarantee.**  `normalise` gives, for every row, the element `(op, vs, ve, vnew, payload)` that the outside contract
 gives it, computed in the JVM and independent of the session's settings (ANSI mode, time zone, case of names): times are
-exact ticks, rounded down; a null end is infinity; the time of a CTI stands in `vs`.  A time that ticks cannot express
+exact ticks; a null end is infinity; the time of a CTI stands in `vs`.  A time that ticks cannot express
 becomes `NEVER`, so no row is lost on the way; `problems` says what is wrong with one.
 
 A description is checked when it is built, and against a schema by `resolve`, before anything runs.  Progress, idle
@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 
 from everwhen.core.schema import Schema
 from everwhen.core.time import MAX_TIME, ticks
+from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.errors import QueryError
 from everwhen.formats.parquet import MATCH
 from everwhen.spark.translate.expressions import arrow_type
@@ -87,7 +88,7 @@ class SparkSource:
     `time` (timestamp, date or whole number) is the start of the lifetime; it ends at `end`, or `lifetime` later (one
     tick if neither is given).  `op` holds `insert`, `adjust` or `cti` (or their codes 0, 1, 2; null: insert), and
     `vnew` the new end of an adjust; without `op` all rows are inserts.  The payload is `columns`, by default all
-    others.  Timestamps become ticks of length `tick`, rounded down; whole numbers are ticks already.  With `match`, a
+    others.  Timestamps become ticks of length `tick`; whole numbers are ticks already.  With `match`, a
     column of text, `op` may be `punct` (code 3): a punctuation with the pattern in `match` (JSON), up to the
     time of the row (null: for ever).
 
@@ -200,6 +201,11 @@ class ResolvedSource:
     insert_only: bool = False  # these two: what the query declares, see `declarations`
     chronons: bool = False
 
+    @property
+    def axis(self) -> TimeAxis:
+        """How its frame tells times."""
+        return TimeAxis(self.source.nanoseconds, not isinstance(self.types[self.time], _INTEGERS))
+
 
 # -- from a description to columns -----------------------------------------------------------------------------------
 
@@ -218,6 +224,15 @@ def describe(schema: StructType, name: str) -> SparkSource:
         f"source {name!r}: which column is the time? Expected is a column 'vs' (ticks), or one timestamp; there is "
         f"{found} in {_shown(schema)}. Remedy: give SparkSource(time=...)"
     )
+
+
+def frame_axis(schema: StructType, source: SparkSource | None) -> TimeAxis:
+    """The axis of a frame: dated where its time is a timestamp or a date."""
+    name = source.time if source is not None else "vs" if "vs" in schema.names else None
+    tick = TICKS.tick if source is None else source.nanoseconds
+    if name is None:
+        return TimeAxis(tick, any(isinstance(field.dataType, _STAMPS) for field in schema.fields))
+    return TimeAxis(tick, name in schema.names and isinstance(schema[name].dataType, (*_STAMPS, DateType)))
 
 
 def resolve(

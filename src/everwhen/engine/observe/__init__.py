@@ -1,0 +1,1 @@
+"""What a dataflow at work has done and keeps, and why it is silent."""

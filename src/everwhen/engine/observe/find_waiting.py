@@ -1,0 +1,183 @@
+"""Find out why a query is silent: not by a rule for each operator, but by trying.
+
+A runtime is a state machine, and can be copied.  So what a promise would bring is found by giving it to a copy: the
+least promise that brings anything is the one that is waited for.  For any plan, policy and level:
+
+    * the promise that is named, of the source that is named, brings something, or moves the wait to another source
+      that was named as well; one tick less brings nothing;
+    * a source that is not named is not waited for.
+
+*Why the search is right.*  More promised never means less said, so "it brings something" is monotone in the promise,
+and the least instant is found by bisection.  Which of several sources are waited for is found by leaving out one after
+the other, those first that have come least far, as long as the rest would do (a merge follows whichever of its inputs
+is ahead); the least promise of each is then found with the others of the rest at the end of time.
+
+It costs a copy of the state, and some twenty steps on copies.  Beyond `LARGEST` rows of state that is not tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from everwhen.core.punctuation import Punctuation
+from everwhen.core.time import INF, MAX_TIME, MIN_TIME, NEVER, show
+from everwhen.engine.observe.metadata import OperatorMetadata
+from everwhen.engine.observe.waiting import Needed, SourceStatus, Waiting
+from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
+from everwhen.stream.element_batch import ADJUST, INSERT, ElementBatch
+
+LARGEST: Final = 1_000_000
+_PATTERNS: Final = 8
+"""So many patterns are tried at most."""
+
+
+class Trial(Protocol):
+    """A copy of what runs."""
+
+    def push(self, elements: Mapping[str, Sequence[Element]]) -> ElementBatch:
+        """What the query says to elements, by source."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What runs: the sources that the query reads, its operators with inputs before their users, and how to copy it."""
+
+    query: str
+    sources: Sequence[SourceStatus]
+    columns: Mapping[str, Sequence[str]]
+    """Of each source."""
+    operators: Sequence[OperatorMetadata]
+    copy: Callable[[], Trial]
+    state_rows: int = 0
+    given_up: Mapping[str, int] | None = None
+    unknown: Mapping[str, tuple[int, int]] | None = None
+    """Merges, with the span that nobody knows."""
+
+
+def find_waiting(now: Situation) -> Waiting:
+    """Why the query says nothing."""
+    told: dict[str, Any] = {"given_up": dict(now.given_up or {})}
+    here, open_ = tuple(now.sources), [each for each in now.sources if each.promised < INF]
+    for merge, (first, end) in (now.unknown or {}).items():
+        detail = f"the instants from {show(first)} to {show(end)}"
+        return Waiting(now.query, "unknown span", here, operator=merge, detail=detail, **told)
+    if not open_:
+        return Waiting(now.query, "ended", here, **told)
+    if all(each.largest_start == NEVER for each in now.sources):
+        return Waiting(now.query, "nothing came", here, **told)
+    if now.state_rows > LARGEST:
+        detail = f"the {now.state_rows:,} rows of state are too many to try which (at most {LARGEST:,})"
+        return Waiting(now.query, "too large", here, detail=detail, **told)
+    search = _Search(now, open_)
+    most = search.brings(dict.fromkeys(search.sources, INF))
+    if not _count(most):
+        return _silent(now, here, told)
+    needs = search.needed(_first(most))
+    met = {need.source.name: need.t for need in needs}
+    brought = search.brings(met)
+    needs = [Needed(need.source, need.t, search.pattern(need, most, met)) for need in needs]
+    inserts = int((brought.op == INSERT).sum())
+    return Waiting(
+        now.query, "promise", here, tuple(needs), inserts, _count(brought) - inserts, _first(brought),
+        **told,
+    )  # fmt: skip
+
+
+def _silent(now: Situation, here: tuple[SourceStatus, ...], told: Mapping[str, Any]) -> Waiting:
+    """No promise would bring anything."""
+    for each in now.operators:
+        if each.rows_in and not each.rows_out:
+            detail = f" ({each.rows_in:,} in, 0 out)"
+            return Waiting(now.query, "nothing passes", here, operator=each.name, detail=detail, **told)
+    return Waiting(now.query, "all is said", here, **told)
+
+
+class _Search:
+    """Trials with promises of sources."""
+
+    def __init__(self, now: Situation, sources: Sequence[SourceStatus]) -> None:
+        self._now = now
+        self.sources = {each.name: each for each in sources}
+
+    def brings(self, promises: Mapping[str, int]) -> ElementBatch:
+        """What is said if sources promise so much, where that is more than they have."""
+        given = {name: [Cti(t)] for name, t in promises.items() if t > self.sources[name].promised}
+        return self._now.copy().push(given)
+
+    def needed(self, first: int) -> list[Needed]:
+        """Sources that are waited for, each with the least promise that brings something once the others have come."""
+        rest = dict.fromkeys(self.sources, INF)
+        for name in sorted(self.sources, key=lambda name: self.sources[name].promised):
+            fewer = {other: t for other, t in rest.items() if other != name}
+            if _count(self.brings(fewer)):
+                rest = fewer
+        return [Needed(self.sources[name], self._least(name, rest, first)) for name in rest]
+
+    def _least(self, name: str, others: Mapping[str, int], first: int) -> int:
+        def enough(t: int) -> bool:
+            return _count(self.brings({**others, name: t})) > 0
+
+        return least(enough, self.sources[name].promised, first + 1)
+
+    def pattern(self, need: Needed, most: ElementBatch, met: Mapping[str, int]) -> Punctuation | None:
+        """A promise about data that brings something instead of one about time: about the columns that the first row
+        that waits has in common with the source."""
+        rows = [each for each in most.elements() if isinstance(each, Insert | Adjust)]
+        first = min(rows, key=lambda each: each.sync)
+        common = [name for name in self._now.columns[need.source.name] if name in first.row]
+        others = {name: t for name, t in met.items() if name != need.source.name}
+        for names in [[name] for name in common[: _PATTERNS - 1]] + ([common] if len(common) > 1 else []):
+            promise = Punctuation.constants({name: first.row[name] for name in names})
+            given: dict[str, list[Element]] = {name: [Cti(t)] for name, t in others.items()}
+            given[need.source.name] = [Punct(promise)]
+            if _count(self._now.copy().push(given)):
+                return promise
+        return None
+
+
+def least(enough: Callable[[int], bool], low: int, guess: int) -> int:
+    """The least instant after `low` at which a monotone test holds that holds at infinity; near `guess` it is found
+    quickest.
+
+    >>> [least(lambda t: t >= 40, low, guess) for low, guess in ((-3, 40), (5, 9), (39, 700), (NEVER, 0))]
+    [40, 40, 40, 40]
+    """
+    floor = max(low, MIN_TIME - 1)
+    guess = min(max(guess, floor + 1), MAX_TIME)
+    no, yes, step = floor, INF, 1
+    if enough(guess):
+        yes = guess
+        while yes - step > floor:
+            if not enough(yes - step):
+                no = yes - step
+                break
+            yes, step = yes - step, 2 * step
+    else:
+        no = guess
+        while no + step < MAX_TIME:
+            if enough(no + step):
+                yes = no + step
+                break
+            no, step = no + step, 2 * step
+        else:
+            if not enough(MAX_TIME):
+                return INF
+            yes = MAX_TIME
+    while yes - no > 1:
+        middle = (no + yes) // 2
+        no, yes = (no, middle) if enough(middle) else (middle, yes)
+    return yes
+
+
+def _count(batch: ElementBatch) -> int:
+    return int(((batch.op == INSERT) | (batch.op == ADJUST)).sum())
+
+
+def _first(batch: ElementBatch) -> int:
+    """The first instant that changes."""
+    begins = np.where(batch.op == ADJUST, np.minimum(batch.ve, batch.vnew), batch.vs)
+    return int(begins[(batch.op == INSERT) | (batch.op == ADJUST)].min())

@@ -1,0 +1,84 @@
+"""What the search for the reason of a silence needs to know of a dataflow and its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from everwhen.core.time import INF
+from everwhen.engine.dataflow import Dataflow
+from everwhen.engine.ingress import Ingress
+from everwhen.engine.observe.find_waiting import Situation, Trial
+from everwhen.engine.observe.metadata import OperatorMetadata, node_metadata
+from everwhen.engine.observe.waiting import SourceStatus
+from everwhen.plan.physical import Port
+from everwhen.stream.element import Element
+from everwhen.stream.element_batch import ElementBatch, batch_of
+
+
+class Pushed(Protocol):
+    """A runtime or a session, a copy of which is tried."""
+
+    def push(self, batches: Mapping[str, ElementBatch]) -> Mapping[str, ElementBatch]:
+        """One epoch."""
+
+    def schema_of(self, name: str, /) -> Any:
+        """The columns of a source."""
+
+
+class CopyTrial:
+    """A copy that is pushed once."""
+
+    def __init__(self, copy: Pushed, query: str) -> None:
+        self._copy, self._query = copy, query
+
+    def push(self, elements: Mapping[str, Sequence[Element]]) -> ElementBatch:
+        batches = {name: batch_of(each, self._copy.schema_of(name), name) for name, each in elements.items()}
+        return self._copy.push(batches)[self._query]
+
+
+def situation(
+    query: str,
+    flow: Dataflow[Any, Any],
+    ingress: Ingress,
+    ports: Iterable[Port],
+    copy: Callable[[], Pushed],
+    unknown: Mapping[str, tuple[int, int]],
+) -> Situation:
+    """Of a query with these ports below it."""
+    below = list(ports)
+    inputs = [ingress.inputs[port.source] for port in below if port.source is not None]
+    read = {each.source for each in inputs}
+    names = list(dict.fromkeys(each.source for each in ingress.inputs.values() if each.source in read))
+    given_up = {
+        name: sum(counts.values())
+        for name, counts in ingress.dropped(port.source for port in below if port.source is not None).items()
+    }
+    rows = sum(flow.nodes[port.operator].placed.operator.state_size().rows for port in below if port.source is None)
+    return Situation(
+        query,
+        [_status(name, ingress) for name in names],
+        {name: ingress.of(name)[0].intake.codec.schema.names for name in names},
+        _operators(flow, below),
+        lambda: _trial(copy, query),
+        rows + sum(each.intake.state_size().rows for each in inputs),
+        given_up,
+        unknown,
+    )
+
+
+def _trial(copy: Callable[[], Pushed], query: str) -> Trial:
+    return CopyTrial(copy(), query)
+
+
+def _status(name: str, ingress: Ingress) -> SourceStatus:
+    inputs = ingress.of(name)
+    ended = name in ingress.ended
+    promised = INF if ended else min(each.intake.cti for each in inputs)
+    start = max(each.intake.guard.tau for each in inputs)
+    return SourceStatus(name, promised, start, ingress.silent_for(name), ended)
+
+
+def _operators(flow: Dataflow[Any, Any], ports: Iterable[Port]) -> list[OperatorMetadata]:
+    numbers = sorted({port.operator for port in ports if port.source is None})
+    return [node_metadata(flow, flow.nodes[number], 1.0) for number in numbers]

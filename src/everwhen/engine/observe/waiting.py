@@ -1,0 +1,153 @@
+"""What is told of a query that says nothing: the reason, the source, what it has promised and what is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from everwhen.core.punctuation import Punctuation
+from everwhen.core.time import INF, NEVER, show
+from everwhen.punctuation.api import show_promise
+
+Reason = Literal["promise", "nothing came", "nothing passes", "all is said", "unknown span", "ended", "too large"]
+"""promise          rows are known and wait until sources promise more
+nothing came     no source that is named has brought a row yet
+nothing passes   rows came, and an operator has let none through
+all is said      whatever is known is out; more comes with more input
+unknown span     a merge waits, because no copy that is there knows some span of time
+ended            everything is promised: the answer is whole
+too large        rows wait, and the state is too large for finding out which promise would release them
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """How far a source has come.  `heard`: seconds since its last element, if any came."""
+
+    name: str
+    promised: int
+    largest_start: int
+    heard: float | None = None
+    ended: bool = False
+
+    def __str__(self) -> str:
+        said = "has promised nothing yet" if self.promised == NEVER else f"has promised {show(self.promised)}"
+        if self.ended:
+            return f"{self.name} has ended"
+        if self.largest_start == NEVER:
+            return f"{self.name} {said}; nothing has come from it"
+        ago = "" if self.heard is None or self.heard < 1 else f"; its last element came {self.heard:.0f} s ago"
+        return f"{self.name} {said}; its largest start is {show(self.largest_start)}{ago}"
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """A promise that is waited for.  `pattern`: a promise about data that would do as well."""
+
+    source: SourceStatus
+    t: int
+    pattern: Punctuation | None = None
+
+    @property
+    def remedy(self) -> str:
+        """What to send, as an element."""
+        t = "null" if self.t == INF else str(self.t)
+        text = f'{{"op":"cti","t":{t}}} of {self.source.name}'
+        if self.pattern is not None:
+            text += f", or a promise about its data, {show_promise(self.pattern)}"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a query says nothing at the moment.
+
+    `needs`: promises that are waited for; together they bring `rows` and `corrections`, of which `first` is the first
+    instant.  `operator` names the one that lets nothing through, or waits.  `given_up` counts the elements of each
+    source that came too late to count.
+    """
+
+    query: str
+    reason: Reason
+    sources: tuple[SourceStatus, ...]
+    needs: tuple[Needed, ...] = ()
+    rows: int = 0
+    corrections: int = 0
+    first: int | None = None
+    operator: str = ""
+    detail: str = ""
+    given_up: Mapping[str, int] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        """The answer to "why does nothing come out?", for people."""
+        found = [f"{self.query}: {self._why()}"]
+        named = {need.source.name for need in self.needs}
+        for need in self.needs:
+            found += [f"  {need.source}: it holds the answer back", f"    -> {need.remedy}"]
+        shown = [each for each in self.sources if each.name not in named]
+        if self.reason not in ("ended",):
+            found += [f"  {each}{': not waited for' * (self.reason == 'promise')}" for each in shown]
+        found += [
+            f"  {count} element{'s' * (count != 1)} of {name} came too late and had to be given up"
+            for name, count in sorted(self.given_up.items())
+        ]
+        return found
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _why(self) -> str:
+        match self.reason:
+            case "promise":
+                brings = " and ".join(
+                    f"{count} {what}{'s' * (count != 1)}"
+                    for count, what in ((self.rows, "row"), (self.corrections, "correction"))
+                    if count
+                )
+                known = len({need.t for need in self.needs}) == 1
+                what = f"a promise of {show(self.needs[0].t)}" if known else "promises"
+                names = " and ".join(need.source.name for need in self.needs)
+                wait = "waits" if self.rows + self.corrections == 1 else "wait"
+                return f"{brings} from {show(self.first or 0)} on {wait} for {what} of {names}"
+            case "nothing came":
+                return "nothing has come in yet"
+            case "nothing passes":
+                return f"rows came, and the operator {self.operator!r} has let none through{self.detail}"
+            case "all is said":
+                return "nothing waits: all that is known is said; more comes with more input"
+            case "unknown span":
+                return f"the operator {self.operator!r} waits: no copy that is there knows {self.detail}"
+            case "ended":
+                return "everything is promised: the answer is whole"
+        return f"rows wait for promises; {self.detail}"
+
+    def to_plain(self) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        return {
+            "query": self.query,
+            "reason": self.reason,
+            "text": str(self),
+            "sources": [_source(each) for each in self.sources],
+            "needs": [_need(each) for each in self.needs],
+            "rows": self.rows,
+            "corrections": self.corrections,
+            "first": self.first,
+            "operator": self.operator,
+            "detail": self.detail,
+            "given_up": dict(self.given_up),
+        }
+
+
+def _source(status: SourceStatus) -> dict[str, Any]:
+    times = {"promised": _plain(status.promised), "largest_start": _plain(status.largest_start)}
+    return {"name": status.name, **times, "heard": status.heard, "ended": status.ended}
+
+
+def _need(need: Needed) -> dict[str, Any]:
+    pattern = None if need.pattern is None else show_promise(need.pattern)
+    return {"source": need.source.name, "t": _plain(need.t), "or": pattern, "remedy": need.remedy}
+
+
+def _plain(t: int) -> int | str | None:
+    return None if t == NEVER else "∞" if t == INF else t

@@ -1,0 +1,58 @@
+"""A stream or relation of a session's catalogue, as users see it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from everwhen.algebra.nodes import Source
+from everwhen.core.schema import Schema
+from everwhen.language.catalog import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """A stream or relation of the catalogue.
+
+    `kind` is stream, constant, temporal, varying or derived; `times` are the columns that tell lifetimes; `made_from`
+    the entries that a derived one reads; `read_by` derived streams and running queries; `is_running`: it is part of the
+    running graph.
+    """
+
+    name: str
+    kind: str
+    schema: Schema
+    keys: tuple[tuple[str, ...], ...]
+    times: tuple[str, ...]
+    made_from: tuple[str, ...]
+    read_by: tuple[str, ...]
+    is_running: bool
+    text: str
+
+
+def stream_info(
+    entry: Entry,
+    entries: Iterable[Entry],
+    queries: Mapping[str, Collection[str]],
+    derived: Collection[str],
+    is_running: bool,
+) -> StreamInfo:
+    """An entry among others; `queries`: what each running query reads, `derived`: which entries are derived."""
+    readers = [other.name for other in entries if entry.name in other.reads]
+    readers += [name for name, reads in queries.items() if entry.name in reads]
+    times: tuple[str, ...] = ()
+    if entry.declaration is not None:
+        pairs = (entry.declaration.ordered_by, *(entry.declaration.period or ()))
+        times = tuple(pair[0] for pair in pairs if pair is not None)
+    source = entry.node if isinstance(entry.node, Source) and entry.name not in derived else None
+    return StreamInfo(
+        entry.name,
+        "derived" if source is None else source.kind,
+        entry.node.schema,
+        () if source is None else source.keys,
+        times,
+        tuple(sorted(entry.reads)),
+        tuple(readers),
+        is_running,
+        entry.text,
+    )

@@ -1,0 +1,247 @@
+"""WAITING's law, over random plans and silences: the named promise of the named source, and nothing else, brings
+something or moves the wait to another source that was named; one tick less brings nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+import everwhen as ew
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.local import LocalRuntime
+from everwhen.engine.observe import find_waiting as find
+from everwhen.engine.observe.waiting import Waiting
+from everwhen.engine.session.session import Session
+from everwhen.stream.element import Adjust, Cti, Element, Insert, Punct
+from everwhen.stream.element_batch import batch_of
+from operators.differential import EMITS, SCHEMA
+from plans import PLANS, Plan, S, T, col
+
+LEVELS = (ew.consistency(0, INF), ew.consistency(4, INF), ew.consistency(0, 6), ew.consistency(3, 6))
+RUNS = 3
+
+
+def rows_of(said: ew.ElementBatch) -> int:
+    return sum(isinstance(each, Insert | Adjust) for each in said.elements())
+
+
+class Silence:
+    """A runtime that was given some random elements, which may be copied."""
+
+    def __init__(self, query: ew.Stream, level: ew.Consistency, emit: str) -> None:
+        self.query, self.level, self.emit = query, level.changed(emit=emit), emit
+        self.runtime = LocalRuntime(query, consistency=self.level)
+
+    def copied(self) -> LocalRuntime:
+        copy = LocalRuntime(self.query, consistency=self.level)
+        copy.restore(self.runtime.snapshot())
+        return copy
+
+    def push(self, rng: random.Random, infinite: bool) -> None:
+        epoch: dict[str, list[Element]] = {}
+        for name in self.runtime.inputs:
+            cti = self.runtime.progress[name]
+            low = max(cti, 0)
+            starts = [rng.randrange(low, low + 9) for _ in range(rng.randrange(4))]
+            ends = [INF if infinite and rng.random() < 0.1 else vs + rng.randrange(1, 8) for vs in starts]
+            rows = [{"k": rng.choice("ab"), "x": rng.randrange(3)} for _ in starts]
+            epoch[name] = [Insert(vs, ve, row) for vs, ve, row in zip(starts, ends, rows, strict=True)]
+            if rng.random() < 0.4:
+                epoch[name].append(Cti(low + rng.randrange(4)))
+        self.runtime.push({name: batch_of(each, SCHEMA, name) for name, each in epoch.items()})
+
+
+def brings(runtime: LocalRuntime, name: str, t: int) -> int:
+    """What one promise brings, and nothing else."""
+    return rows_of(runtime.push({name: batch_of([Cti(t)], SCHEMA, name)})["out"])
+
+
+def assert_law(silence: Silence) -> Waiting:
+    waiting = silence.runtime.waiting()
+    named = {need.source.name for need in waiting.needs}
+    if waiting.reason != "promise":
+        end = {name: batch_of([Cti(INF)], SCHEMA, name) for name in silence.runtime.present}
+        assert waiting.reason in ("ended", "nothing came") or not rows_of(silence.copied().push(end)["out"])
+        return waiting
+    for need in waiting.needs:  # one tick less, even if all others have come
+        early, met = silence.copied(), [each for each in waiting.needs if each is not need]
+        assert not sum(brings(early, each.source.name, each.t) for each in met)
+        before = MIN if need.t == INF else need.t - 1
+        assert need.source.promised >= before or not brings(early, need.source.name, before)
+    follows, left = silence.copied(), waiting
+    for step in range(len(waiting.needs)):
+        need = left.needs[0]
+        came = brings(follows, need.source.name, need.t)
+        if came:
+            assert step == len(waiting.needs) - 1 and came == waiting.rows + waiting.corrections
+            return waiting
+        left = follows.waiting()
+        assert left.reason == "promise" and {each.source.name for each in left.needs} < named
+        named = {each.source.name for each in left.needs}
+    raise AssertionError(f"the promises that were named brought nothing: {waiting}")
+
+
+MIN = -(2**40)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_the_promise_that_is_named_brings_something(plan: Plan) -> None:
+    rng = random.Random(plan.name)
+    for _ in range(RUNS):
+        silence = Silence(plan.build(), rng.choice(LEVELS), rng.choice(EMITS))
+        for _ in range(rng.randrange(1, 4)):
+            silence.push(rng, plan.infinite)
+        assert_law(silence)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_the_promise_that_is_named_brings_something_in_many_runs(plan: Plan) -> None:
+    rng = random.Random(f"many {plan.name}")
+    for _ in range(100):
+        silence = Silence(plan.build(), rng.choice(LEVELS), rng.choice(EMITS))
+        for _ in range(rng.randrange(1, 6)):
+            silence.push(rng, plan.infinite)
+            assert_law(silence)
+
+
+# -- the sentences -----------------------------------------------------------------------------------------------------
+
+
+def insert(vs: int, ve: int, k: str = "a", x: int = 1) -> Insert:
+    return Insert(vs, ve, {"k": k, "x": x})
+
+
+def started(query: ew.Stream, emit: str = "final", **epoch: Sequence[Element]) -> LocalRuntime:
+    runtime = LocalRuntime(query, emit=emit, clock=lambda: 7.0)
+    if epoch:
+        runtime.push({name: batch_of(each, SCHEMA, name) for name, each in epoch.items()})
+    return runtime
+
+
+def test_two_sources_hold_a_join_back() -> None:
+    found = started(S.join(T, on="k"), S=[insert(1, 9), Cti(4)], T=[insert(5, 20)]).waiting()
+    assert str(found).splitlines() == [
+        "out: 1 row from 5 on waits for a promise of 6 of S and T",
+        "  S has promised 4; its largest start is 1: it holds the answer back",
+        '    -> {"op":"cti","t":6} of S, or a promise about its data, punct k = \'a\'',
+        "  T has promised nothing yet; its largest start is 5: it holds the answer back",
+        '    -> {"op":"cti","t":6} of T, or a promise about its data, punct k = \'a\'',
+    ]
+
+
+def test_the_pattern_that_is_named_brings_something_as_well() -> None:
+    runtime = started(S.group_by("k").agg(n=ew.count()), S=[insert(1, 9), insert(3, 9, "b"), Cti(0)])
+    (need,) = runtime.waiting().needs
+    assert need.t == 2 and need.pattern is not None
+    assert rows_of(runtime.push({"S": batch_of([Punct(need.pattern)], SCHEMA, "S")})["out"]) == 1
+
+
+def test_it_is_told_when_a_source_spoke_last() -> None:
+    now = [10.0]
+    runtime = LocalRuntime(S.distinct(), emit="final", clock=lambda: now[0])
+    runtime.push({"S": batch_of([insert(1, 5)], SCHEMA, "S")})
+    now[0] = 52.4
+    assert "its last element came 42 s ago" in str(runtime.waiting())
+
+
+def test_nothing_came() -> None:
+    found = started(S.join(T, on="k")).waiting()
+    assert found.reason == "nothing came" and "S has promised nothing yet; nothing has come from it" in str(found)
+
+
+def test_a_filter_that_lets_nothing_through() -> None:
+    found = started(S.where(col("x") > 9).distinct(), "current", S=[insert(1, 5), insert(2, 5)]).waiting()
+    assert str(found).startswith("out: rows came, and the operator '0 filter' has let none through (2 in, 0 out)")
+
+
+def test_a_join_without_partners() -> None:
+    found = started(S.join(T, on="k"), "current", S=[insert(1, 5)]).waiting()
+    assert found.reason == "nothing passes" and "T has promised nothing yet; nothing has come from it" in str(found)
+
+
+def test_all_is_said() -> None:
+    assert started(S, "all", S=[insert(1, 5)]).waiting().reason == "all is said"
+
+
+def test_the_end() -> None:
+    assert started(S, "all", S=[insert(1, 5), Cti(INF)]).waiting().reason == "ended"
+
+
+def test_a_merge_waits_for_whoever_is_ahead() -> None:
+    a, b = (ew.source(name, S.schema) for name in "ab")
+    runtime = started(ew.lmerge(a, b), a=[insert(1, 5), Cti(1)], b=[insert(1, 5)])
+    assert [(need.source.name, need.t) for need in runtime.waiting().needs] == [("a", 2)]
+
+
+def test_what_was_given_up_is_told() -> None:
+    runtime = LocalRuntime(S.distinct(), consistency=ew.consistency(0, 2, emit="final"))
+    runtime.push({"S": batch_of([insert(10, 12), insert(1, 3)], SCHEMA, "S")})
+    assert runtime.waiting().given_up == {"S": 1}
+    assert "1 element of S came too late and had to be given up" in str(runtime.waiting())
+
+
+def test_a_large_state_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find, "LARGEST", 3)
+    runtime = started(S.distinct(), S=[insert(t, t + 9) for t in range(9)])
+    monkeypatch.setattr(LocalRuntime, "push", None)
+    assert runtime.waiting().reason == "too large"
+
+
+def test_as_plain_data() -> None:
+    found = started(S.distinct(), S=[insert(1, 5), Cti(1)]).waiting().to_plain()
+    assert (found["reason"], found["rows"], found["first"]) == ("promise", 1, 1)
+    assert found["needs"] == [
+        {"source": "S", "t": 2, "or": None, "remedy": '{"op":"cti","t":2} of S'}
+        | {key: found["needs"][0][key] for key in ("or", "remedy")}
+    ]
+    assert found["sources"] == [{"name": "S", "promised": 1, "largest_start": 1, "heard": 0.0, "ended": False}]
+
+
+def test_asking_changes_nothing() -> None:
+    one, other = (started(S.range(5).distinct(), S=[insert(1, 5), insert(3, 4)]) for _ in range(2))
+    one.waiting()
+    first, second = (each.push({"S": batch_of([Cti(9)], SCHEMA, "S")})["out"] for each in (one, other))
+    assert [str(each) for each in first.elements()] == [str(each) for each in second.elements()]
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+def test_in_a_session_each_query_has_its_reason() -> None:
+    session = Session(emit="final")
+    session.register("joined", S.join(T, on="k"))
+    session.register("alone", S.distinct())
+    session.push({"S": batch_of([insert(1, 9), Cti(1)], SCHEMA), "T": batch_of([insert(2, 9)], SCHEMA)})
+    alone, joined = session.waiting("alone"), session.waiting("joined")
+    assert [(need.source.name, need.t) for need in alone.needs] == [("S", 2)]
+    assert {need.source.name: need.t for need in joined.needs} == {"S": 3, "T": 3}
+    said = session.push({"S": batch_of([Cti(2)], SCHEMA)})
+    assert rows_of(said["alone"]) == 1 and rows_of(said["joined"]) == 0
+    assert {need.source.name for need in session.waiting("joined").needs} == {"S", "T"}
+
+
+def test_a_query_that_is_being_replaced() -> None:
+    session = Session(emit="final")
+    session.register("q", S.range(4).distinct())
+    session.push({"S": batch_of([insert(1, 9), Cti(1)], SCHEMA)})
+    session.replace("q", S.range(8).distinct())
+    (need,) = session.waiting("q").needs
+    assert rows_of(session.push({"S": batch_of([Cti(need.t)], SCHEMA)})["q"])
+
+
+def test_of_a_query_that_does_not_run() -> None:
+    session = Session()
+    session.register("q", S)
+    session.stop("q")
+    with pytest.raises(ew.QueryError, match="the query 'q' is stopped, so it waits for nothing; start it"):
+        session.waiting("q")
+
+
+def test_the_least_instant() -> None:
+    for wanted in (-7, 0, 41, INF):
+        for low in (NEVER, -100, wanted - 1):
+            found = find.least(lambda t, wanted=wanted: t >= wanted, low, 12)  # type: ignore[misc]
+            assert found == wanted
