@@ -17,14 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from itertools import count
 from typing import Any, Literal, get_args
 
 from everwhen.algebra import nodes
 from everwhen.algebra.aggregates import AggregateCall, Aggregation
+from everwhen.algebra.explain import explain
 from everwhen.algebra.expressions.build import Column, Expr, col, to_expr
 from everwhen.algebra.patterns.fluent import PatternMethods
-from everwhen.algebra.shown import Shown
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF, ticks
 from everwhen.core.time_axis import TimeAxis
@@ -36,8 +37,8 @@ How = Literal["inner", "semi", "anti", "left", "right", "full"]
 On = str | Sequence[str] | Mapping[str, str] | None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Stream(PatternMethods, Shown):
+@dataclass(frozen=True, eq=False)
+class Stream(PatternMethods):
     """A query: the stream that the logical `node` describes.
 
     `level` is the consistency of its CONSISTENCY clause, if it has one: a name, or the bounds B and M in ticks.  The
@@ -61,6 +62,20 @@ class Stream(PatternMethods, Shown):
     @property
     def schema(self) -> Schema:
         return self.node.schema
+
+    def explain(self) -> str:
+        """The logical plan as an indented tree."""
+        return explain(self.node)
+
+    def __str__(self) -> str:
+        return self.explain()
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.schema}>"
+
+    def _repr_html_(self) -> str:
+        """The columns and the plan, for a notebook."""
+        return f"<p>Stream {escape(str(self.schema))}</p><pre>{escape(self.explain())}</pre>"
 
     # -- columns and rows ------------------------------------------------------------------------------------------
 
