@@ -225,8 +225,8 @@ SHAPES: Final = {
     "cube": "SELECT k, s, COUNT(DISTINCT v) AS n FROM {A5} a GROUP BY CUBE (k, s) HAVING COUNT(*) > 0",
     "grouping sets": "SELECT k, v % 2 AS p, MAX(s) AS m FROM {A5} a GROUP BY GROUPING SETS ((k), (v % 2), ()) HAVING "
     "COUNT(*) > 0",
-    "conditions of groups": "SELECT k, bool_and(v > 1) AS a, bool_or(v > 1) AS b, COALESCE(count_if(v > 1), 0) AS c FROM {A5} a "
-    "GROUP BY k",
+    "conditions of groups": "SELECT k, bool_and(v > 1) AS a, bool_or(v > 1) AS b, "
+    "COALESCE(count_if(v > 1), 0) AS c FROM {A5} a GROUP BY k",
     "bits": "SELECT k, bit_and(v) AS a, bit_or(v - 2) AS b, bit_xor(v) AS x FROM {A5} a GROUP BY k",
     "within group": "SELECT k, percentile_cont(0.3) WITHIN GROUP (ORDER BY v) AS c, percentile_disc(0.6) WITHIN GROUP "
     "(ORDER BY v DESC) AS d FROM {A5} a GROUP BY k",
