@@ -11,7 +11,7 @@ import pytest
 from generated.cases import Tally, drawn, judged
 from generated.reproduction import shown
 
-WORLDS = {"run": 8, "sessions": 5, "restore": 5}
+WORLDS = {"run": 5, "sessions": 3, "restore": 3}
 
 
 @cache
