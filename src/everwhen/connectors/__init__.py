@@ -1,0 +1,1 @@
+"""Other systems as inputs and outputs of queries: Kafka, Delta, PostgreSQL, Iceberg."""

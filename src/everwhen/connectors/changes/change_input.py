@@ -1,0 +1,169 @@
+"""A log of row changes as an input of a query: inserts and adjusts, and what has been promised.
+
+A position of such an input does not say which rows lived there, so after `seek` the table is put together again: from
+the newest copy of it in the folder `state`, if there is one, and the changes of the log since.  Without a folder the
+log is read again from its beginning.  Copies are written when the run says how far it will not ask again (`passed`);
+only then may the log forget.  The times of changes depend on the log alone, not on how it was cut into batches.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from everwhen.connectors.changes.live_rows import LiveRows, RowChanges
+from everwhen.connectors.log import Log, Plain, Reached
+from everwhen.engine.files.live_inputs import LiveInput, Position
+from everwhen.errors import InputError, SourceError
+from everwhen.formats.input_file import InputFile
+from everwhen.storage.atomic_file import whole_file
+from everwhen.stream.element import Cti
+from everwhen.stream.element_batch import ElementBatch, batch_of, joined
+
+Changed = Mapping[str, RowChanges]
+"""Changes by the part of the log that they are from."""
+_ABOUT: Final = b"everwhen"
+_COPIES: Final = 3
+
+
+class ChangeInput(LiveInput):
+    """`decode` makes changes of records; their times are brought in order here."""
+
+    def __init__(
+        self,
+        name: str,
+        given: InputFile,
+        log: Log[Any],
+        decode: Callable[[Any], Changed],
+        key: Sequence[str],
+        disorder: int = 0,
+        state: str | None = None,
+    ) -> None:
+        super().__init__(name, given)
+        if not key:
+            raise SourceError(f"{log.shown}: which rows replace each other? (give the key: key = 'id')")
+        self.log, self._decode = log, decode
+        self._rows = LiveRows(given.schema, key)
+        self._reached = Reached(disorder)
+        self._state = state
+        self._begun = False
+
+    @property
+    def is_there(self) -> bool:
+        return self.log.is_there
+
+    @property
+    def position(self) -> dict[str, Any]:
+        return {"log": self.log.position if self._begun else None, **self._reached.to_plain()}
+
+    def take(self, most: int) -> ElementBatch | None:
+        self._begin()
+        return self._said(self.log.take(most))
+
+    def take_to(self, position: Position) -> ElementBatch | None:
+        self._begin()
+        return self._said(self.log.take_to(position["log"]))
+
+    def seek(self, position: Position) -> None:
+        if position["log"] is None:
+            return
+        self._begun = True
+        copy = self._copy_before(position)
+        if copy is None:
+            self.log.begin()
+        else:
+            about, table = copy
+            self._rows.restore(table)
+            self._reached.of_plain(about)
+            self.log.seek(about["log"])
+        if self.log.position != position["log"]:
+            self._said(self.log.take_to(position["log"]))
+        self._reached.of_plain(position)
+
+    def passed(self, position: Position) -> None:
+        """What is before a position will not be asked for again: the table is copied, and the log may forget."""
+        if position["log"] is None:
+            return
+        if self._state is None:
+            return
+        if position != self.position:  # the table is that of another place by now
+            return
+        self._write_copy(position)
+        self.log.passed(position["log"])
+
+    def close(self) -> None:
+        self.log.close()
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self.log.begin()
+
+    def _said(self, records: Any) -> ElementBatch | None:
+        if records is None:
+            return None
+        found: list[ElementBatch] = []
+        for part, changes in self._decode(records).items():
+            if not len(changes):
+                continue
+            times = self._reached.kept_up(part, changes.times)
+            ordered = RowChanges(times, changes.gone, changes.columns, changes.kept, changes.lines)
+            found.append(self._rows.take(ordered, self.log.shown))
+        promised = self._reached.promise(self.log.parts)
+        if promised is not None:
+            found.append(batch_of([Cti(promised)], self.given.schema))
+        said = found[0] if found else None
+        for batch in found[1:]:
+            assert said is not None
+            said = joined(said, batch)
+        return said if said is not None and len(said) else None
+
+    def place_of(self, error: InputError) -> InputError:
+        if error.source == self.name:
+            return InputError(error.problem, source=self.log.shown, remedy=error.remedy)
+        return error
+
+    # -- copies of the table ------------------------------------------------------------------------------------
+
+    def _write_copy(self, position: Position) -> None:
+        assert self._state is not None
+        folder = Path(self._state)
+        folder.mkdir(parents=True, exist_ok=True)
+        there = _copies(folder)
+        number = there[-1][0] + 1 if there else 0
+        table = self._rows.table()
+        about = json.dumps({"position": dict(position), "key": list(self._rows.key)}).encode()
+        table = table.replace_schema_metadata({_ABOUT: about})
+        with whole_file(folder / f"table-{number}.arrow") as part, pa.OSFile(os.fspath(part), "wb") as file:
+            with pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+        for _, path in there[: 1 - _COPIES]:
+            path.unlink(missing_ok=True)
+
+    def _copy_before(self, position: Position) -> tuple[Plain, pa.Table] | None:
+        """The newest copy that is not beyond a position."""
+        if self._state is None or not Path(self._state).is_dir():
+            return None
+        for _, path in reversed(_copies(Path(self._state))):
+            with pa.memory_map(os.fspath(path)) as file:
+                table = pa.ipc.open_file(file).read_all()
+                about = json.loads(table.schema.metadata[_ABOUT])
+                if about["key"] == list(self._rows.key) and not_beyond(about["position"]["log"], position["log"]):
+                    return about["position"], pa.Table.from_batches(table.to_batches(), table.schema)
+        return None
+
+
+def not_beyond(first: Plain, second: Plain) -> bool:
+    """Whether a position of a log is not after another one: all of its numbers are at most as large."""
+    return all(name in second and number <= second[name] for name, number in first.items())
+
+
+def _copies(folder: Path) -> list[tuple[int, Path]]:
+    found = ((path.stem.removeprefix("table-"), path) for path in folder.glob("table-*.arrow"))
+    return sorted((int(number), path) for number, path in found if number.isdecimal())
+
