@@ -1,1 +1,1 @@
-"""Other systems as inputs and outputs of queries: Kafka, Delta, PostgreSQL, Iceberg."""
+"""Connectors: where the streams of a job come from, and where its answers go."""
