@@ -116,7 +116,9 @@ class SinkConnector:
 KEY: Final = Option("key", "names", "the columns that tell rows apart; else those that the query has as a key")
 
 # Connector by name, and the module that has it.
-_MODULES: Final[dict[str, str]] = {}
+_MODULES: Final[dict[str, str]] = {
+    "kafka": "everwhen.connectors.kafka",
+}
 _ADDED: Final[dict[str, dict[str, Any]]] = {"source": {}, "sink": {}}
 
 

@@ -2,8 +2,8 @@
 
 A position of such an input does not say which rows lived there, so after `seek` the table is put together again: from
 the newest copy of it in the folder `state`, if there is one, and the changes of the log since.  Without a folder the
-log is read again from its beginning.  Copies are written when the run says how far it will not ask again (`passed`);
-only then may the log forget.  The times of changes depend on the log alone, not on how it was cut into batches.
+log is read again from its beginning.  Copies are written when the run says how far it will not ask again; then the log
+may forget what is before the copy.  The times of changes depend on the log alone, not on how it was cut into batches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from everwhen.connectors.changes.live_rows import LiveRows, RowChanges
+from everwhen.connectors.changes.live_rows import LiveRows, TableChanges
 from everwhen.connectors.log import Log, Plain, Reached
 from everwhen.engine.files.live_inputs import LiveInput, Position
 from everwhen.errors import InputError, SourceError
@@ -25,10 +25,9 @@ from everwhen.storage.atomic_file import whole_file
 from everwhen.stream.element import Cti
 from everwhen.stream.element_batch import ElementBatch, batch_of, joined
 
-Changed = Mapping[str, RowChanges]
+Changed = Mapping[str, TableChanges]
 """Changes by the part of the log that they are from."""
 _ABOUT: Final = b"everwhen"
-_COPIES: Final = 3
 
 
 class ChangeInput(LiveInput):
@@ -52,6 +51,8 @@ class ChangeInput(LiveInput):
         self._reached = Reached(disorder)
         self._state = state
         self._begun = False
+        self._first: Plain | None = None
+        self._copied: Plain | None = None
 
     @property
     def is_there(self) -> bool:
@@ -59,7 +60,8 @@ class ChangeInput(LiveInput):
 
     @property
     def position(self) -> dict[str, Any]:
-        return {"log": self.log.position if self._begun else None, **self._reached.to_plain()}
+        log = self.log.position if self._begun else None
+        return {"log": log, "first": self._first, **self._reached.to_plain()}
 
     def take(self, most: int) -> ElementBatch | None:
         self._begin()
@@ -73,9 +75,10 @@ class ChangeInput(LiveInput):
         if position["log"] is None:
             return
         self._begun = True
+        self._first = position["first"]
         copy = self._copy_before(position)
         if copy is None:
-            self.log.begin()
+            self.log.seek(position["first"])
         else:
             about, table = copy
             self._rows.restore(table)
@@ -85,24 +88,29 @@ class ChangeInput(LiveInput):
             self._said(self.log.take_to(position["log"]))
         self._reached.of_plain(position)
 
-    def passed(self, position: Position) -> None:
-        """What is before a position will not be asked for again: the table is copied, and the log may forget."""
-        if position["log"] is None:
+    def leave_word(self, reader: str, position: Position, cares: int) -> None:
+        """What is before a position will not be asked for again: the table is copied, and the log may forget what is
+        before the newest copy that can still be asked for."""
+        if self._state is None or position.get("log") is None or not self._begun:
             return
-        if self._state is None:
-            return
-        if position != self.position:  # the table is that of another place by now
-            return
-        self._write_copy(position)
-        self.log.passed(position["log"])
+        if self._copied != self.position["log"]:
+            self._write_copy(self.position)
+            self._copied = self.position["log"]
+        copy = self._copy_before(position)
+        if copy is not None:
+            about, _ = copy
+            self.log.passed(about["log"])
+            for number, path in _copies(Path(self._state)):
+                if number < about["number"]:
+                    path.unlink(missing_ok=True)
 
     def close(self) -> None:
         self.log.close()
 
     def _begin(self) -> None:
         if not self._begun:
-            self._begun = True
             self.log.begin()
+            self._begun, self._first = True, self.log.position
 
     def _said(self, records: Any) -> ElementBatch | None:
         if records is None:
@@ -112,7 +120,7 @@ class ChangeInput(LiveInput):
             if not len(changes):
                 continue
             times = self._reached.kept_up(part, changes.times)
-            ordered = RowChanges(times, changes.gone, changes.columns, changes.kept, changes.lines)
+            ordered = TableChanges(times, changes.gone, changes.columns, changes.kept, changes.lines)
             found.append(self._rows.take(ordered, self.log.shown))
         promised = self._reached.promise(self.log.parts)
         if promised is not None:
@@ -139,22 +147,23 @@ class ChangeInput(LiveInput):
         table = self._rows.table()
         about = json.dumps({"position": dict(position), "key": list(self._rows.key)}).encode()
         table = table.replace_schema_metadata({_ABOUT: about})
-        with whole_file(folder / f"table-{number}.arrow") as part, pa.OSFile(os.fspath(part), "wb") as file:
-            with pa.ipc.new_file(file, table.schema) as writer:
-                writer.write_table(table)
-        for _, path in there[: 1 - _COPIES]:
-            path.unlink(missing_ok=True)
+        with (
+            whole_file(folder / f"table-{number}.arrow") as part,
+            pa.OSFile(os.fspath(part), "wb") as file,
+            pa.ipc.new_file(file, table.schema) as writer,
+        ):
+            writer.write_table(table)
 
     def _copy_before(self, position: Position) -> tuple[Plain, pa.Table] | None:
         """The newest copy that is not beyond a position."""
         if self._state is None or not Path(self._state).is_dir():
             return None
-        for _, path in reversed(_copies(Path(self._state))):
-            with pa.memory_map(os.fspath(path)) as file:
+        for number, path in reversed(_copies(Path(self._state))):
+            with pa.OSFile(os.fspath(path)) as file:
                 table = pa.ipc.open_file(file).read_all()
                 about = json.loads(table.schema.metadata[_ABOUT])
                 if about["key"] == list(self._rows.key) and not_beyond(about["position"]["log"], position["log"]):
-                    return about["position"], pa.Table.from_batches(table.to_batches(), table.schema)
+                    return {**about["position"], "number": number}, table
         return None
 
 
@@ -166,4 +175,3 @@ def not_beyond(first: Plain, second: Plain) -> bool:
 def _copies(folder: Path) -> list[tuple[int, Path]]:
     found = ((path.stem.removeprefix("table-"), path) for path in folder.glob("table-*.arrow"))
     return sorted((int(number), path) for number, path in found if number.isdecimal())
-

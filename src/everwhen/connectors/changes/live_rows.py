@@ -32,7 +32,7 @@ _FRESH: Final = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class RowChanges:
+class TableChanges:
     """Changes in the order of the log: rows that are there from `times` on, or (`gone`) no longer.
 
     Of a row that is gone the key columns count.  `kept` marks values that the log leaves out because they did not
@@ -55,9 +55,9 @@ class LiveRows:
     >>> schema = Schema.of([("id", pa.int64()), ("name", pa.string())])
     >>> table = LiveRows(schema, ["id"])
     >>> columns = (pa.array([1, 1, 1]), pa.array(["a", "b", None]))
-    >>> changes = RowChanges(np.array([10, 20, 30]), np.array([False, False, True]), columns)
+    >>> changes = TableChanges(np.array([10, 20, 30]), np.array([False, False, True]), columns)
     >>> print(*table.take(changes).elements(), sep="; ")
-    insert [10, ∞) id=1 name='a'; adjust [10, ∞→20) id=1 name='a'; insert [20, ∞) id=1 name='b'; adjust ...
+    insert [10, ∞) id=1 name='a'; adjust [10, ∞ -> 20) id=1 name='a'; insert [20, ∞) id=1 name='b'; adjust ...
     """
 
     def __init__(self, schema: Schema, key: Sequence[str]) -> None:
@@ -78,7 +78,7 @@ class LiveRows:
     def __len__(self) -> int:
         return int(self._known[:, -1].sum())
 
-    def take(self, changes: RowChanges, source: str | None = None) -> ElementBatch:
+    def take(self, changes: TableChanges, source: str | None = None) -> ElementBatch:
         """What changes say, as elements; they are remembered."""
         n, width = len(changes), self._codec.width
         rows = self._codec.encode(changes.columns, n)
@@ -120,7 +120,7 @@ class LiveRows:
         whole = table.combine_chunks()
         columns = tuple(_array(whole.column(name)) for name in self.schema.names)
         starts = _array(whole.column(START)).to_numpy()
-        self.take(RowChanges(starts, np.zeros(len(starts), np.bool_), columns))
+        self.take(TableChanges(starts, np.zeros(len(starts), np.bool_), columns))
 
     def _grow(self) -> None:
         if self._table.capacity > len(self._starts):

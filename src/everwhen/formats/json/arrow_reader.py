@@ -41,13 +41,14 @@ def may_be_deep(line: bytes) -> bool:
     return len(line) > _SHORT_LINE and line.count(b"{") + line.count(b"[") > DEEPEST
 
 
-def decode(text: bytes, lines: int, schema: pa.Schema | None) -> pa.Table | None:
-    """Text of so many lines, an object on each, as a table; without a schema Arrow finds the types."""
+def decode(text: bytes, lines: int, schema: pa.Schema | None, more: bool = False) -> pa.Table | None:
+    """Text of so many lines, an object on each, as a table; without a schema Arrow finds the types, with `more` those
+    of fields that the schema has not."""
     if not text.startswith(b"{") or text.count(b"\n{") != lines - 1 or len(text) > _LARGEST_BLOCK:
         return None
     if text.count(b"}\n") + text.endswith(b"}") != lines or not _is_utf8(text):
         return None
-    unexpected = "infer" if schema is None else "error"
+    unexpected = "infer" if schema is None or more else "error"
     try:
         table = pj.read_json(
             pa.BufferReader(text),

@@ -174,13 +174,16 @@ class _Reader:
                     objects[i] = self.reshape(element)
                 except Unfit as bad:
                     raise InputError(bad.problem, source=self.source, line=int(numbers[i]), remedy=bad.remedy) from None
-        return _careful(objects, numbers, self.schema, self.source)
+        return elements_of_objects(objects, numbers, self.schema, self.source)
 
 
 # --- from objects to elements -------------------------------------------------------------------------------------
 
 
-def _careful(objects: list[dict[str, Any]], numbers: np.ndarray, schema: Schema, source: str) -> ElementBatch:
+def elements_of_objects(
+    objects: list[dict[str, Any]], numbers: np.ndarray, schema: Schema, source: str
+) -> ElementBatch:
+    """The elements that objects of a decoder stand for; `numbers` are their lines."""
     taken = _Taken(schema)
     try:
         for index, element in enumerate(objects):
