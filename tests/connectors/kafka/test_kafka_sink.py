@@ -68,7 +68,7 @@ def test_elements_once_each_in_one_partition(cluster: Cluster) -> None:
     found = source.take(100)
     while found is None:
         found = source.take(100)
-    assert [str(each) for each in found.elements()][0] == "insert [0, 5) item=1 name='a'"
+    assert next(str(each) for each in found.elements()) == "insert [0, 5) item=1 name='a'"
     source.close()
 
 

@@ -9,7 +9,7 @@ sink says it.  An unfinished transaction of a crashed job is aborted when the ne
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -18,7 +18,6 @@ from everwhen.connectors.kafka.texts import Message
 from everwhen.errors import SinkError
 
 HEADER: Final = "everwhen-epoch"
-_TRIES: Final = 5
 _FIRST_LOOK: Final = 1000
 _LOOK: Final = 0.02
 
@@ -31,7 +30,6 @@ class Transactions:
         self._producer: Any = None
         self._reader: Any = None
         self._last: int | None = None
-        self._failed: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_producer": None, "_reader": None, "_last": None}
@@ -74,6 +72,8 @@ class Transactions:
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
+        if self._producer is not None:
+            self._producer.purge()  # else the library waits for a broker that may be away
         self._producer = self._reader = self._last = None
 
     # -- inside -------------------------------------------------------------------------------------------------
@@ -84,50 +84,41 @@ class Transactions:
         producer, topic = self._producer, self.topic.topic
         headers = {HEADER: f"{self.id}:{epoch}".encode()}
         where = {} if partition is None else {"partition": partition}
-        self._failed = None
         producer.begin_transaction()
         try:
             for key, value in messages:
                 while True:
                     try:
-                        producer.produce(topic, value, key, headers=headers, on_delivery=self._delivered, **where)
+                        producer.produce(topic, value, key, headers=headers, **where)
                         break
                     except BufferError:  # the queue of the library is full: let it send
                         producer.poll(0.1)
-            producer.flush(max(self.topic.timeout, 30.0))
-            if self._failed is not None:
-                raise SinkError(
-                    f"{self.topic.shown}: epoch {epoch} was not taken: {self._failed} (nothing of it is in; mend it "
-                    "and start again)"
-                )
             noted = [TopicPartition(topic, 0, epoch + 1, metadata=self.id)]
-            self._again(lambda: producer.send_offsets_to_transaction(noted, self._reader.consumer_group_metadata()))
-            self._again(producer.commit_transaction)
+            group = self._reader.consumer_group_metadata()
+            self._again(lambda seconds: producer.send_offsets_to_transaction(noted, group, seconds))
+            self._again(producer.commit_transaction)  # sends what is left, and fails if a message was not taken
         except BaseException:
             self._abort()
             raise
 
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None and self._failed is None:
-            self._failed = str(error.str())
-
-    def _again(self, call: Any) -> None:
-        """Calls, and again where the broker asks for that."""
+    def _again(self, call: Callable[[float], Any]) -> None:
+        """Calls, and again where the broker asks for that and there is time left."""
         from confluent_kafka import KafkaException
 
-        for left in reversed(range(_TRIES)):
+        until = time.monotonic() + self.topic.timeout
+        while True:
             try:
-                call()
+                call(max(0.1, until - time.monotonic()))
                 return
             except KafkaException as bad:
-                if not bad.args[0].retriable() or not left:
+                if not bad.args[0].retriable() or time.monotonic() > until:
                     raise
 
     def _abort(self) -> None:
         from confluent_kafka import KafkaException
 
         with suppress(KafkaException):  # else it is aborted when the next one begins
-            self._producer.abort_transaction(self.topic.timeout)
+            self._producer.abort_transaction(1.0)
 
     def _find(self) -> int:
         """The last epoch that is in."""
