@@ -117,6 +117,7 @@ KEY: Final = Option("key", "names", "the columns that tell rows apart; else thos
 
 # Connector by name, and the module that has it.
 _MODULES: Final[dict[str, str]] = {
+    "delta": "everwhen.connectors.delta",
     "kafka": "everwhen.connectors.kafka",
 }
 _ADDED: Final[dict[str, dict[str, Any]]] = {"source": {}, "sink": {}}

@@ -16,7 +16,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, Final, TypeGuard
+from typing import IO, Final, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -28,9 +28,10 @@ from everwhen.core.scalars import Unfit
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.core.time import INF, MAX_TIME, MIN_TIME
 from everwhen.errors import InputError, QueryError
+from everwhen.formats import element_columns
 from everwhen.formats.column_checks import first_odd_value
 from everwhen.formats.json.lines import DEFAULT_BATCH, Readable, infer_schema, read_jsonlines, write_jsonlines
-from everwhen.punctuation.api import read_match, write_match
+from everwhen.punctuation.api import read_match
 from everwhen.storage.atomic_file import whole_file
 from everwhen.stream.batch_punctuation import Places, punctuations
 from everwhen.stream.element import ExternalCti, Punct
@@ -47,7 +48,7 @@ from everwhen.stream.element_batch import (
     lifetime_problem,
 )
 
-MATCH, COUNT, AT = "_match", "_count", "_at"
+MATCH, COUNT, AT = element_columns.MATCH, element_columns.COUNT, element_columns.AT
 _SPECIAL: Final = (*RESERVED, MATCH, COUNT, AT)
 _TIMES: Final = ("vs", "ve", "vnew", COUNT, AT)
 
@@ -374,27 +375,5 @@ class _Output:
 
     def _table(self, batch: ElementBatch) -> pa.Table:
         assert self.writer is not None
-        vs, ve = batch.vs.copy(), batch.ve.copy()
-        counts = np.zeros(len(batch), np.int64)
-        matches: list[str | None] = [None] * len(batch)
-        for i, promise in batch.promises.items():
-            if isinstance(promise, Punct):
-                vs[i] = promise.promise.t
-                match = write_match(promise.promise.match, batch.schema)
-                matches[i] = json.dumps(match, ensure_ascii=False, separators=(",", ":"))
-            else:
-                vs[i], ve[i], counts[i] = promise.vs, promise.ve, promise.count
-        op = batch.op
-        columns: dict[str, Any] = {
-            "op": pa.array(OPS).take(pa.array(op)),
-            "vs": pa.array(vs, mask=vs == INF),
-            "ve": pa.array(ve, mask=(ve == INF) | (op == CTI) | (op == PUNCT)),
-            "vnew": pa.array(batch.vnew, mask=(batch.vnew == INF) | (op != ADJUST)),
-        }
-        columns |= {
-            MATCH: pa.array(matches, pa.string()),
-            COUNT: pa.array(counts, mask=op != EXTERNAL_CTI),
-            AT: batch.at,
-        }
-        columns |= dict(zip(batch.schema.names, batch.columns, strict=True))
+        columns = element_columns.columns_of_elements(batch)
         return pa.table({name: columns[name] for name in self.writer.schema.names}, schema=self.writer.schema)

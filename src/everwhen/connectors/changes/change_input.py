@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,8 +25,8 @@ from everwhen.storage.atomic_file import whole_file
 from everwhen.stream.element import Cti
 from everwhen.stream.element_batch import ElementBatch, batch_of, joined
 
-Changed = Mapping[str, TableChanges]
-"""Changes by the part of the log that they are from."""
+Changed = Iterable[tuple[str, TableChanges]]
+"""Changes, and the part of the log that they are from."""
 _ABOUT: Final = b"everwhen"
 
 
@@ -116,11 +116,14 @@ class ChangeInput(LiveInput):
         if records is None:
             return None
         found: list[ElementBatch] = []
-        for part, changes in self._decode(records).items():
+        for part, changes in self._decode(records):
             if not len(changes):
                 continue
             times = self._reached.kept_up(part, changes.times)
-            ordered = TableChanges(times, changes.gone, changes.columns, changes.kept, changes.lines)
+            if changes.clears:
+                found.append(self._rows.clear(int(times[0]), self.log.shown))
+                continue
+            ordered = TableChanges(times, changes.gone, changes.columns, changes.kept)
             found.append(self._rows.take(ordered, self.log.shown))
         promised = self._reached.promise(self.log.parts)
         if promised is not None:

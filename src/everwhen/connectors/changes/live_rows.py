@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -36,14 +36,14 @@ class TableChanges:
     """Changes in the order of the log: rows that are there from `times` on, or (`gone`) no longer.
 
     Of a row that is gone the key columns count.  `kept` marks values that the log leaves out because they did not
-    change.  `lines` numbers the changes for messages.
+    change.
     """
 
     times: np.ndarray  # int64
     gone: np.ndarray  # bool
     columns: tuple[pa.Array, ...]
     kept: np.ndarray | None = None  # bool, a column each
-    lines: np.ndarray | None = None  # int64
+    clears: bool = False  # one change: all rows of the table are gone
 
     def __len__(self) -> int:
         return len(self.times)
@@ -74,6 +74,10 @@ class LiveRows:
         self._table = KeyTable(self._keys.width)
         self._starts = np.zeros(64, np.int64)
         self._known = np.zeros((64, self._codec.width + 1), np.int64)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        assert not len(self), "it is in use"
+        return LiveRows, (self.schema, self.key)
 
     def __len__(self) -> int:
         return int(self._known[:, -1].sum())
@@ -107,6 +111,12 @@ class LiveRows:
             self.restore(self.table())
             self._taken = 0
         return said
+
+    def clear(self, t: int, source: str | None = None) -> ElementBatch:
+        """All rows are gone from an instant on."""
+        columns = tuple(_array(column) for column in self.table().columns[1:])
+        count = len(self)
+        return self.take(TableChanges(np.full(count, t), np.ones(count, np.bool_), columns), source)
 
     def table(self) -> pa.Table:
         """The rows that live, with their starts."""

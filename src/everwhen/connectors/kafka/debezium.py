@@ -39,14 +39,14 @@ class EnvelopeReader:
         when = pa.field("source", pa.struct([("ts_ms", pa.int64())]))
         self._arrow = pa.schema([("before", row), ("after", row), ("op", pa.string()), ("ts_ms", pa.int64()), when])
 
-    def decode(self, messages: list[Any]) -> dict[str, TableChanges]:
+    def decode(self, messages: list[Any]) -> list[tuple[str, TableChanges]]:
         """The changes in messages, by partition; `messages` are in the order of their partitions."""
         parts = np.array([message.partition() for message in messages], np.int64)
-        found: dict[str, TableChanges] = {}
+        found: list[tuple[str, TableChanges]] = []
         for part in np.unique(parts).tolist():
             here = [messages[i] for i in np.flatnonzero(parts == part).tolist()]
             try:
-                found[str(part)] = self.read([message.value() for message in here])
+                found.append((str(part), self.read([message.value() for message in here])))
             except InputError as bad:
                 offset = here[(bad.line or 1) - 1].offset()
                 place = f"{self.shown}, partition {part}, offset {offset}"

@@ -79,7 +79,7 @@ class Transactions:
     # -- inside -------------------------------------------------------------------------------------------------
 
     def _write(self, epoch: int, messages: list[Message], partition: int | None) -> None:
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
         producer, topic = self._producer, self.topic.topic
         headers = {HEADER: f"{self.id}:{epoch}".encode()}
@@ -93,10 +93,12 @@ class Transactions:
                         break
                     except BufferError:  # the queue of the library is full: let it send
                         producer.poll(0.1)
+            if producer.flush(self.topic.timeout):
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "not all messages were taken in time"))
             noted = [TopicPartition(topic, 0, epoch + 1, metadata=self.id)]
             group = self._reader.consumer_group_metadata()
             self._again(lambda seconds: producer.send_offsets_to_transaction(noted, group, seconds))
-            self._again(producer.commit_transaction)  # sends what is left, and fails if a message was not taken
+            self._again(producer.commit_transaction)
         except BaseException:
             self._abort()
             raise

@@ -1,0 +1,44 @@
+"""Elements as columns: those that a Parquet file of elements has (`parquet.py`)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everwhen.core.time import INF
+from everwhen.punctuation.api import write_match
+from everwhen.stream.element import Punct
+from everwhen.stream.element_batch import ADJUST, CTI, EXTERNAL_CTI, OPS, PUNCT, ElementBatch
+
+MATCH, COUNT, AT = "_match", "_count", "_at"
+
+
+def columns_of_elements(batch: ElementBatch) -> dict[str, Any]:
+    """The columns of a file of elements, all of those that one may have."""
+    vs, ve = batch.vs.copy(), batch.ve.copy()
+    counts = np.zeros(len(batch), np.int64)
+    matches: list[str | None] = [None] * len(batch)
+    for i, promise in batch.promises.items():
+        if isinstance(promise, Punct):
+            vs[i] = promise.promise.t
+            match = write_match(promise.promise.match, batch.schema)
+            matches[i] = json.dumps(match, ensure_ascii=False, separators=(",", ":"))
+        else:
+            vs[i], ve[i], counts[i] = promise.vs, promise.ve, promise.count
+    op = batch.op
+    columns: dict[str, Any] = {
+        "op": pa.array(OPS).take(pa.array(op)),
+        "vs": pa.array(vs, mask=vs == INF),
+        "ve": pa.array(ve, mask=(ve == INF) | (op == CTI) | (op == PUNCT)),
+        "vnew": pa.array(batch.vnew, mask=(batch.vnew == INF) | (op != ADJUST)),
+    }
+    columns |= {
+        MATCH: pa.array(matches, pa.string()),
+        COUNT: pa.array(counts, mask=op != EXTERNAL_CTI),
+        AT: batch.at,
+    }
+    columns |= dict(zip(batch.schema.names, batch.columns, strict=True))
+    return columns
