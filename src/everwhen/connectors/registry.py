@@ -119,6 +119,8 @@ KEY: Final = Option("key", "names", "the columns that tell rows apart; else thos
 _MODULES: Final[dict[str, str]] = {
     "delta": "everwhen.connectors.delta",
     "kafka": "everwhen.connectors.kafka",
+    "postgres": "everwhen.connectors.postgres",
+    "postgresql": "everwhen.connectors.postgres",
 }
 _ADDED: Final[dict[str, dict[str, Any]]] = {"source": {}, "sink": {}}
 
