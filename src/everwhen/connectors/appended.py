@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everwhen.connectors.log import Log, Reached
+from everwhen.connectors.log import Log, Plain, Reached
 from everwhen.engine.files.live_inputs import LiveInput, Position
 from everwhen.errors import InputError
 from everwhen.formats.input_file import InputFile
@@ -34,6 +34,7 @@ class AppendedInput(LiveInput):
         self.log, self._rows = log, rows
         self._reached = Reached(disorder)
         self._begun = False
+        self._first: Plain | None = None
 
     @property
     def is_there(self) -> bool:
@@ -41,16 +42,17 @@ class AppendedInput(LiveInput):
 
     @property
     def position(self) -> dict[str, Any]:
-        return {"log": self.log.position if self._begun else None, **self._reached.to_plain()}
+        log = self.log.position if self._begun else None
+        return {"log": log, "first": self._first, **self._reached.to_plain()}
 
     def seek(self, position: Position) -> None:
         if position["log"] is not None:
-            self._begun = True
+            self._begun, self._first = True, position["first"]
             self.log.seek(position["log"])
             self._reached.of_plain(position)
 
     def take(self, most: int) -> ElementBatch | None:
-        self._begin()
+        self.begin()
         before = self.log.position
         try:
             return self._said(self.log.take(most))
@@ -59,7 +61,9 @@ class AppendedInput(LiveInput):
             raise
 
     def take_to(self, position: Position) -> ElementBatch | None:
-        self._begin()
+        if not self._begun:
+            self._begun, self._first = True, position["first"]
+            self.log.seek(position["first"])
         return self._said(self.log.take_to(position["log"]))
 
     def leave_word(self, reader: str, position: Position, cares: int) -> None:
@@ -69,10 +73,11 @@ class AppendedInput(LiveInput):
     def close(self) -> None:
         self.log.close()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Go to where a new job begins, unless it is under way."""
         if not self._begun:
             self.log.begin()
-            self._begun = True
+            self._begun, self._first = True, self.log.position
 
     def _said(self, records: Any) -> ElementBatch | None:
         if records is None:

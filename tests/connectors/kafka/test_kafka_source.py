@@ -249,3 +249,17 @@ def test_many_messages_are_read_by_arrow(cluster: Cluster, monkeypatch: pytest.M
     lines: list[bytes | None] = [b'{"op":"insert","vs":1,"row":{"item":1,"name":"x"}}'] * 3
     assert len(reader.read(lines, np.zeros(3, np.int64))) == 3
     assert len(reader.read(values, np.zeros(1000, np.int64))) == 1000
+
+
+def test_the_first_step_is_the_same_again_where_only_what_is_new_was_wanted(cluster: Cluster) -> None:
+    cluster.put("latest", rows(3))
+    source = cluster.source("latest", ORDERED, start="latest")
+    assert source.take(10) is None
+    cluster.put("latest", rows(2, 5))
+    found = taken(source, 2)
+    position = json.loads(json.dumps(source.position))
+    source.close()
+    cluster.put("latest", rows(2, 9))
+    other = cluster.source("latest", ORDERED, start="latest")
+    assert shown(other.take_to(position)) == found and len(found) == 2
+    other.close()

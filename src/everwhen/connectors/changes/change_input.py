@@ -64,11 +64,13 @@ class ChangeInput(LiveInput):
         return {"log": log, "first": self._first, **self._reached.to_plain()}
 
     def take(self, most: int) -> ElementBatch | None:
-        self._begin()
+        self.begin()
         return self._said(self.log.take(most))
 
     def take_to(self, position: Position) -> ElementBatch | None:
-        self._begin()
+        if not self._begun:
+            self._begun, self._first = True, position["first"]
+            self.log.seek(position["first"])
         return self._said(self.log.take_to(position["log"]))
 
     def seek(self, position: Position) -> None:
@@ -107,7 +109,8 @@ class ChangeInput(LiveInput):
     def close(self) -> None:
         self.log.close()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Go to where a new job begins, unless it is under way."""
         if not self._begun:
             self.log.begin()
             self._begun, self._first = True, self.log.position

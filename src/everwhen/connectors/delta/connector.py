@@ -19,6 +19,7 @@ from everwhen.connectors.changes.change_input import ChangeInput
 from everwhen.connectors.delta.feed import KIND, ChangeFeed, FeedReader, payload, stamps
 from everwhen.connectors.delta.sink import Commits, DeltaElements, DeltaRows
 from everwhen.connectors.delta.table import Place, library, plain
+from everwhen.connectors.on_spark import on_spark
 from everwhen.connectors.options import Option, OptionError, Options
 from everwhen.connectors.registry import SinkConnector, SinkPlace, SourceConnector, SourcePlace
 from everwhen.connectors.relation import RelationInput
@@ -113,6 +114,7 @@ SOURCES: Final = (
         "a Delta table: appended rows, its change feed, or the table as it is",
         _READ,
         open_source,
+        on_spark(open_source),
         promise="every version once: positions are versions, and the same versions are read again after a crash",
     ),
 )

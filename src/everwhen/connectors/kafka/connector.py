@@ -16,6 +16,7 @@ from everwhen.connectors.kafka.sink import TopicElements, TopicRows
 from everwhen.connectors.kafka.source import TopicInput
 from everwhen.connectors.kafka.topic_log import TopicLog
 from everwhen.connectors.kafka.transactions import Transactions
+from everwhen.connectors.on_spark import on_spark
 from everwhen.connectors.options import Option, OptionError, Options
 from everwhen.connectors.registry import SinkConnector, SinkPlace, SourceConnector, SourcePlace
 from everwhen.core.time import ticks
@@ -111,6 +112,7 @@ SOURCES: Final = (
         "messages of a topic: JSON rows, elements, or Debezium's envelopes",
         _READ,
         open_source,
+        on_spark(open_source),
         promise="every message once: positions are offsets, and the same offsets are read again after a crash",
     ),
 )

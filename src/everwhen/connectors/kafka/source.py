@@ -15,7 +15,7 @@ import numpy as np
 
 from everwhen.connectors.kafka.messages import MessageReader
 from everwhen.connectors.kafka.topic_log import TopicLog
-from everwhen.connectors.log import Reached
+from everwhen.connectors.log import Plain, Reached
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.files.live_inputs import LiveInput, Position
 from everwhen.errors import InputError
@@ -39,6 +39,7 @@ class TopicInput(LiveInput):
         self._reached = Reached(disorder)
         self._promised: dict[str, int] = {}
         self._begun = False
+        self._first: Plain | None = None
         self._messages: list[Any] = []
         self._heard: dict[str, float] = {}
 
@@ -53,12 +54,13 @@ class TopicInput(LiveInput):
     @property
     def position(self) -> dict[str, Any]:
         promised = {part: None if t == INF else t for part, t in self._promised.items()}
-        return {"offsets": self.log.position if self._begun else None, "ctis": promised, **self._reached.to_plain()}
+        offsets = self.log.position if self._begun else None
+        return {"offsets": offsets, "first": self._first, "ctis": promised, **self._reached.to_plain()}
 
     def seek(self, position: Position) -> None:
         if position["offsets"] is None:
             return
-        self._begun = True
+        self._begun, self._first = True, position["first"]
         self.log.seek(position["offsets"])
         self._take_up(position)
 
@@ -68,7 +70,7 @@ class TopicInput(LiveInput):
         self.ended = self._reached.said == INF
 
     def take(self, most: int) -> ElementBatch | None:
-        self._begin()
+        self.begin()
         before = self.log.position
         self._messages = self.log.take(most) or []
         try:
@@ -79,7 +81,9 @@ class TopicInput(LiveInput):
         return self._with_promise(found, self._promise())
 
     def take_to(self, position: Position) -> ElementBatch | None:
-        self._begin()
+        if not self._begun:
+            self._begun, self._first = True, position["first"]
+            self.log.seek(position["first"])
         self._messages = self.log.take_to(position["offsets"]) or []
         found = self._read()
         said = self._reached.said
@@ -97,10 +101,11 @@ class TopicInput(LiveInput):
 
     # -- inside -------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Go to where a new job begins, unless it is under way."""
         if not self._begun:
             self.log.begin()
-            self._begun = True
+            self._begun, self._first = True, self.log.position
 
     def _placed(self, error: InputError) -> InputError:
         message = self._messages[(error.line or 1) - 1]

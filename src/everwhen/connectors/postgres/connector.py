@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from everwhen.connectors.changes.change_input import ChangeInput
+from everwhen.connectors.on_spark import on_spark
 from everwhen.connectors.options import Option, OptionError, Options
 from everwhen.connectors.postgres.database import Database, library
 from everwhen.connectors.postgres.sink import PostgresRows
@@ -99,6 +100,7 @@ SOURCES: Final = (
         "a table's changes by logical decoding, or the table as it is",
         _READ,
         open_source,
+        on_spark(open_source),
         promise="every transaction once: the slot keeps what no checkpoint has",
         aliases=("postgresql",),
     ),

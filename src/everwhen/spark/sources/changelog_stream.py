@@ -183,7 +183,7 @@ class ChangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         assert isinstance(partition, PartFile)
         for batch in _Changelog(self._path).elements(partition.epoch, partition.name):
             if len(batch):
-                yield _record_batch(batch, self._schema, self._words)
+                yield record_batch(batch, self._schema, self._words)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Epochs before `end` are never asked for again."""
@@ -191,7 +191,7 @@ class ChangelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             _Changelog(self._path).leave_word(self._reader, end["epoch"])
 
 
-def _record_batch(batch: ElementBatch, schema: StructType, words: bool) -> pa.RecordBatch:
+def record_batch(batch: ElementBatch, schema: StructType, words: bool) -> pa.RecordBatch:
     """Elements as the contract's columns: infinity is null."""
     keep = np.flatnonzero(batch.op <= (PUNCT if words else CTI))
     vs, op = batch.vs.copy(), batch.op
