@@ -33,8 +33,8 @@ LAST = -1
 Spec = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
-def run(source: Spec, sink: Spec, form: str, log: str, time_column: str | None) -> None:
-    """Until the last item is in the sink."""
+def run(source: Spec, sink: Spec, form: str, log: str, time_column: str | None, lasts: int) -> None:
+    """Until the last item of each of so many parts of the input is in the sink."""
     name, arguments, named = source
     connector = source_connector(name)
     place = SourcePlace("In", SCHEMA, time=time_column)
@@ -46,22 +46,22 @@ def run(source: Spec, sink: Spec, form: str, log: str, time_column: str | None) 
     key = ("item",) if form == "upsert" else ()
     out: Any = opened(sink_options(target, arguments, named), SinkPlace("out", SCHEMA, form, key))
     out.prepare(SCHEMA)
-    _work(feed, out, form, Path(log))
+    _work(feed, out, form, Path(log), lasts)
 
 
-def _work(feed: Any, out: Any, form: str, log: Path) -> None:
+def _work(feed: Any, out: Any, form: str, log: Path, lasts: int) -> None:
     told = (
         [json.loads(line) for line in log.read_bytes().splitlines(True) if line.endswith(b"\n")] if log.exists() else []
     )
     log.write_text("".join(json.dumps(position) + "\n" for position in told))  # without half a line
-    done, committed = False, out.committed()
+    ended, committed = 0, out.committed()
     if committed >= 0:
         feed.seek(told[committed])
     for epoch in range(committed + 1, len(told)):
-        done |= _commit(out, epoch, feed.take_to(told[epoch]), form)
+        ended += _commit(out, epoch, feed.take_to(told[epoch]), form)
     with open(log, "a") as file:
         epoch = len(told)
-        while not done:
+        while ended < lasts:
             batch = feed.take(20)
             if batch is None:
                 time.sleep(0.005)
@@ -70,20 +70,20 @@ def _work(feed: Any, out: Any, form: str, log: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
             told.append(feed.position)
-            done = _commit(out, epoch, batch, form)
+            ended += _commit(out, epoch, batch, form)
             if epoch % 5 == 0 and (safe := out.committed()) >= 0:
                 feed.leave_word("job", told[safe], 0)
             epoch += 1
 
 
-def _commit(out: Any, epoch: int, batch: ElementBatch | None, form: str) -> bool:
+def _commit(out: Any, epoch: int, batch: ElementBatch | None, form: str) -> int:
     if batch is None:
-        return False
+        return 0
     if form == "elements":
         out.commit(epoch, batch)
     else:
         out.commit(epoch, _rows(batch, form))
-    return LAST in batch.columns[0].to_pylist()
+    return batch.columns[0].to_pylist().count(LAST)
 
 
 def _rows(batch: ElementBatch, form: str) -> RowChanges:

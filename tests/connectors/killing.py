@@ -23,11 +23,12 @@ def kill_often(
     kills: int,
     feed: Callable[[int], None],
     time_column: str | None = None,
+    lasts: int = 1,
 ) -> int:
     """`feed(i)` writes more input before the i-th start, the last of it with the item that ends it.  Returns how often
     a job was killed before it had ended."""
     rng, killed = random.Random(kills), 0
-    arguments = (source, sink, form, str(place / "steps"), time_column)
+    arguments = (source, sink, form, str(place / "steps"), time_column, lasts)
     for i in range(kills):
         feed(i)
         job = _PROCESSES.Process(target=kill_driver.run, args=arguments)
