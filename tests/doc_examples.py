@@ -85,9 +85,15 @@ def run_session(block: Block, where: Path, capsys: pytest.CaptureFixture[str]) -
                 capsys.readouterr()
                 status = main(arguments)
                 out, err = capsys.readouterr()
-                assert (out + err).rstrip() == shown.rstrip(), f"line {block.line}: {command}"
+                assert _as_shown(out + err, shown), f"line {block.line}: {command}\n{out}{err}"
             case _:
                 pytest.fail(f"line {block.line}: {command!r} cannot be checked")
+
+
+def _as_shown(found: str, shown: str) -> bool:
+    """Whether a text is as the page has it; `…` there stands for any part of a line."""
+    parts = (re.escape(part) for part in shown.rstrip().split("…"))
+    return re.fullmatch(".*".join(parts), found.rstrip()) is not None
 
 
 def run_document(document: Path, where: Path, capsys: pytest.CaptureFixture[str]) -> None:

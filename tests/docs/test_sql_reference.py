@@ -17,7 +17,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import everwhen as ew
-from doc_examples import DOCUMENTS, ROOT, blocks
+from doc_examples import DOCUMENTS, ROOT, Block, blocks, commands
 from docs.sql_page import TICK, Claim, Example, Page, as_table
 from everwhen import reference
 from everwhen.algebra.expressions.functions import FUNCTIONS, OPERATORS
@@ -31,6 +31,7 @@ from everwhen.language.parse import parse
 from everwhen.testing import assert_same_history, assert_valid
 
 REFERENCE = ROOT / "docs" / "sql.md"
+JOBS = ROOT / "docs" / "jobs.md"
 WITH_SQL = [path for path in DOCUMENTS if any(block.language == "sql" for block in blocks(path))]
 
 
@@ -122,8 +123,15 @@ def nodes(node: Any) -> Iterator[Any]:
 
 @cache
 def written() -> tuple[Any, ...]:
-    """Every node of every text on the reference page."""
-    return tuple(node for text in page(REFERENCE).texts() for node in nodes(parse(text)))
+    """Every node of every text on the reference page, and of the jobs on theirs."""
+    jobs = [shown for block in blocks(JOBS) for command, shown in _session(block) if command.endswith(".sql")]
+    assert jobs
+    return tuple(node for text in (*page(REFERENCE).texts(), *jobs) for node in nodes(parse(text)))
+
+
+def _session(block: Block) -> list[tuple[str, str]]:
+    found = commands(block) if block.language == "console" else ()
+    return [(command, shown) for command, shown in found if command.startswith("cat ")]
 
 
 def test_every_construct_of_the_grammar_is_there() -> None:

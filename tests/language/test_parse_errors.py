@@ -71,7 +71,7 @@ REFUSED = [
     ("SELECT a FROM t HAVING b »GROUP« BY c", "the order is"),
     ("SELECT a FROM t WHERE b »[«ROWS 5]", "behind a stream in FROM"),
     # statements
-    ("»INSERT« INTO t VALUES (1)", "CREATE STREAM"),
+    ("INSERT INTO t »VALUES« (1)", "write INSERT INTO sink SELECT"),
     ("»UPDATE« t SET a = 1", "UPDATE"),
     ("»DELETE« FROM t", "DELETE"),
     ("CREATE »TABLE« t (a INT)", "CREATE STREAM"),

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from everwhen.cli import explain, run, shell, streams
+from everwhen.cli import explain, jobs, run, shell, streams
 from everwhen.cli.command import DONE, FAILED, INTERRUPTED, WRONG_COMMAND, WRONG_INPUT, Command, fail
 from everwhen.engine.interruption import Abandoned, leave
 from everwhen.errors import EverwhenError, InputError, QueryError
@@ -92,6 +92,7 @@ _COMMANDS: Final[tuple[Command, ...]] = (
     run.RUN,
     explain.EXPLAIN,
     shell.SHELL,
+    *jobs.COMMANDS,
     *streams.COMMANDS,
     _DEMO,
 )

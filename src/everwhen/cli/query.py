@@ -70,7 +70,7 @@ def compiled(
         raise QueryError("the query and an input cannot both be the standard input")
     if list(given.files.values()).count(STANDARD_INPUT) > 1:
         raise QueryError("only one input can be the standard input")
-    text = _text(options.query)
+    text = query_text(options.query)
     with given:
         program = _program(text, given, options.tick)
         logical = program.query.node
@@ -104,7 +104,8 @@ def _planned(node: Node, text: str, as_written: bool) -> tuple[Node, Sequence[Ap
         raise error.within(text) from None
 
 
-def _text(file: str) -> str:
+def query_text(file: str) -> str:
+    """The text of a file, or of the standard input."""
     try:
         if file == STANDARD_INPUT:
             return sys.stdin.buffer.read().decode("utf-8-sig")

@@ -52,13 +52,15 @@ class SourcePlace:
 
 @dataclass(frozen=True, slots=True)
 class SinkPlace:
-    """What is written: the sink's name, the columns of the rows, in which form, and the columns that are the key."""
+    """What is written: the sink's name, the columns of the rows, in which form, and the columns that are the key.
+    `writer`: a name for who writes that is the same after a restart, and nobody else's."""
 
     name: str
     schema: Schema
     form: str = "elements"
     key: tuple[str, ...] = ()
     tick: str = "1ms"
+    writer: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,14 @@ KEY: Final = Option("key", "names", "the columns that tell rows apart; else thos
 
 # Connector by name, and the module that has it.
 _MODULES: Final[dict[str, str]] = {
+    "changelog": "everwhen.connectors.changelogs",
+    "console": "everwhen.connectors.trying_out",
     "delta": "everwhen.connectors.delta",
+    "discard": "everwhen.connectors.trying_out",
+    "file": "everwhen.connectors.files",
+    "folder": "everwhen.connectors.files",
     "kafka": "everwhen.connectors.kafka",
+    "nexmark": "everwhen.connectors.nexmark",
     "postgres": "everwhen.connectors.postgres",
     "postgresql": "everwhen.connectors.postgres",
 }

@@ -22,13 +22,21 @@ from everwhen.errors import QueryError
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """SOURCE name(arguments): where a declared stream's elements come from."""
+    """name(arguments, options): where a declared stream's elements come from, or an answer goes to.
+
+    `places`: where in the text the connector ("") and each option stands, arguments by their number.
+    """
 
     name: str
     arguments: tuple[Any, ...]
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    places: Mapping[str | int, tuple[int, int]] = field(
+        default_factory=lambda: MappingProxyType({}), compare=False, repr=False
+    )
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(repr, self.arguments))})"
+        named = (f"{name} = {value!r}" for name, value in self.options.items())
+        return f"{self.name}({', '.join([*map(repr, self.arguments), *named])})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,6 +153,12 @@ def declare(statement: s.Statement, text: str, catalog: Catalog, tick: str) -> C
             if if_exists and catalog.stream(name.text, name.quoted) is None:
                 return catalog
             return _said(lambda: catalog.without(name.text, name.quoted), name, binder)
+        case s.CreateSink(name) | s.InsertInto(name):
+            raise binder.error(
+                "CREATE SINK and INSERT INTO make a job, which is started with everwhen start; leave them out to ask "
+                "a query",
+                statement.span,
+            )
         case s.Ask():
             raise AssertionError("a query declares nothing")
     return _said(lambda: binder.catalog.with_entry(entry, statement.or_replace), statement.name, binder)
@@ -206,9 +212,18 @@ def _source(e: s.CreateSource, binder: Binder) -> Entry:
         source,
         None if clock is None else (clock[0], types[clock[0]]),
         None if period is None else ((period[0], types[period[0]]), (period[1], types[period[1]])),
-        None if e.source is None else Connector(e.source.name, e.source.args),
+        None if e.source is None else connector_of(e.source),
     )
     return Entry(e.name.text, source, declaration, text=_text(e, binder.text))
+
+
+def connector_of(call: s.SourceCall) -> Connector:
+    """A connector as it was written, with the places of its options."""
+    places: dict[str | int, tuple[int, int]] = {"": (call.span.start, call.span.end)}
+    for number, each in enumerate(call.written):
+        places[each.name or number] = (each.span.start, each.span.end)
+    named = MappingProxyType({each.name: each.value for each in call.written if each.name})
+    return Connector(call.name, call.args, named, MappingProxyType(places))
 
 
 def _column(name: s.Ident, types: Mapping[str, pa.DataType], binder: Binder) -> str:

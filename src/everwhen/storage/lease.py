@@ -106,6 +106,23 @@ def take_lease(folder: Folder, checkpoint: str) -> Lease:
         return lease
 
 
+def held_by(folder: Path) -> Holder | None:
+    """Who holds the lock that lies in a directory; None if nobody does.  The lock is left as it is."""
+    try:
+        with open(folder / _LOCK, "rb") as file:
+            found = _parsed(file.read())
+            if found is None:
+                return None
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError as bad:
+                return found if bad.errno in _BUSY else None if found.is_dead else found
+            fcntl.flock(file, fcntl.LOCK_UN)
+            return None
+    except OSError:
+        return None
+
+
 def release_all() -> None:
     """Give back all that this process holds, since it ends."""
     for lease in list(_MINE.values()):

@@ -40,7 +40,11 @@ _READ: Final = (
     Option("state", "text", "a folder for copies of the table (key); without it the feed is read again"),
     *_HOW,
 )
-_WRITE: Final = (*_WHERE, Option("id", "text", "the application's id in the table (default: the sink's name)"), *_HOW)
+_WRITE: Final = (
+    *_WHERE,
+    Option("id", "text", "the application's id in the table (default: the job and the sink)"),
+    *_HOW,
+)
 
 
 def _place(options: Options) -> Place:
@@ -95,7 +99,7 @@ def _relation(place: Place, given: InputFile, version: int | None) -> tuple[pa.T
 
 def _commits(options: Options, place: SinkPlace) -> Commits:
     library()
-    return Commits(_place(options), options.maybe("id") or f"everwhen-{place.name}")
+    return Commits(_place(options), options.maybe("id") or f"everwhen-{place.writer or place.name}")
 
 
 def open_elements(options: Options, place: SinkPlace) -> EpochSink:

@@ -50,7 +50,7 @@ _READ: Final = (
 )
 _WRITE: Final = (
     *_WHERE,
-    Option("id", "text", "the transactional id; one job at a time writes with it (default: sink and topic)"),
+    Option("id", "text", "the transactional id; one job at a time writes with it (default: the job and the sink)"),
     Option("partition", "whole", "where elements go", default=0, least=0),
     *_HOW,
 )
@@ -93,7 +93,7 @@ def open_source(options: Options, place: SourcePlace) -> LiveInput:
 
 def _transactions(options: Options, place: SinkPlace) -> Transactions:
     topic = _topic(options)
-    return Transactions(topic, options.maybe("id") or f"everwhen-{place.name}-{topic.topic}")
+    return Transactions(topic, options.maybe("id") or f"everwhen-{place.writer or place.name}-{topic.topic}")
 
 
 def open_elements(options: Options, place: SinkPlace) -> EpochSink:

@@ -108,6 +108,9 @@ class SqlTransaction:
             if not isinstance(statement, s.Ask):
                 if single and at == len(statements):
                     raise self._error("the text ends without a query; add a SELECT", statement.span)
+                if isinstance(statement, s.CreateSink | s.InsertInto):
+                    declare(statement, self.text, self.catalog, self.tick)  # says why not
+                    continue
                 self._declare(statement)
                 continue
             if single and at < len(statements):

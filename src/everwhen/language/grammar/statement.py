@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Final, Literal, cast
+from typing import Final, Literal, cast
 
-from everwhen.language.grammar.punctuate import BatchPunctuation
+from everwhen.language.grammar.sink import SinkStatements
 from everwhen.language.syntax import (
     Ask,
     ColumnDef,
     Consistency,
     CreateDerived,
+    CreateSink,
     CreateSource,
     Drop,
     Ident,
@@ -23,9 +24,8 @@ from everwhen.language.syntax import (
     TypeName,
 )
 
-_THERE_ARE: Final = "there are SELECT, CREATE STREAM, CREATE RELATION and DROP"
+_THERE_ARE: Final = "there are SELECT, CREATE STREAM, CREATE RELATION, CREATE SINK, INSERT INTO and DROP"
 _REFUSED: Final = {
-    "INSERT": f"INSERT is not part of the language: rows come from a stream's source; {_THERE_ARE}",
     "UPDATE": f"UPDATE is not part of the language: rows come from a stream's source; {_THERE_ARE}",
     "DELETE": f"DELETE is not part of the language: rows come from a stream's source; {_THERE_ARE}",
     "MERGE": f"MERGE is not part of the language; {_THERE_ARE}",
@@ -48,7 +48,7 @@ class _Declared:
     span: Span = field(default_factory=lambda: Span(0, 0))
 
 
-class Statements(BatchPunctuation):
+class Statements(SinkStatements):
     """The whole grammar."""
 
     def statements(self) -> tuple[Statement, ...]:
@@ -77,11 +77,17 @@ class Statements(BatchPunctuation):
             return self._create()
         if self.at_word("DROP"):
             return self._drop()
+        if self.at_word("INSERT"):
+            return self.insert_into()
         if self.at_word(*_REFUSED):
             raise self.error(_REFUSED[self.peek().text.upper()])
         if not self.starts_query():
-            near = get_close_matches(self.peek().text.upper(), ["SELECT", "CREATE", "DROP", "WITH"], n=1)
+            near = get_close_matches(self.peek().text.upper(), ["SELECT", "CREATE", "DROP", "INSERT", "WITH"], n=1)
             self.fail_expected("a statement (" + (f"did you mean {near[0]}?" if near else _THERE_ARE) + ")")
+        return self.asked()
+
+    def asked(self) -> Ask:
+        """A query to be answered, with its order and its level."""
         first = self.at
         query = self.query(sorts=True)
         order = self.order_by() if self.at_word("ORDER") else ()
@@ -126,10 +132,12 @@ class Statements(BatchPunctuation):
 
     # -- CREATE --------------------------------------------------------------------------------------------------------
 
-    def _create(self) -> CreateSource | CreateDerived:
+    def _create(self) -> CreateSource | CreateDerived | CreateSink:
         first = self.at
         self.advance()
         or_replace = self.take_words("OR", "REPLACE")
+        if self.at_word("SINK") and not or_replace:
+            return self.create_sink(first)
         if self.at_word("TABLE", "VIEW", "MATERIALIZED", "TEMPORARY", "TEMP"):
             raise self.error(
                 f"CREATE {self.peek().text.upper()} is not part of the language; there are CREATE STREAM name (…), "
@@ -220,7 +228,10 @@ class Statements(BatchPunctuation):
         punctuate: tuple[SchemeSyntax, ...] = ()
         while True:
             if self.at_word("SOURCE") and source is None:
-                source = self._source_call()
+                self.advance()
+                source = self.connector("the function that connects to the data")
+            elif self.at_call("WITH") and source is None:
+                source = self.with_options()
             elif self.at_words("ORDERED", "BY") and ordered_by is None:
                 self.at += 2
                 ordered_by = self.name("the column that holds the time")
@@ -232,7 +243,7 @@ class Statements(BatchPunctuation):
                 arrives = "strictly" if self.take_word("STRICTLY") else "in order"
             elif self.at_call("PUNCTUATE") and not punctuate:
                 punctuate = self.punctuate_clause()
-            elif self.at_word("SOURCE", "ORDERED", "INSERT", "ARRIVES", "PUNCTUATE"):
+            elif self.at_word("SOURCE", "WITH", "ORDERED", "INSERT", "ARRIVES", "PUNCTUATE"):
                 self.fail_expected(
                     "SOURCE f(…), ORDERED BY column, INSERT ONLY, ARRIVES IN ORDER [STRICTLY] and PUNCTUATE (…) at "
                     "most once each"
@@ -258,23 +269,3 @@ class Statements(BatchPunctuation):
             punctuate,
             arrives,
         )
-
-    def _source_call(self) -> SourceCall:
-        self.advance()
-        first = self.at
-        name = self.name("the function that connects to the data")
-        self.expect_symbol("(")
-        args = [] if self.at_symbol(")") else self.listed(self._source_argument)
-        self.expect_symbol(")", why=" or ','")
-        return SourceCall(name.text, tuple(args), self.span(first))
-
-    def _source_argument(self) -> Any:
-        lexeme = self.peek()
-        if lexeme.kind == "text":
-            return self.advance().text
-        if lexeme.is_word("TRUE", "FALSE", "NULL"):
-            return {"TRUE": True, "FALSE": False}.get(self.advance().text.upper())
-        sign = -1 if self.take_symbol("-") else 1
-        if self.peek().kind != "number":
-            self.fail_expected("a text or a number")
-        return sign * self.number()

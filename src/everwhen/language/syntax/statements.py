@@ -23,12 +23,26 @@ class ColumnDef:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceCall:
-    """SOURCE name('argument', …): the function that connects to the data."""
+class OptionWritten:
+    """An argument of a connector; `name` is "" if it has none."""
 
     name: str
-    args: tuple[Any, ...]
+    value: Any
     span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCall:
+    """SOURCE name('argument', option = value, …): the function that connects to the data."""
+
+    name: str
+    written: tuple[OptionWritten, ...]
+    span: Span
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The arguments without a name."""
+        return tuple(each.value for each in self.written if not each.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +117,24 @@ class Ask:
     order: tuple[OrderItem, ...] = ()
 
 
-Statement = CreateSource | CreateDerived | Drop | Ask
+@dataclass(frozen=True, slots=True)
+class CreateSink:
+    """CREATE SINK name [FROM stream] INTO connector(…) [AS query]."""
+
+    name: Ident
+    stream: Ident | None
+    into: SourceCall
+    query: Ask | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class InsertInto:
+    """INSERT INTO sink query."""
+
+    sink: Ident
+    query: Ask
+    span: Span
+
+
+Statement = CreateSource | CreateDerived | Drop | Ask | CreateSink | InsertInto

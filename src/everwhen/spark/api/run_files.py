@@ -208,7 +208,7 @@ class _SparkWork:
         self.watch(Progress("starting Spark, which takes a few seconds", read))
         kernels = threading.Thread(target=self._compile, name="everwhen-kernels", daemon=True)
         kernels.start()
-        with kept_signals() as check, _spark(self.place, check) as spark:
+        with kept_signals() as check, session_for(self.place, check) as spark:
             while kernels.is_alive():
                 self.watch(Progress("compiling kernels, which takes up to a minute at the first start", read))
                 kernels.join(_MOMENT)
@@ -349,7 +349,7 @@ class _Answer(EpochSink):
 
 
 @contextmanager
-def _spark(place: Path, check: Callable[[], None]) -> Iterator[SparkSession]:
+def session_for(place: Path, check: Callable[[], None]) -> Iterator[SparkSession]:
     """The session there is; or a new one, whose words go to a file, and which is gone in the end."""
     from pyspark import SparkContext
 

@@ -27,7 +27,7 @@ from everwhen.spark.sources.source import CtiRows, SparkSource
 from everwhen.spark.translate.expressions import spark_type
 from everwhen.stream.element_batch import ElementBatch
 
-FORMAT: Final = "everwhen_live"
+FORMAT: Final = "everwhen_connector"
 MOST: Final = 100_000
 """So many elements come together at most."""
 Opener = Callable[[], LiveInput]
@@ -43,7 +43,7 @@ def live_frame(spark: SparkSession, opener: Opener, most: int = MOST) -> DataFra
 
 
 class LiveSource(DataSource):
-    """The format `everwhen_live`."""
+    """The format `everwhen_connector`."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,0 +1,249 @@
+"""`start`, `status`, `stop`, `logs`: a text of sources and sinks as a job, by the directory of its checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from everwhen.cli.command import DONE, FAILED, Command, count_option, fail, tick_option, warn
+from everwhen.cli.query import query_text
+from everwhen.engine.interruption import interruptible
+from everwhen.errors import InUseError, QueryError, StateError
+
+if TYPE_CHECKING:
+    from everwhen.jobs.status import JobLog
+
+_STARTING: Final = 120.0
+"""Seconds that a job in the background has to come up; Spark takes long."""
+_STOPPING: Final = 60.0
+
+
+def _declare_start(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "job",
+        metavar="JOB.sql",
+        help="the job: CREATE STREAM … SOURCE, CREATE SINK, INSERT INTO; - is the standard input",
+    )
+    add(
+        "--checkpoint",
+        metavar="DIR",
+        required=True,
+        help="keep state here; the same command goes on after it was killed",
+    )
+    add("--engine", choices=("spark", "local"), default="spark", help="what runs it: Spark (default), or this process")
+    add("--detach", action="store_true", help="run in the background; see status, logs and stop")
+    add(
+        "--metrics",
+        metavar="[HOST:]PORT",
+        help="serve metrics for Prometheus there; on this machine only unless a host is given",
+    )
+    add("--batch", metavar="N", type=count_option, default=10_000, help="elements of each source in turn (10000)")
+    add("--tick", metavar="LENGTH", type=tick_option, default="1ms", help="how long a tick is (default 1ms)")
+    add("--allow-unbounded", action="store_true", help="run queries whose state nothing bounds")
+
+
+def _start(options: argparse.Namespace) -> int:
+    from everwhen.jobs.plan import job_plan
+
+    plan = job_plan(query_text(options.job), options.tick, unbounded=options.allow_unbounded)
+    if options.detach:
+        return _detached(options)
+    from everwhen.jobs.metrics import serving
+    from everwhen.jobs.status import JobLog
+
+    place = Path(options.checkpoint)
+    place.mkdir(parents=True, exist_ok=True)
+    tell = JobLog(place, _told)
+    for each in plan.grows:
+        warn(each)
+    name = Path(options.job).name
+    with serving(options.metrics, tell) as watch:
+        if options.engine == "local":
+            from everwhen.jobs.local_job import LocalJob
+
+            def work(check: Callable[[], None]) -> str:
+                return LocalJob(
+                    plan, place, name=name, batch=options.batch, tell=tell, note=tell.quietly, check=check, watch=watch
+                ).run()  # fmt: skip
+
+            ended = _logged(tell, name, lambda: interruptible(work))
+        else:
+            from everwhen.spark import require_pyspark
+
+            require_pyspark()
+            from everwhen.jobs.spark_job import SparkJob  # it brings Spark along
+
+            ended = _logged(tell, name, SparkJob(plan, place, name=name, tell=tell, note=tell.quietly, watch=watch).run)
+    sys.stderr.write(f"everwhen: {name}: {ended}\n")
+    return DONE
+
+
+def _told(words: str) -> None:
+    sys.stderr.write(f"everwhen: {words}\n")
+    sys.stderr.flush()
+
+
+def _logged(tell: JobLog, name: str, work: Callable[[], str]) -> str:
+    """What ended a job stands in its log; a job that was refused has none."""
+    quiet = tell.quietly
+    try:
+        ended = work()
+    except (KeyboardInterrupt, SystemExit):
+        quiet(f"{name}: stopped")
+        raise
+    except InUseError:
+        raise
+    except Exception as bad:
+        quiet(f"{name}: failed: {bad}")
+        raise
+    quiet(f"{name}: {ended}")
+    return ended
+
+
+def _detached(options: argparse.Namespace) -> int:
+    """The same command in a process of its own, which has come up when this returns."""
+    from everwhen.jobs.status import LOG, read_status
+
+    if options.job == "-":
+        raise QueryError("a job in the background is read from a file, not from the standard input")
+    place = Path(options.checkpoint)
+    place.mkdir(parents=True, exist_ok=True)
+    words = [sys.executable, "-m", "everwhen.cli", "start", options.job, "--checkpoint", options.checkpoint]
+    words += ["--engine", options.engine, "--batch", str(options.batch), "--tick", options.tick]
+    words += ["--metrics", options.metrics] if options.metrics else []
+    words += ["--allow-unbounded"] if options.allow_unbounded else []
+    with open(place / LOG, "ab") as log:
+        begin = log.tell()
+        child = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            env={**os.environ, "EVERWHEN_DETACHED": "1"},
+        )  # fmt: skip
+    until = time.monotonic() + _STARTING
+    while child.poll() is None and time.monotonic() < until:
+        try:
+            found = read_status(place).status
+        except StateError:
+            found = {}
+        if found.get("pid") == child.pid and found.get("state") not in (None, "starting"):
+            break
+        time.sleep(0.05)
+    if child.poll() not in (None, DONE):
+        with open(place / LOG, "rb") as file:
+            file.seek(begin)
+            sys.stderr.write(file.read().decode(errors="replace"))
+        return int(child.returncode)
+    sys.stdout.write(f"started process {child.pid}; everwhen status {options.checkpoint}\n")
+    return DONE
+
+
+# -- status ------------------------------------------------------------------------------------------------------------
+
+
+def _declare_status(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "checkpoint", metavar="DIR", nargs="?", default=".", help="a checkpoint, or a directory of them"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON, a line per job")
+
+
+def _status(options: argparse.Namespace) -> int:
+    from everwhen.jobs.status import jobs_in, read_status
+    from everwhen.jobs.status_view import status_text
+
+    places = jobs_in(options.checkpoint)
+    if not places:
+        read_status(options.checkpoint)  # says that there is none
+    for place in places:
+        found = read_status(place)
+        text = json.dumps(found.to_plain(), ensure_ascii=False) if options.json else status_text(found)
+        sys.stdout.write(text + "\n")
+    return DONE
+
+
+# -- stop --------------------------------------------------------------------------------------------------------------
+
+
+def _declare_stop(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("checkpoint", metavar="DIR", help="the checkpoint of the job")
+
+
+def _stop(options: argparse.Namespace) -> int:
+    from everwhen.jobs.status import ask_to_stop, read_status
+
+    found = read_status(options.checkpoint)
+    if found.holder is None:
+        sys.stdout.write(f"not running ({found.state})\n")
+        return DONE
+    ask_to_stop(Path(options.checkpoint), found.holder)
+    until = time.monotonic() + _STOPPING
+    while time.monotonic() < until:
+        now = read_status(options.checkpoint)
+        if now.holder is None or now.holder.id != found.holder.id:
+            sys.stdout.write(f"{now.state}\n")
+            return DONE
+        time.sleep(0.02)
+    return fail(f"{found.holder} has not stopped within {_STOPPING:g} seconds; it was asked to", FAILED)
+
+
+# -- logs --------------------------------------------------------------------------------------------------------------
+
+
+def _declare_logs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("checkpoint", metavar="DIR", help="the checkpoint of the job")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
+
+
+def _logs(options: argparse.Namespace) -> int:
+    from everwhen.jobs.status import LOG, read_status
+
+    place = Path(options.checkpoint)
+    if not (place / LOG).exists():
+        raise StateError(f"{place}: there is no log; is it the directory that --checkpoint named?")
+    with open(place / LOG, "rb") as file:
+        while True:
+            running = options.follow and read_status(place).holder is not None
+            while piece := file.read(1 << 16):
+                sys.stdout.write(piece.decode(errors="replace"))
+            sys.stdout.flush()
+            if not running:
+                return DONE
+            time.sleep(0.1)
+
+
+START: Final = Command(
+    "start",
+    "Start a job: a text of streams with their sources, sinks, and what is written to them. It runs until everything "
+    "is promised or it is stopped. The same command goes on where it was, exactly once, also after it was killed.",
+    (
+        "everwhen start best.sql --checkpoint state --engine local",
+        "everwhen start best.sql --checkpoint state --detach --metrics 9100",
+    ),
+    _declare_start,
+    _start,
+)
+STATUS: Final = Command(
+    "status",
+    "How a job is: rows and rates of its sources and sinks, lag, state, corrections, what it waits for.",
+    ("everwhen status state", "everwhen status state --json"),
+    _declare_status,
+    _status,
+)
+STOP: Final = Command(
+    "stop",
+    "Stop a job between two epochs. Started again with its checkpoint, it goes on.",
+    ("everwhen stop state",),
+    _declare_stop,
+    _stop,
+)
+LOGS: Final = Command(
+    "logs", "What a job has told.", ("everwhen logs state -f",), _declare_logs, _logs
+)  # fmt: skip
+COMMANDS: Final = (START, STATUS, STOP, LOGS)

@@ -1,0 +1,158 @@
+"""The steps of a job in process: what is taken of the inputs, what each query says to it, and the same again.
+
+Queries of one level share a runtime, and so their operators.  Each runtime reads those of the inputs that its queries
+need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from everwhen.algebra.nodes import Node
+from everwhen.core.consistency import Consistency
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.epochs import joined
+from everwhen.engine.files.live_inputs import LiveInput
+from everwhen.engine.files.live_run import LiveSteps, Step
+from everwhen.engine.local import LocalRuntime
+from everwhen.errors import InputError
+from everwhen.formats.changelog.layout import Start
+from everwhen.operators.contract import StateSize
+from everwhen.storage.state_format import restore
+from everwhen.stream.element_batch import ADJUST, CTI, ElementBatch, empty_elements
+
+
+class JobSteps(LiveSteps):
+    """Several queries, at several levels, over the same inputs.  `promises`: what is promised on each answer."""
+
+    def __init__(self, queries: Mapping[str, tuple[Node, Consistency]], inputs: Mapping[str, LiveInput]) -> None:
+        levels = {level: {n: q for n, (q, other) in queries.items() if other == level} for _, level in queries.values()}
+        self.runtimes = [LocalRuntime(named, consistency=level) for level, named in levels.items()]
+        self._names = [list(named) for named in levels.values()]
+        self.schemas = {name: node.schema for name, (node, _) in queries.items()}
+        super().__init__(self.runtimes[0], inputs, next(iter(self.schemas.values())))
+        self.promises = dict.fromkeys(queries, NEVER)
+        self.said = dict.fromkeys(queries, 0)
+        self.corrections = dict.fromkeys(queries, 0)
+        self.taken = dict.fromkeys(inputs, 0)
+
+    def answers(self, step: Step) -> dict[str, ElementBatch]:
+        """What each query says to a step."""
+        parts: dict[str, list[ElementBatch]] = {name: [] for name in self.schemas}
+        try:
+            fresh = {name for name in step.begun if name not in self._started}
+            self._started |= fresh
+            for runtime in self.runtimes:
+                self._run(runtime, step, parts, fresh)
+        except InputError as bad:
+            for each in self.inputs.values():
+                known = each.place_of(bad)
+                if known is not bad:
+                    raise known from None
+            raise
+        self.closed |= set(step.closes)
+        self.read += sum(map(len, step.batches.values()))
+        for name, batch in step.batches.items():
+            self.taken[name] += int((batch.op <= ADJUST).sum())
+        found = {name: self._whole(name, batches) for name, batches in parts.items()}
+        self.done = all(promise == INF for promise in self.promises.values())
+        return found
+
+    def _run(self, runtime: LocalRuntime, step: Step, parts: dict[str, list[ElementBatch]], fresh: set[str]) -> None:
+        mine = set(runtime.inputs)
+
+        def add(said: Mapping[str, ElementBatch]) -> None:
+            for name, batch in said.items():
+                parts[name].append(batch)
+
+        for name, start in step.begun.items():
+            if name in mine:
+                add(self._begins(runtime, name, start, name in fresh))
+        if batches := {name: batch for name, batch in step.batches.items() if name in mine}:
+            add(runtime.push(batches))
+        for name in step.closes:
+            if name in mine:
+                add(runtime.close_input(name))
+        if all(reached == INF for reached in runtime.progress.values()) and not self._over(parts, runtime):
+            add(runtime.close())
+
+    def _begins(self, runtime: LocalRuntime, name: str, start: Start, fresh: bool) -> dict[str, ElementBatch]:
+        """The writer of an input has begun, at first or anew: what is said because of it."""
+        if fresh and start.since > NEVER:
+            self.begins[name] = start.since
+        if name not in runtime.merged:
+            if fresh:
+                return {}
+            raise InputError(
+                f"the writer of {name} has begun anew (start {start.id}), and what it said before does not count",
+                source=self.inputs[name].given.file,
+                remedy="a merge takes such a copy for a new input: LMERGE; or take a new checkpoint and new sinks",
+            )
+        if fresh and start.since == NEVER:
+            return {}
+        left = runtime.detach(name) if name in runtime.present else {}
+        came = runtime.attach(name, since=start.since)
+        return {query: joined([*([left[query]] if query in left else []), batch]) for query, batch in came.items()}
+
+    def _over(self, parts: Mapping[str, list[ElementBatch]], runtime: LocalRuntime) -> bool:
+        names = self._names[self.runtimes.index(runtime)]
+        return all(self.promises[name] == INF or _promise(parts[name]) == INF for name in names)
+
+    def _whole(self, name: str, batches: list[ElementBatch]) -> ElementBatch:
+        found = [batch for batch in batches if len(batch)]
+        self.promises[name] = max(self.promises[name], _promise(found))
+        self.said[name] += sum(map(len, found))
+        self.corrections[name] += sum(int((batch.op == ADJUST).sum()) for batch in found)
+        return joined(found) if found else empty_elements(self.schemas[name])
+
+    def nothing(self) -> dict[str, ElementBatch]:
+        """An epoch in which nothing is said."""
+        return {name: empty_elements(schema) for name, schema in self.schemas.items()}
+
+    # -- state --------------------------------------------------------------------------------------------------
+
+    def state_size(self) -> StateSize:
+        total = StateSize()
+        for runtime in self.runtimes:
+            total = total + runtime.state_size()
+        return total
+
+    def dropped(self) -> dict[str, int]:
+        """How many elements of each input were given up."""
+        found = dict.fromkeys(self.inputs, 0)
+        for runtime in self.runtimes:
+            for name, reasons in runtime.dropped.items():
+                found[name] = max(found.get(name, 0), sum(reasons.values()))
+        return found
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "runtimes": [runtime.snapshot() for runtime in self.runtimes],
+            "positions": {name: each.position for name, each in self.inputs.items()},
+            "closed": sorted(self.closed),
+            "started": sorted(self._started),
+            "counts": {
+                "read": self.read,
+                "taken": dict(self.taken),
+                "said": dict(self.said),
+                "corrections": dict(self.corrections),
+                "promises": dict(self.promises),
+            },
+            "done": self.done,
+        }
+
+    def restore(self, state: Mapping[str, Any], place: str) -> None:
+        for runtime, each in zip(self.runtimes, state["runtimes"], strict=True):
+            restore(runtime, each, place)
+        self.going_on(state["positions"], state["closed"])
+        self._started |= set(state["started"])
+        counts = state["counts"]
+        self.read = counts["read"]
+        self.taken, self.said = dict(counts["taken"]), dict(counts["said"])
+        self.corrections, self.promises = dict(counts["corrections"]), dict(counts["promises"])
+        self.done = state["done"]
+
+
+def _promise(batches: list[ElementBatch]) -> int:
+    return max((int(batch.vs[batch.op == CTI].max(initial=NEVER)) for batch in batches), default=NEVER)

@@ -1,0 +1,375 @@
+"""A job in process: inputs that grow, queries that share operators, sinks that take epochs, exactly once.
+
+**Exactly once.**  An epoch is made of steps (how far each input was read).  They are written down (`step_log.py`)
+before any sink is given the epoch.  From time to time the state after an epoch n is kept: that of operators and forms,
+and the positions of the inputs.  After a kill -9 the job restores state n and repeats the epochs that are in the log:
+inputs give the same elements again, so operators say the same, and each sink takes the epochs that it does not have
+yet.  That the same is said is checked by counting.  Then it goes on.
+
+**Who else.**  One lock for the checkpoint: a second job is refused, with the name of the first (`storage/lease.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from everwhen.core.time import INF, NEVER, show
+from everwhen.engine.files.checkpoint import agree, read_state, states_in, write_state
+from everwhen.engine.files.live_run import Step
+from everwhen.errors import QueryError, SinkError, SinkLostError, StateError
+from everwhen.jobs.formed_sink import FormedSink
+from everwhen.jobs.job_steps import JobSteps
+from everwhen.jobs.plan import JobPlan
+from everwhen.jobs.status import (
+    STOP,
+    JobStatus,
+    Rates,
+    SinkStatus,
+    SourceStatus,
+    asked_to_stop,
+    shown_instant,
+    write_status,
+)
+from everwhen.jobs.step_log import LoggedEpoch, StepLog
+from everwhen.sinks.changelog import ChangelogSink
+from everwhen.storage.atomic_file import whole_file
+from everwhen.storage.folder import LocalFolder
+from everwhen.storage.lease import Lease, take_lease
+from everwhen.stream.element_batch import ElementBatch
+
+_LOOK: Final = 0.02
+"""Seconds between two looks at the inputs when little comes."""
+_PATIENCE: Final = 2.0
+_EFFORT: Final = 10
+"""The time between two checkpoints is so many times what one takes, and at least the patience."""
+_MOST_STEPS: Final = 1_000
+_TOLD: Final = 0.5
+"""Seconds between two words on how it goes."""
+_SILENT: Final = 5.0
+"""After so many seconds without a promise it is told who has to promise."""
+
+
+class LocalJob:
+    """One run of a job at its checkpoint."""
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        checkpoint: str | os.PathLike[str],
+        *,
+        name: str = "job",
+        batch: int = 10_000,
+        every: float | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+        note: Callable[[str], None] = lambda _: None,
+        check: Callable[[], None] = lambda: None,
+        watch: Callable[[JobStatus], None] = lambda _: None,
+    ) -> None:
+        self.plan, self.place, self.name = plan, Path(os.path.abspath(checkpoint)), name
+        self._batch, self._every, self._check, self._watch = batch, every, check, watch
+        self._tell, self._note = tell, note
+        self.epoch = -1
+        self.restarts = 0
+        self._pending: list[Step] = []
+        self._rates = Rates()
+        self._started, self._told = time.time(), 0.0
+        self._epoch_seconds, self._slowest = 0.0, 0.0
+        self._kept_epoch = -1
+        self._silent_since: float | None = None
+        self._lease: Lease | None = None
+        self._changed = False
+
+    # -- the run ------------------------------------------------------------------------------------------------
+
+    def run(self) -> str:
+        """Runs until everything is promised ("done"), or until it is asked to stop ("stopped")."""
+        with self._held() as lease:
+            self._lease = lease
+            identity = {"engine": "local job", **self.plan.identity()}
+            agree(self.place, identity)
+            writer = self._writer()
+            again = f", for the time number {self.restarts + 1}" if self.restarts else ""
+            self._note(f"{self.name}: started as process {os.getpid()}{again}")
+            inputs = {name: self.plan.open_source(name) for name in self.plan.sources}
+            queries = {name: (sink.node, sink.level) for name, sink in self.plan.sinks.items()}
+            self.steps = JobSteps(queries, inputs)
+            self.sinks = {name: self.plan.open_sink(name, writer) for name in self.plan.sinks}
+            self._log = StepLog(self.place)
+            try:
+                self._go_on()
+                self._say("running", force=True)
+                ending = self._work()
+                self._publish_pending()
+                self._keep()
+                self._say(ending, force=True)
+                return ending
+            except BaseException as bad:
+                self._say_end(bad)
+                raise
+            finally:
+                self._log.close()
+                for input_ in inputs.values():
+                    input_.close()
+                for sink in self.sinks.values():
+                    sink.close()
+
+    @contextmanager
+    def _held(self) -> Iterator[Lease]:
+        lease = take_lease(LocalFolder(str(self.place / "job")), str(self.place))
+        try:
+            (self.place / STOP).unlink(missing_ok=True)
+            yield lease
+        finally:
+            lease.release()
+
+    def _writer(self) -> str:
+        """A name for the job that is its own for ever; and how often it was started."""
+        file = self.place / "job.json"
+        found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        self.restarts, own = int(found.get("starts", 0)), str(found.get("id", uuid.uuid4().hex))
+        with whole_file(file) as aside:
+            aside.write_text(json.dumps({"id": own, "starts": self.restarts + 1}), encoding="utf-8")
+        return own
+
+    # -- going on -----------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        states = states_in(self.place)
+        if states:
+            state = read_state(self.place, states[-1], _checked)
+            self.epoch = self._kept_epoch = states[-1]
+            self.steps.restore(state["steps"], str(self.place))
+            for name, form in state["forms"].items():
+                sink = self.sinks[name]
+                assert isinstance(sink, FormedSink)
+                sink.restore(form)
+        logged = list(self._log.after(self.epoch))
+        newest = logged[-1].epoch if logged else self.epoch
+        self._prepare(newest - 1 if logged else newest, newest)
+        for each in logged:
+            self._check()
+            said = self._together([self.steps.again(plain) for plain in each.steps])
+            counts = {name: len(batch) for name, batch in said.items()}
+            if counts != each.said:
+                raise StateError(
+                    f"{self.place}: epoch {each.epoch} had {each.said} elements, and the same inputs give {counts} "
+                    "now: the inputs have changed, or a function of a query does not always give the same (take a new "
+                    "checkpoint and new sinks)"
+                )
+            self._commit(each.epoch, said)
+            self._say("starting")
+        if logged:
+            self._note(f"went on from epoch {self._kept_epoch}, repeated {len(logged)} epochs")
+
+    def _prepare(self, published: int, newest: int) -> None:
+        """The sinks are made ready.  Epochs up to `published` were taken by all of them, none beyond `newest`."""
+        for name, sink in self.sinks.items():
+            sink.resume(published)
+            sink.prepare(self.plan.sinks[name].node.schema)
+            there = sink.committed()
+            if there > newest:
+                raise SinkError(
+                    f"the sink {name} has epochs up to {there}, which this checkpoint does not know: {self.place} is "
+                    "new, or an old copy (go on with the checkpoint that wrote them, or give the sink another place)"
+                )
+            if sink.lasting and not isinstance(sink, FormedSink) and there < published:
+                raise SinkLostError(
+                    f"the sink {name} has epochs up to {there} only, and it had them up to {published} (put it back as "
+                    "it was, or begin with a new checkpoint and new sinks)"
+                )
+
+    # -- working ------------------------------------------------------------------------------------------------
+
+    def _work(self) -> str:
+        due = time.monotonic() + self._pause(0.0)
+        while not self.steps.done:
+            self._check()
+            began = time.monotonic()
+            if self._asked_to_stop():
+                return "stopped"
+            step = self.steps.look(self._batch)
+            if step is not None:
+                self._take(step)
+            self._say("running")
+            if self._changed and (now := time.monotonic()) >= due:
+                self._publish_pending()
+                self._keep()
+                due = time.monotonic() + self._pause(time.monotonic() - now)
+            full = step is not None and any(len(batch) >= self._batch for batch in step.batches.values())
+            if not full and not self.steps.done:
+                self._warn_of_silence()
+                time.sleep(max(0.0, _LOOK - (time.monotonic() - began)))
+        return "done"
+
+    def _pause(self, took: float) -> float:
+        return max(_PATIENCE, _EFFORT * took) if self._every is None else self._every
+
+    def _asked_to_stop(self) -> bool:
+        assert self._lease is not None
+        return asked_to_stop(self.place, self._lease.holder)
+
+    def _take(self, step: Step) -> None:
+        began = time.monotonic()
+        said = self.steps.answers(step)
+        if self.steps.begins:
+            self._say_since()
+        self._pending.append(step)
+        self._changed = True
+        if any(map(len, said.values())) or len(self._pending) >= _MOST_STEPS:
+            self._publish(said)
+        self._epoch_seconds = time.monotonic() - began
+        self._slowest = max(self._slowest, self._epoch_seconds)
+
+    def _together(self, steps: list[Step]) -> dict[str, ElementBatch]:
+        """What is said to the steps of one epoch: to all but the last one nothing was."""
+        said: dict[str, ElementBatch] = {}
+        for step in steps:
+            for name, batch in self.steps.answers(step).items():
+                said[name] = batch if name not in said or len(batch) else said[name]
+        return said
+
+    def _say_since(self) -> None:
+        since = max(runtime.right_from(self.steps.begins) for runtime in self.steps.runtimes)
+        names = ", ".join(f"{name} is right from {show(t)} on" for name, t in self.steps.begins.items())
+        if since == INF:
+            raise QueryError(f"the answers would never be right: {names} only, and a query needs all of the past")
+        for sink in self.sinks.values():
+            if isinstance(sink, ChangelogSink):
+                sink.right_from(since)
+
+    def _publish(self, said: Mapping[str, ElementBatch]) -> None:
+        epoch = self.epoch + 1
+        counts = {name: len(batch) for name, batch in said.items()}
+        self._log.add(LoggedEpoch(epoch, [step.to_plain() for step in self._pending], counts))
+        self._pending = []
+        self._commit(epoch, said)
+
+    def _publish_pending(self) -> None:
+        """Steps to which nothing was said are an epoch, too, before a state is kept."""
+        if self._pending:
+            self._publish(self.steps.nothing())
+
+    def _commit(self, epoch: int, said: Mapping[str, ElementBatch]) -> None:
+        for name, sink in self.sinks.items():
+            sink.commit(epoch, said[name])
+        self.epoch = epoch
+        self._changed = True
+
+    def _keep(self) -> None:
+        """Keep the state after the last epoch; inputs are told how far they are never asked again."""
+        self._changed = False
+        if self.epoch < 0 or self.epoch == self._kept_epoch:
+            return
+        forms = {name: sink.snapshot() for name, sink in self.sinks.items() if isinstance(sink, FormedSink)}
+        write_state(self.place, self.epoch, {"steps": self.steps.snapshot(), "forms": forms})
+        self._log.cut(self.epoch)
+        self._kept_epoch = self.epoch
+        for input_ in self.steps.inputs.values():
+            if input_.is_there:
+                input_.leave_word(f"job {self.place}", input_.position, NEVER)
+
+    # -- words --------------------------------------------------------------------------------------------------
+
+    def _warn_of_silence(self) -> None:
+        """Who has promised nothing for a while, though an answer waits for it, is told once."""
+        quiet = [name for name, sink in self.plan.sinks.items() if self._waits(name, sink.form)]
+        now = time.monotonic()
+        if not quiet or self._silent_since == INF:
+            self._silent_since = None if not quiet else INF
+        elif self._silent_since is None:
+            self._silent_since = now
+        elif now - self._silent_since >= _SILENT:
+            self._silent_since = INF
+            self._tell(f"{', '.join(quiet)}: nothing was written yet; {self.waiting()}")
+
+    def _waits(self, name: str, form: str) -> bool:
+        return (form == "append" or self.plan.sinks[name].level.emit.rank == 0) and self.steps.promises[name] == NEVER
+
+    def waiting(self) -> str:
+        """Who holds final answers back, in a sentence."""
+        if self.steps.done:
+            return ""
+        absent = [each.given.shown for each in self.steps.inputs.values() if not each.is_there]
+        if absent:
+            return f"{', '.join(absent)}: not there yet"
+        silent = sorted(name for name, t in self._progress().items() if t == NEVER)
+        if silent:
+            return (
+                f"{', '.join(silent)} has promised nothing yet, so nothing is final: let it send CTIs, or declare "
+                "ORDERED BY … WITHIN …"
+            )
+        lowest = min(self._progress().values(), default=NEVER)
+        last = sorted(name for name, t in self._progress().items() if t == lowest)
+        return f"final answers wait for {', '.join(last)}, which has promised up to {show(lowest)}"
+
+    def _progress(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for runtime in self.steps.runtimes:
+            for name, t in runtime.progress.items():
+                found[name] = min(t, found.get(name, t))
+        return found
+
+    def _say_end(self, bad: BaseException) -> None:
+        interrupted = isinstance(bad, KeyboardInterrupt | SystemExit) or type(bad).__name__ == "_Stopped"
+        with suppress(OSError):
+            self._say("stopped" if interrupted else "failed", force=True, error="" if interrupted else str(bad))
+
+    def _say(self, state: str, *, force: bool = False, error: str = "") -> None:
+        now = time.monotonic()
+        if not force and now - self._told < _TOLD:
+            return
+        self._told = now
+        counts = {f"source {name}": n for name, n in self.steps.taken.items()}
+        self._rates.note({**counts, **{f"sink {name}": n for name, n in self.steps.said.items()}}, now)
+        status = self.status(state, error)
+        write_status(self.place, status)
+        self._watch(status)
+
+    def status(self, state: str, error: str = "") -> JobStatus:
+        """How the job is."""
+        assert self._lease is not None
+        size, holder = self.steps.state_size(), self._lease.holder
+        return JobStatus(
+            state=state, engine="local", job=self.name, pid=holder.process, host=holder.host, started=self._started,
+            updated=time.time(), epochs=self.epoch + 1, epoch_seconds=self._epoch_seconds,
+            slowest_epoch_seconds=self._slowest, checkpoint_epoch=self._kept_epoch, restarts=self.restarts,
+            state_rows=size.rows, state_bytes=size.bytes, sources=self._source_status(), sinks=self._sink_status(),
+            waiting=self.waiting() if state == "running" else "", error=error,
+        )  # fmt: skip
+
+    def _source_status(self) -> dict[str, SourceStatus]:
+        dropped, progress = self.steps.dropped(), self._progress()
+        found = {}
+        for name, each in self.steps.inputs.items():
+            lag = getattr(each, "lag", None)
+            found[name] = SourceStatus(
+                self.plan.sources[name].connector.name, self.steps.taken[name], self._rates.of(f"source {name}"),
+                lag, getattr(each, "lag_unit", "") if lag is not None else "",
+                shown_instant(progress.get(name, NEVER)), dropped[name], name in self.steps.closed,
+            )  # fmt: skip
+        return found
+
+    def _sink_status(self) -> dict[str, SinkStatus]:
+        found = {}
+        for name, sink in self.sinks.items():
+            form = sink.form if isinstance(sink, FormedSink) else None
+            found[name] = SinkStatus(
+                self.plan.sinks[name].connector.name, self.plan.sinks[name].form, self.steps.said[name],
+                self._rates.of(f"sink {name}"), self.steps.corrections[name],
+                sink.changed if isinstance(sink, FormedSink) else None, shown_instant(self.steps.promises[name]),
+                shown_instant(getattr(form, "now", NEVER)), 0 if form is None else len(form.waiting),
+            )  # fmt: skip
+        return found
+
+
+def _checked(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict) or found.keys() != {"steps", "forms"}:
+        raise StateError("it holds no state of a job")
+    return found
