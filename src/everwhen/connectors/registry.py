@@ -125,6 +125,7 @@ _MODULES: Final[dict[str, str]] = {
     "discard": "everwhen.connectors.trying_out",
     "file": "everwhen.connectors.files",
     "folder": "everwhen.connectors.files",
+    "iceberg": "everwhen.connectors.iceberg",
     "kafka": "everwhen.connectors.kafka",
     "nexmark": "everwhen.connectors.nexmark",
     "postgres": "everwhen.connectors.postgres",
