@@ -1,6 +1,6 @@
 """Delta's options in SQL, and how its sources and sinks are opened.
 
-CREATE STREAM Sale (item BIGINT) ORDERED BY ts SOURCE delta('/lake/sales', disorder = '1 min');
+CREATE STREAM Sale (item BIGINT, ts TIMESTAMP) ORDERED BY ts SOURCE delta('/lake/sales');
 CREATE STREAM Price (item BIGINT, price DOUBLE) SOURCE delta('/lake/prices', key = 'item');
 CREATE SINK best INTO delta('/lake/best', form = 'upsert', key = 'item') AS SELECT …
 """

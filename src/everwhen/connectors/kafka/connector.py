@@ -1,6 +1,6 @@
 """Kafka's options in SQL, and how its sources and sinks are opened.
 
-CREATE STREAM Bid (item BIGINT) ORDERED BY ts SOURCE kafka('localhost:9092', 'bids', disorder = '5 s');
+CREATE STREAM Bid (item BIGINT, ts TIMESTAMP) ORDERED BY ts SOURCE kafka('localhost:9092', 'bids');
 CREATE SINK best INTO kafka('localhost:9092', 'best', form = 'upsert', key = 'item') AS SELECT …
 """
 
