@@ -114,7 +114,10 @@ def test_a_change_out_of_order_takes_effect_at_the_latest_time(cluster: Cluster)
 
 
 @pytest.mark.parametrize("copies", [True, False])
-def test_the_same_again_with_and_without_copies_of_the_table(cluster: Cluster, copies: bool, tmp_path: Path) -> None:
+def test_the_same_again_with_and_without_copies_of_the_table(
+    cluster: Cluster, copies: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("everwhen.connectors.changes.change_input._EFFORT", 0)
     rng = random.Random(4)
     topic = f"changes-{copies}"
     more = {"state": str(tmp_path / "state")} if copies else {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +29,8 @@ from everwhen.stream.element_batch import ElementBatch, batch_of, joined
 Changed = Iterable[tuple[str, TableChanges]]
 """Changes, and the part of the log that they are from."""
 _ABOUT: Final = b"everwhen"
+_EFFORT: Final = 20
+"""Copies of a table take a twentieth of the time at most."""
 
 
 class ChangeInput(LiveInput):
@@ -53,6 +56,7 @@ class ChangeInput(LiveInput):
         self._begun = False
         self._first: Plain | None = None
         self._copied: Plain | None = None
+        self._due = 0.0
 
     @property
     def is_there(self) -> bool:
@@ -95,9 +99,11 @@ class ChangeInput(LiveInput):
         before the newest copy that can still be asked for."""
         if self._state is None or position.get("log") is None or not self._begun:
             return
-        if self._copied != self.position["log"]:
+        began = time.monotonic()
+        if self._copied != self.position["log"] and began >= self._due:
             self._write_copy(self.position)
             self._copied = self.position["log"]
+            self._due = began + _EFFORT * (time.monotonic() - began)
         copy = self._copy_before(position)
         if copy is not None:
             about, _ = copy
