@@ -53,6 +53,8 @@ def _declare_start(parser: argparse.ArgumentParser) -> None:
 def _start(options: argparse.Namespace) -> int:
     from everwhen.jobs.plan import job_plan
 
+    if options.detach and options.job == "-":
+        raise QueryError("a job in the background is read from a file, not from the standard input")
     plan = job_plan(query_text(options.job), options.tick, unbounded=options.allow_unbounded)
     if options.detach:
         return _detached(options)
@@ -112,8 +114,6 @@ def _detached(options: argparse.Namespace) -> int:
     """The same command in a process of its own, which has come up when this returns."""
     from everwhen.jobs.status import LOG, read_status
 
-    if options.job == "-":
-        raise QueryError("a job in the background is read from a file, not from the standard input")
     place = Path(options.checkpoint)
     place.mkdir(parents=True, exist_ok=True)
     words = [sys.executable, "-m", "everwhen.cli", "start", options.job, "--checkpoint", options.checkpoint]
@@ -140,6 +140,7 @@ def _detached(options: argparse.Namespace) -> int:
             file.seek(begin)
             sys.stderr.write(file.read().decode(errors="replace"))
         return int(child.returncode)
+    child.returncode = DONE  # from here on it is on its own
     sys.stdout.write(f"started process {child.pid}; everwhen status {options.checkpoint}\n")
     return DONE
 

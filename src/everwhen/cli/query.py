@@ -194,8 +194,11 @@ class _Given:
         if known is not None:
             return self._aside.get(known, self.files[known])
         connector = declaration.connector
-        if connector is not None and connector.name.lower() == _FILE and len(connector.arguments) == 1:
-            return str(connector.arguments[0])
+        if connector is None:
+            return None
+        given = [*connector.arguments, *connector.options.values()]
+        if connector.name.lower() == _FILE and len(given) == 1 and set(connector.options) <= {"path"}:
+            return str(given[0])
         return None
 
     def _input(self, declaration: Declaration, file: str, tick: str) -> InputFile:

@@ -1,7 +1,7 @@
 """file('…') and folder('…'): JSON lines, CSV and Parquet, in and out.
 
-A file of JSON lines is followed as it grows; Parquet and CSV are read to their end, which is the end of the stream.  A
-folder is followed for new files.
+A file of JSON lines is followed as it grows; Parquet and CSV are read to their end, which is the end of the stream,
+unless `follow = TRUE` says that CSV grows, too.  A folder is followed for new files.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 
 from everwhen.connectors.file_sinks import FileRows, FolderRows
 from everwhen.connectors.folder_source import FolderOfFiles
+from everwhen.connectors.growing_csv import GrowingCsv
 from everwhen.connectors.options import Option, OptionError, Options
 from everwhen.connectors.registry import SinkConnector, SinkPlace, SourceConnector, SourcePlace
 from everwhen.engine.files.live_inputs import LiveInput, live_input
@@ -30,7 +31,14 @@ def _file(options: Options, place: SourcePlace) -> LiveInput:
     if path == "-" or path.endswith("/") or os.path.isdir(_absolute(path)):
         other = "folder('…') or changelog('…')"
         raise OptionError(f"file: {path!r} is no file that can be read again; for a folder write {other}", "path", 0)
-    return live_input(place.name, place.file(_absolute(path), path))
+    given = place.file(_absolute(path), path)
+    if not options.truth("follow"):
+        return live_input(place.name, given)
+    if is_parquet(path):
+        raise OptionError("file: a Parquet file cannot grow; write folder('…') and add files to it", "follow")
+    if given.known_whole:
+        raise OptionError(f"file: {place.name} is a relation that is known whole, so its file cannot grow", "follow")
+    return GrowingCsv(place.name, given) if is_csv(path) else live_input(place.name, given)
 
 
 def _folder(options: Options, place: SourcePlace) -> LiveInput:
@@ -55,7 +63,10 @@ SOURCES: Final = (
     SourceConnector(
         "file",
         "a file: JSON lines, which may grow, CSV or Parquet",
-        (Option("path", "text", "the file", required=True),),
+        (
+            Option("path", "text", "the file", required=True),
+            Option("follow", "boolean", "CSV, too, is followed as it grows", default=False),
+        ),
         _file,
         promise="Promises are the CTIs in it; the end of CSV and Parquet promises everything.",
     ),

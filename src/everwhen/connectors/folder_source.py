@@ -139,5 +139,9 @@ class FolderOfFiles(LiveInput):
         if len(found) > most:
             self._left = found.slice(most, len(found) - most)
             found = found.slice(0, most)
+        else:
+            self._left = next(self._rest, None)  # a file that was read to its end is done, and may go
+            if self._left is None:
+                self._done, self._rest = True, None
         self._taken += len(found)
         return found

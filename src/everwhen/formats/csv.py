@@ -40,6 +40,22 @@ def csv_pieces(path: str, schema: Schema, times: Collection[str], batch: int) ->
         raise _unreadable(path, bad) from None
 
 
+def csv_lines(
+    path: str, header: bytes, lines: bytes, schema: Schema, times: Collection[str], first: int
+) -> pa.RecordBatch:
+    """Some lines of a file whose header is known, the first of which has the number `first`."""
+    try:
+        with pcsv.open_csv(pa.BufferReader(header), parse_options=_delimited(path)) as reader:
+            names = list(reader.schema.names)
+        table = pcsv.read_csv(pa.BufferReader(header + lines), **_options(path, names))
+    except (pa.ArrowException, UnicodeDecodeError) as bad:
+        raise InputError(
+            f"not CSV: {bad}", source=path, line=first, remedy="a row per line, as the header is"
+        ) from None
+    (piece,) = table.combine_chunks().to_batches(max_chunksize=table.num_rows)
+    return _typed(piece, schema, times, path, first)
+
+
 def csv_schema(path: str) -> Schema:
     """The payload columns of a file of elements, with the types that its text suggests."""
     csv_names(path)

@@ -95,7 +95,7 @@ class LocalJob:
             identity = {"engine": "local job", **self.plan.identity()}
             agree(self.place, identity)
             writer = self._writer()
-            again = f", for the time number {self.restarts + 1}" if self.restarts else ""
+            again = f", start number {self.restarts + 1}" if self.restarts else ""
             self._note(f"{self.name}: started as process {os.getpid()}{again}")
             inputs = {name: self.plan.open_source(name) for name in self.plan.sources}
             queries = {name: (sink.node, sink.level) for name, sink in self.plan.sinks.items()}

@@ -123,7 +123,7 @@ class SparkJob:
             (self.place / STOP).unlink(missing_ok=True)
             agree(self.place, {"engine": "spark job", **self.plan.identity()})
             writer = self._writer()
-            again = f", for the time number {self.restarts + 1}" if self.restarts else ""
+            again = f", start number {self.restarts + 1}" if self.restarts else ""
             self._note(f"{self.name}: started as process {os.getpid()}{again}")
             try:
                 self._say("starting", force=True)

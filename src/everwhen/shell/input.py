@@ -134,8 +134,10 @@ class Feeds:
             return self.files[known]
         entry = catalog.stream(name, quoted=True)
         connector = None if entry is None or entry.declaration is None else entry.declaration.connector
-        if connector is not None and connector.name.lower() == _FILE and len(connector.arguments) == 1:
-            return str(Path(str(connector.arguments[0])).expanduser())
+        if connector is not None and connector.name.lower() == _FILE and set(connector.options) <= {"path"}:
+            given = [*connector.arguments, *connector.options.values()]
+            if len(given) == 1:
+                return str(Path(str(given[0])).expanduser())
         return None
 
     def shown(self, name: str, catalog: Catalog) -> str:

@@ -1,1 +1,4 @@
-"""Tables that change, as streams: a row lives from the change that made it until the next one of its key."""
+"""Logs of other systems as inputs: tables that change, rows that are added, relations.
+
+A row of a table that changes lives from the change that made it until the next one of its key.
+"""

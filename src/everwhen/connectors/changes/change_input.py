@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from everwhen.connectors.changes.live_rows import LiveRows, TableChanges
-from everwhen.connectors.log import Log, Plain, Reached
+from everwhen.connectors.changes.log import Log, Plain, Reached
 from everwhen.engine.files.live_inputs import LiveInput, Position
 from everwhen.errors import InputError, SourceError
 from everwhen.formats.input_file import InputFile

@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everwhen.connectors.appended import AppendedInput
+from everwhen.connectors.changes.appended import AppendedInput
 from everwhen.connectors.changes.change_input import ChangeInput
+from everwhen.connectors.changes.relation import RelationInput
 from everwhen.connectors.delta.feed import KIND, ChangeFeed, FeedReader, payload, stamps
 from everwhen.connectors.delta.sink import Commits, DeltaElements, DeltaRows
 from everwhen.connectors.delta.table import Place, library, plain
 from everwhen.connectors.on_spark import on_spark
 from everwhen.connectors.options import Option, OptionError, Options
 from everwhen.connectors.registry import SinkConnector, SinkPlace, SourceConnector, SourcePlace
-from everwhen.connectors.relation import RelationInput
 from everwhen.core.time import ticks
 from everwhen.engine.files.live_inputs import LiveInput
 from everwhen.errors import InputError, SourceError

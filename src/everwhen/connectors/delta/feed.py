@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everwhen.connectors.changes.live_rows import TableChanges
+from everwhen.connectors.changes.log import Plain
 from everwhen.connectors.delta.table import Place, plain
-from everwhen.connectors.log import Plain
 from everwhen.core.schema import Schema
 from everwhen.errors import InputError, SourceError, StateError
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from everwhen.connectors.changes.log import Plain, Reached
 from everwhen.connectors.kafka.messages import MessageReader
 from everwhen.connectors.kafka.topic_log import TopicLog
-from everwhen.connectors.log import Plain, Reached
 from everwhen.core.time import INF, NEVER
 from everwhen.engine.files.live_inputs import LiveInput, Position
 from everwhen.errors import InputError

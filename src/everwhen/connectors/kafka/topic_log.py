@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Final
 
+from everwhen.connectors.changes.log import Plain
 from everwhen.connectors.kafka.client import Topic
-from everwhen.connectors.log import Plain
 from everwhen.errors import SourceError, StateError
 
 _LOOK: Final = 0.02

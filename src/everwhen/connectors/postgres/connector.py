@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from everwhen.connectors.changes.change_input import ChangeInput
+from everwhen.connectors.changes.relation import RelationInput
 from everwhen.connectors.on_spark import on_spark
 from everwhen.connectors.options import Option, OptionError, Options
 from everwhen.connectors.postgres.database import Database, library
@@ -21,7 +22,6 @@ from everwhen.connectors.postgres.sink import PostgresRows
 from everwhen.connectors.postgres.slot import Slot, texts_of
 from everwhen.connectors.postgres.values import columns_of
 from everwhen.connectors.registry import SinkConnector, SinkPlace, SourceConnector, SourcePlace
-from everwhen.connectors.relation import RelationInput
 from everwhen.core.schema import Schema
 from everwhen.engine.files.live_inputs import LiveInput
 from everwhen.errors import SourceError

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from everwhen.connectors.changes.live_rows import TableChanges
-from everwhen.connectors.log import Plain
+from everwhen.connectors.changes.log import Plain
 from everwhen.connectors.postgres.database import Database, library
 from everwhen.connectors.postgres.pgoutput import CLEAR, GONE, UNCHANGED, Decoder, Transaction
 from everwhen.connectors.postgres.values import columns_of

@@ -188,10 +188,13 @@ class GrowingFile(LiveInput):
         if not lines:
             return None
         found = list(elements_in(self.given, iter(lines), len(lines), self._line))
+        self._passed(lines)
+        return joined(found) if found else None
+
+    def _passed(self, lines: list[bytes]) -> None:
         self._offset += sum(map(len, lines))
         self._line += len(lines)
         self._tail = (self._tail + b"".join(lines[-_SHOWN:]))[-_SHOWN:]
-        return joined(found) if found else None
 
 
 def _digest(data: bytes) -> str:

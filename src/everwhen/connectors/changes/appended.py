@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everwhen.connectors.log import Log, Plain, Reached
+from everwhen.connectors.changes.log import Log, Plain, Reached
 from everwhen.engine.files.live_inputs import LiveInput, Position
 from everwhen.errors import InputError
 from everwhen.formats.input_file import InputFile
