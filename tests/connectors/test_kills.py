@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -15,17 +14,10 @@ from connectors.kafka_broker import Broker
 from connectors.kafka_cluster import Cluster
 from connectors.kill_driver import LAST
 from connectors.killing import kill_often
-from connectors.postgres_server import logical_server
 
 QUICK, MANY = 20, 100
 FEW = 6
 """In the tests of every day, where a start costs a second."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with logical_server(tmp_path_factory.mktemp("postgres") / "data") as uri:
-        yield uri
 
 
 def kafka_to_delta(cluster: Cluster, place: Path, kills: int) -> None:

@@ -15,7 +15,6 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from connectors.postgres_server import logical_server
 from everwhen.connectors.options import OptionError
 from everwhen.connectors.registry import (
     SinkPlace,
@@ -34,12 +33,6 @@ from everwhen.stream.history import History
 
 SCHEMA = Schema.of([("item", pa.int64()), ("name", pa.string())])
 Client = psycopg.Connection[Any]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with logical_server(tmp_path_factory.mktemp("postgres") / "data") as uri:
-        yield uri
 
 
 @pytest.fixture
