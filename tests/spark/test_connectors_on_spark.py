@@ -16,14 +16,13 @@ from pyspark.sql import SparkSession
 import everwhen as ew
 from connectors.kafka_cluster import Cluster, mock_cluster
 from everwhen.connectors.registry import (
-    SinkPlace,
     SourcePlace,
-    sink_connector,
-    sink_options,
     source_connector,
     source_options,
 )
 from everwhen.core.schema import Schema
+from everwhen.jobs.plan import job_plan
+from everwhen.jobs.spark_job import SparkJob
 from everwhen.spark.sources.live_stream import LiveSource, LiveStreamReader
 
 SCHEMA = Schema.of([("item", pa.int64()), ("name", pa.string())])
@@ -48,21 +47,21 @@ def put(cluster: Cluster, first: int, count: int) -> None:
         cluster.put("spark-bids", rows, part)
 
 
-def test_kafka_to_delta_goes_on_where_it_was(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
-    connector = sink_connector("delta")
-    assert connector.elements is not None
+def test_a_job_from_kafka_to_delta_goes_on_where_it_was(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "items"), pa.table({"id": pa.array([1, 2, 3]), "kind": ["a", "b", "a"]}))
+    text = f"""
+        CREATE STREAM Bid (item BIGINT, name TEXT, ts BIGINT) ORDERED BY ts
+            SOURCE kafka('{cluster.servers}', 'spark-bids', disorder = '5 ms');
+        CREATE CONSTANT RELATION Item (id BIGINT, kind TEXT) SOURCE delta('{tmp_path}/items');
+        CREATE SINK rows INTO delta('{tmp_path}/out', form = 'elements')
+            AS SELECT b.item, b.name FROM Bid b, Item i WHERE i.id = b.item % 4"""
     for turn in range(2):
         put(cluster, 10 * turn, 10)
-        found = opened(spark, "kafka", cluster.servers, "spark-bids", time="ts", disorder="5 ms")
-        out = connector.elements(sink_options(connector, (str(tmp_path / "out"),), {}), SinkPlace("out", SCHEMA))
-        handle = ew.spark.start(
-            BIDS, {"Bid": found.frame}, sources={"Bid": found.source}, sink=out,
-            checkpoint=tmp_path / "state", trigger="available", buckets=1,
-        )  # fmt: skip
-        assert handle.await_termination()
+        job = SparkJob(job_plan(text, unbounded=True), tmp_path / "state", trigger="available", buckets=1)
+        assert job.run() == "done"
     rows = DeltaTable(str(tmp_path / "out")).to_pyarrow_table().to_pylist()
     items = Counter((row["item"], row["name"]) for row in rows if row["op"] == "insert")
-    assert items == Counter((i, str(part)) for i in range(20) for part in range(4))
+    assert items == Counter((i, str(part)) for i in range(20) if i % 4 for part in range(4))
     assert max(row["vs"] for row in rows if row["op"] == "cti") == 14
 
 

@@ -235,6 +235,16 @@ def test_slots_that_are_gone_tables_that_are_missing_and_options(server: str, cl
             source(server, **options)
 
 
+def test_a_slot_that_somebody_else_reads_is_no_gap(server: str, client: Client, tmp_path: Path) -> None:
+    feed = source(server, key="item", state=str(tmp_path))
+    taken(feed)
+    client.execute("INSERT INTO prices VALUES (0, 1, 'a')")
+    client.execute("SELECT pg_replication_slot_advance('everwhen_price', pg_current_wal_lsn())")
+    with pytest.raises(StateError, match="somebody else has read on in the slot 'everwhen_price'"):
+        feed.take(10)
+    feed.close()
+
+
 def test_a_column_that_is_dropped_under_way_is_named(server: str, client: Client, tmp_path: Path) -> None:
     feed = source(server, key="item", state=str(tmp_path))
     taken(feed)

@@ -89,13 +89,9 @@ class Slot:
         self._lsn, self._initial = about["lsn"], 0
 
     def seek(self, position: Plain) -> None:
-        with self.database.explained(SourceError, f"read the slot {self.slot!r}"):
-            found = self._connected().execute(_SLOT, [self.slot]).fetchone()
-        if found is None:
-            raise StateError(f"{self.shown}: the slot {self.slot!r} is gone, and what came since with it {_ANEW}")
-        if position["initial"] and int(found[0]) > position["lsn"]:
-            raise StateError(f"{self.shown}: somebody else has read on in the slot {self.slot!r} {_ANEW}")
         self._lsn, self._initial = position["lsn"], position["initial"]
+        with self.database.explained(SourceError, f"read the slot {self.slot!r}"):
+            self._require_unread()
 
     def take(self, most: int) -> list[Taken] | None:
         if not self._initial:
@@ -189,9 +185,18 @@ class Slot:
 
     def _peek(self, upto: str | None, most: int | None) -> list[Transaction]:
         with self.database.explained(SourceError, f"read the slot {self.slot!r}"):
+            self._require_unread()
             rows = self._connected().execute(_PEEK, [self.slot, upto, most, self.slot]).fetchall()
         self._kept = len(rows)
         return self._decoder.transactions((bytes(row[0]) for row in rows), self._lsn)
+
+    def _require_unread(self) -> None:
+        """The slot must still have what comes after the present position."""
+        found = self._connected().execute(_SLOT, [self.slot]).fetchone()
+        if found is None:
+            raise StateError(f"{self.shown}: the slot {self.slot!r} is gone, and what came since with it {_ANEW}")
+        if int(found[0]) > self._lsn:
+            raise StateError(f"{self.shown}: somebody else has read on in the slot {self.slot!r} {_ANEW}")
 
     def _reached(self, found: list[Transaction]) -> list[Taken] | None:
         if not found:

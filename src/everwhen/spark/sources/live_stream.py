@@ -19,13 +19,14 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from everwhen.core.schema import RESERVED, Schema
-from everwhen.core.time import NEVER
+from everwhen.core.time import INF, NEVER
 from everwhen.engine.files.live_inputs import LiveInput
 from everwhen.errors import QueryError
 from everwhen.spark.sources.changelog_stream import record_batch
 from everwhen.spark.sources.source import CtiRows, SparkSource
 from everwhen.spark.translate.expressions import spark_type
-from everwhen.stream.element_batch import ElementBatch
+from everwhen.stream.element import Cti
+from everwhen.stream.element_batch import CTI, ElementBatch, batch_of
 
 FORMAT: Final = "everwhen_connector"
 MOST: Final = 100_000
@@ -96,14 +97,17 @@ class LiveStreamReader(SimpleDataSourceStreamReader):
             self._close()
             self._feed = _opened(self._text)
             self._feed.seek(json.loads(start["position"]))
+        if start["ended"]:
+            return iter(()), start
         batch = self._feed.take(self._most)
-        return iter(self._batches(batch)), _offset(self._feed)
+        return iter(self._batches(batch, self._feed.ended)), _offset(self._feed)
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:
         feed = _opened(self._text)
         try:
             feed.seek(json.loads(start["position"]))
-            return iter(self._batches(feed.take_to(json.loads(end["position"]))))
+            batch = feed.take_to(json.loads(end["position"])) if start["position"] != end["position"] else None
+            return iter(self._batches(batch, end["ended"] and not start["ended"]))
         finally:
             feed.close()
 
@@ -111,8 +115,12 @@ class LiveStreamReader(SimpleDataSourceStreamReader):
         if self._feed is not None:
             self._feed.leave_word("spark", json.loads(end["position"]), NEVER)
 
-    def _batches(self, batch: ElementBatch | None) -> list[pa.RecordBatch]:
-        return [] if batch is None or not len(batch) else [record_batch(batch, self._schema, False)]
+    def _batches(self, batch: ElementBatch | None, ends: bool) -> list[pa.RecordBatch]:
+        """Elements as rows; the end of an input is a promise of everything."""
+        found = [] if batch is None or not len(batch) else [batch]
+        if ends and not (found and bool(((found[0].op == CTI) & (found[0].vs == INF)).any())):
+            found.append(batch_of([Cti(INF)], _opened(self._text).given.schema))
+        return [record_batch(each, self._schema, False) for each in found]
 
     def _close(self) -> None:
         if self._feed is not None:
@@ -121,4 +129,4 @@ class LiveStreamReader(SimpleDataSourceStreamReader):
 
 
 def _offset(feed: LiveInput) -> dict[str, Any]:
-    return {"position": json.dumps(feed.position, sort_keys=True)}
+    return {"position": json.dumps(feed.position, sort_keys=True), "ended": feed.ended}
