@@ -141,11 +141,10 @@ def test_jobs_that_are_killed(broker: Broker, database: str, tmp_path: Path, kil
         bids.more(10)
         if i == kills:
             bids.end()
-        job = processes.Process(
-            target=job_process.run_job, args=(text, str(tmp_path / "state"), rng.choice([0.0, 0.3, 5.0]))
-        )
+        every, batch = rng.choice([0.0, 0.3, 5.0]), 40 if i < kills else 400
+        job = processes.Process(target=job_process.run_job, args=(text, str(tmp_path / "state"), every, batch))
         job.start()
-        job.join(rng.uniform(0.5, 3.0) if i < kills else 120)
+        job.join(rng.uniform(0.5, 3.0) if i < kills else 600)
         if i == kills:
             assert job.exitcode == 0
         else:

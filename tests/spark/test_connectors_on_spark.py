@@ -47,6 +47,7 @@ def put(cluster: Cluster, first: int, count: int) -> None:
         cluster.put("spark-bids", rows, part)
 
 
+@pytest.mark.slow
 def test_a_job_from_kafka_to_delta_goes_on_where_it_was(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "items"), pa.table({"id": pa.array([1, 2, 3]), "kind": ["a", "b", "a"]}))
     text = f"""
