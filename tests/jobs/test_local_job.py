@@ -196,6 +196,14 @@ def test_nexmark_runs_to_its_end(tmp_path):
     assert found["sinks"]["s"]["waiting_rows"] == 0
 
 
+def test_figures_of_operators_are_there_on_request(tmp_path):
+    add(tmp_path, line(1, 7, 3), line(2, 7, 3), cti(None))
+    job(tmp_path, BEST + "CREATE SINK s FROM Best INTO discard()", operators=True).run()
+    found = {each["name"]: each for each in read_status(tmp_path / "state").status["operators"]}
+    assert any(each["rows_in"] == 2 for each in found.values())
+    assert all(each["final"] == "inf" for each in found.values())
+
+
 def test_an_append_without_promises_says_who_is_silent(tmp_path, monkeypatch):
     monkeypatch.setattr("everwhen.jobs.local_job._SILENT", 0.1)
     add(tmp_path, line(1, 7, 3))

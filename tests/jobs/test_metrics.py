@@ -12,13 +12,14 @@ import pytest
 
 from everwhen.errors import QueryError
 from everwhen.jobs.metrics import prometheus, serving
-from everwhen.jobs.status import JobStatus, SinkStatus, SourceStatus
+from everwhen.jobs.status import JobStatus, OperatorStatus, SinkStatus, SourceStatus
 
 STATUS = JobStatus(
     "running", "local", 'a"b\n.sql', 1, "here", 0.0, 0.0, 3, 0.5, 0.75, 2, 1, 10, 400,
     {"Bid": SourceStatus("file", 42, 1.5, None, "", None, 2, False),
      "Ask": SourceStatus("kafka", 7, 0.0, 9, "rows", 60, 0, False)},
     {"best": SinkStatus("file", "append", 5, 0.0, 1, 4, "inf", None, 3)},
+    operators=[OperatorStatus("max", 9, 8, 7, 6, None)],
 )  # fmt: skip
 
 
@@ -30,6 +31,7 @@ def test_each_figure_has_help_type_and_labels_and_what_is_not_known_is_left_out(
     assert not any("everwhen_source_lag" in text and 'source="Bid"' in text for text in lines)
     assert 'everwhen_source_promised{job="a\\"b\\n.sql",source="Ask"} 60' in lines
     assert 'everwhen_sink_final{job="a\\"b\\n.sql",sink="best"} +Inf' in lines
+    assert 'everwhen_operator_rows_in_total{job="a\\"b\\n.sql",operator="0 max"} 9' in lines
     assert "everwhen_epoch_seconds_max" in " ".join(lines)
     names = [text.split()[2] for text in lines if text.startswith("# TYPE")]
     assert len(names) == len(set(names))

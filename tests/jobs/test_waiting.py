@@ -64,7 +64,7 @@ def test_against_a_bag_of_entries():
 
 def test_what_was_taken_back_is_not_kept():
     waiting = Waiting(SCHEMA)
-    for n in range(2_000):
+    for n in range(500):
         waiting.add(entries([("a", float(n % 7), 0, 10, 1)]))
         waiting.add(entries([("a", float(n % 7), 0, 10, -1)]))
     assert len(waiting) <= 4

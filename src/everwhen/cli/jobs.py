@@ -45,6 +45,7 @@ def _declare_start(parser: argparse.ArgumentParser) -> None:
         metavar="[HOST:]PORT",
         help="serve metrics for Prometheus there; on this machine only unless a host is given",
     )
+    add("--operators", action="store_true", help="with --engine local, figures of each operator in status and metrics")
     add("--batch", metavar="N", type=count_option, default=10_000, help="elements of each source in turn (10000)")
     add("--tick", metavar="LENGTH", type=tick_option, default="1ms", help="how long a tick is (default 1ms)")
     add("--allow-unbounded", action="store_true", help="run queries whose state nothing bounds")
@@ -72,9 +73,18 @@ def _start(options: argparse.Namespace) -> int:
             from everwhen.jobs.local_job import LocalJob
 
             def work(check: Callable[[], None]) -> str:
-                return LocalJob(
-                    plan, place, name=name, batch=options.batch, tell=tell, note=tell.quietly, check=check, watch=watch
-                ).run()  # fmt: skip
+                job = LocalJob(
+                    plan,
+                    place,
+                    name=name,
+                    batch=options.batch,
+                    operators=options.operators,
+                    tell=tell,
+                    note=tell.quietly,
+                    check=check,
+                    watch=watch,
+                )
+                return job.run()
 
             ended = _logged(tell, name, lambda: interruptible(work))
         else:
@@ -119,6 +129,7 @@ def _detached(options: argparse.Namespace) -> int:
     words = [sys.executable, "-m", "everwhen.cli", "start", options.job, "--checkpoint", options.checkpoint]
     words += ["--engine", options.engine, "--batch", str(options.batch), "--tick", options.tick]
     words += ["--metrics", options.metrics] if options.metrics else []
+    words += ["--operators"] if options.operators else []
     words += ["--allow-unbounded"] if options.allow_unbounded else []
     with open(place / LOG, "ab") as log:
         begin = log.tell()

@@ -18,6 +18,7 @@ from everwhen.engine.files.live_run import LiveSteps, Step
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError
 from everwhen.formats.changelog.layout import Start
+from everwhen.jobs.status import OperatorStatus, shown_instant
 from everwhen.operators.contract import StateSize
 from everwhen.storage.state_format import restore
 from everwhen.stream.element_batch import ADJUST, CTI, ElementBatch, empty_elements
@@ -117,6 +118,16 @@ class JobSteps(LiveSteps):
         for runtime in self.runtimes:
             total = total + runtime.state_size()
         return total
+
+    def operators(self) -> list[OperatorStatus]:
+        """What each operator has done since this start, and keeps."""
+        return [
+            OperatorStatus(
+                each.name, each.rows_in, each.rows_out, each.state_rows, each.state_bytes, shown_instant(each.progress)
+            )
+            for runtime in self.runtimes
+            for each in runtime.metadata()
+        ]
 
     def dropped(self) -> dict[str, int]:
         """How many elements of each input were given up."""

@@ -67,6 +67,7 @@ class LocalJob:
         name: str = "job",
         batch: int = 10_000,
         every: float | None = None,
+        operators: bool = False,
         tell: Callable[[str], None] = lambda _: None,
         note: Callable[[str], None] = lambda _: None,
         check: Callable[[], None] = lambda: None,
@@ -74,7 +75,7 @@ class LocalJob:
     ) -> None:
         self.plan, self.place, self.name = plan, Path(os.path.abspath(checkpoint)), name
         self._batch, self._every, self._check, self._watch = batch, every, check, watch
-        self._tell, self._note = tell, note
+        self._tell, self._note, self._operators = tell, note, operators
         self.epoch = -1
         self.restarts = 0
         self._pending: list[Step] = []
@@ -342,6 +343,7 @@ class LocalJob:
             slowest_epoch_seconds=self._slowest, checkpoint_epoch=self._kept_epoch, restarts=self.restarts,
             state_rows=size.rows, state_bytes=size.bytes, sources=self._source_status(), sinks=self._sink_status(),
             waiting=self.waiting() if state == "running" else "", error=error,
+            operators=self.steps.operators() if self._operators else (),
         )  # fmt: skip
 
     def _source_status(self) -> dict[str, SourceStatus]:

@@ -55,8 +55,16 @@ def figures(status: JobStatus) -> list[Figure]:
         found = ((labels[name], getattr(each, field)) for name, each in named.items())
         return [(label, _number(value)) for label, value in found if value is not None]
 
+    def each_operator(field: str) -> list[tuple[dict[str, str], float]]:
+        named = ((f"{number} {each.name}", each) for number, each in enumerate(status.operators))
+        return [({**job, "operator": name}, float(getattr(each, field))) for name, each in named]
+
     return [
         *plain,
+        Figure("operator_rows_in_total", "counter", "Rows that came to an operator", each_operator("rows_in")),
+        Figure("operator_rows_out_total", "counter", "Rows that it gave", each_operator("rows_out")),
+        Figure("operator_state_rows", "gauge", "Rows that it keeps", each_operator("state_rows")),
+        Figure("operator_state_bytes", "gauge", "Bytes that it keeps", each_operator("state_bytes")),
         Figure("source_rows_total", "counter", "Elements taken of a source", of("source", "rows")),
         Figure("source_rows_per_second", "gauge", "Elements per second", of("source", "rows_per_second")),
         Figure("source_lag", "gauge", "What is there and was not taken yet", of("source", "lag")),

@@ -13,7 +13,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -61,6 +61,18 @@ class SinkStatus:
 
 
 @dataclass(frozen=True)
+class OperatorStatus:
+    """An operator, on request: rows in and out since this start, what it keeps."""
+
+    name: str
+    rows_in: int
+    rows_out: int
+    state_rows: int
+    state_bytes: int
+    final: int | None
+
+
+@dataclass(frozen=True)
 class JobStatus:
     """A job.  `state`: starting, running, stopped, done or failed.  Times of streams are ticks; null: nothing is
     promised yet; "inf": everything is."""
@@ -83,6 +95,7 @@ class JobStatus:
     sinks: Mapping[str, SinkStatus] = field(default_factory=dict)
     waiting: str = ""
     error: str = ""
+    operators: Sequence[OperatorStatus] = ()
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON has it."""
