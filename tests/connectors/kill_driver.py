@@ -33,7 +33,7 @@ LAST = -1
 Spec = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
-def run(source: Spec, sink: Spec, form: str, log: str, time_column: str | None, lasts: int) -> None:
+def run(source: Spec, sink: Spec, form: str, log: str, time_column: str | None, lasts: int, most: int) -> None:
     """Until the last item of each of so many parts of the input is in the sink."""
     name, arguments, named = source
     connector = source_connector(name)
@@ -46,10 +46,10 @@ def run(source: Spec, sink: Spec, form: str, log: str, time_column: str | None, 
     key = ("item",) if form == "upsert" else ()
     out: Any = opened(sink_options(target, arguments, named), SinkPlace("out", SCHEMA, form, key))
     out.prepare(SCHEMA)
-    _work(feed, out, form, Path(log), lasts)
+    _work(feed, out, form, Path(log), lasts, most)
 
 
-def _work(feed: Any, out: Any, form: str, log: Path, lasts: int) -> None:
+def _work(feed: Any, out: Any, form: str, log: Path, lasts: int, most: int) -> None:
     told = (
         [json.loads(line) for line in log.read_bytes().splitlines(True) if line.endswith(b"\n")] if log.exists() else []
     )
@@ -62,7 +62,7 @@ def _work(feed: Any, out: Any, form: str, log: Path, lasts: int) -> None:
     with open(log, "a") as file:
         epoch = len(told)
         while ended < lasts:
-            batch = feed.take(20)
+            batch = feed.take(most)
             if batch is None:
                 time.sleep(0.005)
                 continue

@@ -31,7 +31,7 @@ def kill_often(
     arguments = (source, sink, form, str(place / "steps"), time_column, lasts)
     for i in range(kills):
         feed(i)
-        job = _PROCESSES.Process(target=kill_driver.run, args=arguments)
+        job = _PROCESSES.Process(target=kill_driver.run, args=(*arguments, 20))
         job.start()
         job.join(rng.uniform(0.1, 0.8) if i % 3 else rng.uniform(0.0, 0.3))
         killed += job.exitcode is None
@@ -39,9 +39,9 @@ def kill_often(
         job.join()
         assert job.exitcode == -9, f"it ended by itself: {job.exitcode}"
     feed(kills)
-    job = _PROCESSES.Process(target=kill_driver.run, args=arguments)
+    job = _PROCESSES.Process(target=kill_driver.run, args=(*arguments, 1000))
     job.start()
-    until = time.monotonic() + 120
+    until = time.monotonic() + 600
     while job.exitcode is None and time.monotonic() < until:
         job.join(0.1)
     job.kill()
