@@ -3,6 +3,7 @@
 #   make demo                 the main job, live in the terminal
 #   make test                 lint, format, types, layers, then all tests but the slow ones; ARGS="-k join" narrows them
 #   make test-fast            the tests without a JVM, without property tests and without those of documents
+#   make test-connectors      all tests of connectors, the slow ones too, with a real Kafka broker where mvn can fetch it
 #   make check                lint, format, types, layers
 #   make docs                 the documentation site, into build/site
 #   make explore SECONDS=60 [SEED=…] [WAYS=run,sessions,restore,migrate,spark]   generated queries against DuckDB
@@ -11,7 +12,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := test
-.PHONY: demo test test-fast check lint types layers docs explore bench clean setup
+.PHONY: demo test test-fast test-connectors check lint types layers docs explore bench clean setup
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -66,6 +67,15 @@ test: $(STAMP)
 
 test-fast: $(STAMP)
 	$(PYTEST) -m 'not spark and not slow and not property and not docs' $(ARGS)
+
+# Maven copies the jars of a broker; without it, or without a network, the tests that need one are left out.
+KAFKA_JARS := .cache/kafka
+
+test-connectors: $(STAMP)
+	@ls $(KAFKA_JARS)/kafka_2.13-*.jar >/dev/null 2>&1 \
+	  || mvn -q -B -f tests/connectors/broker/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(KAFKA_JARS) \
+	  || echo "left out: the tests with a Kafka broker, because mvn could not fetch its jars"
+	$(BIN)/python -m pytest -q -m 'slow or not slow' -rs tests/connectors $(ARGS)
 
 check: lint types layers
 

@@ -98,6 +98,17 @@ class SparkLostError(EverwhenError):
     """Spark's JVM has ended or cannot be reached, and the queries that it ran have ended with it."""
 
 
+class SourceError(EverwhenError):
+    """A source cannot be read: a server that is away, a topic or table that is not there, records that are gone.
+
+    >>> try:
+    ...     raise SourceError("topic 'bids': no broker answers at localhost:1 (is it running?)")
+    ... except EverwhenError as error:
+    ...     print(error)
+    topic 'bids': no broker answers at localhost:1 (is it running?)
+    """
+
+
 class SinkError(EverwhenError):
     """A sink cannot be used or cannot take an epoch: a place that is not there, other columns, a refused write.
 

@@ -14,7 +14,7 @@ from everwhen.core.schema import Schema
 from everwhen.errors import InputError
 from everwhen.formats.json.arrow_reader import FastReader
 from everwhen.formats.json.inference import Inference
-from everwhen.formats.json.lines import _careful, jsonlines
+from everwhen.formats.json.lines import elements_of_objects, jsonlines
 from everwhen.formats.json.python_reader import decode_lines
 from everwhen.stream.element import Element
 from everwhen.stream.element_batch import batch_of
@@ -68,7 +68,7 @@ def lines(draw: st.DrawFn) -> bytes:
 
 def careful(piece: list[bytes]) -> list[tuple[Any, ...]] | None:
     try:
-        return plain([_careful(*decode_lines(piece, 1, "x"), SCHEMA, "x")])
+        return plain([elements_of_objects(*decode_lines(piece, 1, "x"), SCHEMA, "x")])
     except InputError:
         return None
 
@@ -85,7 +85,7 @@ def test_our_own_output_is_read_alike(stream: tuple[Schema, list[Element]]) -> N
     schema, elements = stream
     piece = [line.encode() + b"\n" for line in jsonlines(batch_of(elements, schema))]
     if piece and (quick := FastReader(schema, "x").read(piece, 1)) is not None:
-        assert plain([quick]) == plain([_careful(*decode_lines(piece, 1, "x"), schema, "x")])
+        assert plain([quick]) == plain([elements_of_objects(*decode_lines(piece, 1, "x"), schema, "x")])
 
 
 @given(pieces=st.lists(st.lists(lines(), min_size=1, max_size=3), max_size=3))
@@ -130,7 +130,7 @@ def test_the_quick_way_is_taken_where_it_is_safe(piece: list[bytes]) -> None:
         [b'{"vs":1,"row":{"price":9007199254740992}}\n'],
     ],
 )
-def test_rare_lines_go_the_careful_way(piece: list[bytes]) -> None:
+def test_rare_lines_go_theelements_of_objects_way(piece: list[bytes]) -> None:
     assert FastReader(SCHEMA, "x").read(piece, 1) is None
     assert careful(piece) is not None
 
@@ -140,7 +140,7 @@ def test_an_attribute_named_like_a_field_does_not_confuse(name: str) -> None:
     schema = Schema.of([(name, pa.int64())])
     piece = [b'{"vs":1,"row":{"%s":null}}\n' % name.encode(), b'{"vs":1,"ve":null,"row":{"%s":1}}\n' % name.encode()]
     assert FastReader(schema, "x").read(piece, 1) is None
-    assert plain([_careful(*decode_lines(piece, 1, "x"), schema, "x")])[0][2] == 2
+    assert plain([elements_of_objects(*decode_lines(piece, 1, "x"), schema, "x")])[0][2] == 2
 
 
 def test_attributes_that_are_not_declared_do_not_make_it_slow() -> None:

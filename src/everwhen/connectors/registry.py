@@ -119,12 +119,17 @@ KEY: Final = Option("key", "names", "the columns that tell rows apart; else thos
 
 # Connector by name, and the module that has it.
 _MODULES: Final[dict[str, str]] = {
+    "changelog": "everwhen.connectors.changelogs",
+    "console": "everwhen.connectors.trying_out",
+    "delta": "everwhen.connectors.delta",
+    "discard": "everwhen.connectors.trying_out",
     "file": "everwhen.connectors.files",
     "folder": "everwhen.connectors.files",
-    "changelog": "everwhen.connectors.changelogs",
+    "iceberg": "everwhen.connectors.iceberg",
+    "kafka": "everwhen.connectors.kafka",
     "nexmark": "everwhen.connectors.nexmark",
-    "console": "everwhen.connectors.trying_out",
-    "discard": "everwhen.connectors.trying_out",
+    "postgres": "everwhen.connectors.postgres",
+    "postgresql": "everwhen.connectors.postgres",
 }
 _ADDED: Final[dict[str, dict[str, Any]]] = {"source": {}, "sink": {}}
 

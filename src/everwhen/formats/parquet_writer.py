@@ -14,22 +14,21 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from everwhen.core.schema import RESERVED, Schema
-from everwhen.core.time import INF
 from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.errors import QueryError
-from everwhen.punctuation.api import write_match
+from everwhen.formats.element_columns import AT as AT
+from everwhen.formats.element_columns import COUNT as COUNT
+from everwhen.formats.element_columns import MATCH as MATCH
+from everwhen.formats.element_columns import columns_of_elements
 from everwhen.storage.atomic_file import whole_file
-from everwhen.stream.element import Punct
-from everwhen.stream.element_batch import ADJUST, CTI, EXTERNAL_CTI, OPS, PUNCT, ElementBatch
+from everwhen.stream.element_batch import EXTERNAL_CTI, PUNCT, ElementBatch
 
-MATCH, COUNT, AT = "_match", "_count", "_at"
 SPECIAL: Final = (*RESERVED, MATCH, COUNT, AT)
 TICK: Final = b"everwhen.tick"
 """The key of the metadata under which the length of a tick stands."""
@@ -117,29 +116,7 @@ class _Output:
 
     def _table(self, batch: ElementBatch) -> pa.Table:
         assert self.writer is not None
-        vs, ve = batch.vs.copy(), batch.ve.copy()
-        counts = np.zeros(len(batch), np.int64)
-        matches: list[str | None] = [None] * len(batch)
-        for i, promise in batch.promises.items():
-            if isinstance(promise, Punct):
-                vs[i] = promise.promise.t
-                match = write_match(promise.promise.match, batch.schema)
-                matches[i] = json.dumps(match, ensure_ascii=False, separators=(",", ":"))
-            else:
-                vs[i], ve[i], counts[i] = promise.vs, promise.ve, promise.count
-        op = batch.op
-        columns: dict[str, Any] = {
-            "op": pa.array(OPS).take(pa.array(op)),
-            "vs": self.axis.array(vs, vs == INF),
-            "ve": self.axis.array(ve, (op == CTI) | (op == PUNCT)),
-            "vnew": self.axis.array(batch.vnew, op != ADJUST),
-        }
-        columns |= {
-            MATCH: pa.array(matches, pa.string()),
-            COUNT: pa.array(counts, mask=op != EXTERNAL_CTI),
-            AT: batch.at,
-        }
-        columns |= dict(zip(batch.schema.names, batch.columns, strict=True))
+        columns = columns_of_elements(batch, self.axis)
         return pa.table({name: columns[name] for name in self.writer.schema.names}, schema=self.writer.schema)
 
 

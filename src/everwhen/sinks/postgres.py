@@ -188,7 +188,7 @@ class PostgresSink(EpochSink):
         cursor.execute(_TEXT_FORMS)
         cursor.execute(self._sql(_STAGE))
         with cursor.copy("COPY everwhen_stage FROM STDIN (FORMAT csv)") as copy:
-            for piece in _csv(_changes(batch)):
+            for piece in csv_of(_changes(batch)):
                 copy.write(piece)
         cursor.execute(self._sql(_NET))
         if (missing := cursor.execute(_MISSING).fetchone()) is not None:
@@ -299,7 +299,7 @@ def _changes(batch: ElementBatch) -> pa.Table:
     return pa.table(columns, names=[str(i) for i in range(len(columns))])
 
 
-def _csv(table: pa.Table) -> Iterator[bytes]:
+def csv_of(table: pa.Table) -> Iterator[bytes]:
     """Null is nothing, text stands in quotes: so PostgreSQL tells null from empty text."""
     options = csv.WriteOptions(include_header=False, quoting_style="needed")
     for at in range(0, table.num_rows, _PIECE):

@@ -193,15 +193,16 @@ class _Reader:
                     objects[i] = self.reshape(element)
                 except Unfit as bad:
                     raise InputError(bad.problem, source=self.source, line=int(numbers[i]), remedy=bad.remedy) from None
-        return _careful(objects, numbers, self.schema, self.source, self.tick)
+        return elements_of_objects(objects, numbers, self.schema, self.source, self.tick)
 
 
 # --- from objects to elements -------------------------------------------------------------------------------------
 
 
-def _careful(
+def elements_of_objects(
     objects: list[dict[str, Any]], numbers: np.ndarray, schema: Schema, source: str, tick: int = TICKS.tick
 ) -> ElementBatch:
+    """The elements that objects of a decoder stand for; `numbers` are their lines."""
     taken = _Taken(schema, tick)
     try:
         for index, element in enumerate(objects):

@@ -1,0 +1,176 @@
+"""A topic as an input of a query: the same elements again from any position, and progress by partition.
+
+A CTI in a partition is a promise about that partition only, and so is a disorder bound; what is promised of the stream
+is the least of all partitions.  One that has been silent for `idle` seconds is not waited for.  Promises about single
+values (punctuation) pass where there is one partition.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from everwhen.connectors.changes.log import Plain, Reached
+from everwhen.connectors.kafka.messages import MessageReader
+from everwhen.connectors.kafka.topic_log import TopicLog
+from everwhen.core.time import INF, NEVER
+from everwhen.engine.files.live_inputs import LiveInput, Position
+from everwhen.errors import InputError
+from everwhen.formats.input_file import InputFile
+from everwhen.stream.element import Cti
+from everwhen.stream.element_batch import ADJUST, CTI, PUNCT, ElementBatch, batch_of, joined
+
+
+class TopicInput(LiveInput):
+    """Rows or elements of a topic.  `disorder`: by how many ticks a row may be behind others of its partition."""
+
+    lag_unit = "messages"
+
+    def __init__(
+        self, name: str, given: InputFile, log: TopicLog, disorder: int | None = None, idle: float | None = None
+    ) -> None:
+        super().__init__(name, given)
+        self.log = log
+        self._idle = idle
+        self._reader = MessageReader(given)
+        self._reached = Reached(disorder)
+        self._promised: dict[str, int] = {}
+        self._begun = False
+        self._first: Plain | None = None
+        self._messages: list[Any] = []
+        self._heard: dict[str, float] = {}
+
+    @property
+    def is_there(self) -> bool:
+        return self.log.is_there
+
+    @property
+    def lag(self) -> int | None:
+        return self.log.lag
+
+    @property
+    def position(self) -> dict[str, Any]:
+        promised = {part: None if t == INF else t for part, t in self._promised.items()}
+        offsets = self.log.position if self._begun else None
+        return {"offsets": offsets, "first": self._first, "ctis": promised, **self._reached.to_plain()}
+
+    def seek(self, position: Position) -> None:
+        if position["offsets"] is None:
+            return
+        self._begun, self._first = True, position["first"]
+        self.log.seek(position["offsets"])
+        self._take_up(position)
+
+    def _take_up(self, position: Position) -> None:
+        self._promised = {part: INF if t is None else t for part, t in position["ctis"].items()}
+        self._reached.of_plain(position)
+        self.ended = self._reached.said == INF
+
+    def take(self, most: int) -> ElementBatch | None:
+        self.begin()
+        before = self.log.position
+        self._messages = self.log.take(most) or []
+        try:
+            found = self._read()
+        except InputError:
+            self.log.seek(before)
+            raise
+        return self._with_promise(found, self._promise())
+
+    def take_to(self, position: Position) -> ElementBatch | None:
+        if not self._begun:
+            self._begun, self._first = True, position["first"]
+            self.log.seek(position["first"])
+        self._messages = self.log.take_to(position["offsets"]) or []
+        found = self._read()
+        said = self._reached.said
+        self._take_up(position)
+        return self._with_promise(found, self._reached.said if self._reached.said > said else None)
+
+    def close(self) -> None:
+        self.log.close()
+
+    def place_of(self, error: InputError) -> InputError:
+        line = error.line
+        if line is None or error.source not in (self.given.shown, self.name) or not 0 < line <= len(self._messages):
+            return error
+        return self._placed(error)
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Go to where a new job begins, unless it is under way."""
+        if not self._begun:
+            self.log.begin()
+            self._begun, self._first = True, self.log.position
+
+    def _placed(self, error: InputError) -> InputError:
+        message = self._messages[(error.line or 1) - 1]
+        place = f"{self.log.shown}, partition {message.partition()}, offset {message.offset()}"
+        return InputError(error.problem, source=place, remedy=error.remedy)
+
+    def _read(self) -> ElementBatch | None:
+        """The elements of the messages taken; what they promise is noted and taken out."""
+        messages = self._messages
+        if not messages:
+            return None
+        stamps = np.array([message.timestamp()[1] for message in messages], np.int64)
+        try:
+            batch = self._reader.read([message.value() for message in messages], stamps)
+        except InputError as bad:
+            raise self._placed(bad) from None
+        lines = batch.first_line + np.arange(len(batch)) if batch.lines is None else batch.lines
+        parts = np.array([message.partition() for message in messages], np.int64)[lines - 1]
+        now = time.monotonic()
+        for part in np.unique(parts).tolist():
+            here = parts == part
+            self._heard[str(part)] = now
+            self._reached.see(str(part), batch.vs[here & (batch.op <= ADJUST)])
+            ctis = batch.vs[here & (batch.op == CTI)]
+            if len(ctis):
+                self._promised[str(part)] = max(self._promised.get(str(part), NEVER), int(ctis.max()))
+        return self._without_promises(batch, lines)
+
+    def _without_promises(self, batch: ElementBatch, lines: np.ndarray) -> ElementBatch | None:
+        kept = batch.op != CTI
+        if len(self.log.parts) > 1:
+            kept &= batch.op < PUNCT
+        if kept.all():
+            return replace(batch, lines=lines, at=None)
+        if len(self.log.parts) == 1:  # in order: what was promised holds where it stands
+            return replace(batch, lines=lines, at=None)
+        rows = np.flatnonzero(kept)
+        if not len(rows):
+            return None
+        columns = tuple(column.take(rows) for column in batch.columns)
+        times = (getattr(batch, name)[rows] for name in ("op", "vs", "ve", "vnew"))
+        op, vs, ve, vnew = times
+        return ElementBatch(self.given.schema, op, vs, ve, vnew, columns, {}, batch.source, 1, lines[rows])
+
+    def _promise(self) -> int | None:
+        """What can be promised of all partitions now."""
+        parts = self.log.parts
+        if self._idle is not None:
+            since = time.monotonic() - self._idle
+            for part in parts:
+                self._heard.setdefault(part, time.monotonic())
+            parts = tuple(part for part in parts if self._heard[part] > since)
+        promised = min((self._promised.get(part, NEVER) for part in parts), default=NEVER)
+        found = None if promised == NEVER else self._reached.say(promised)
+        if (bound := self._reached.promise(parts)) is not None:
+            found = bound
+        self.ended = self._reached.said == INF
+        return found
+
+    def _with_promise(self, found: ElementBatch | None, t: int | None) -> ElementBatch | None:
+        if t is None or (found is not None and bool(((found.op == CTI) & (found.vs >= t)).any())):
+            return found
+        promise = batch_of([Cti(t)], self.given.schema)
+        if found is None:
+            return promise
+        lines = found.lines
+        whole = joined(found, promise)
+        return replace(whole, source=found.source, lines=None if lines is None else np.append(lines, lines[-1]))

@@ -1,0 +1,31 @@
+"""Servers for all tests of a worker: Kafka inside its client library, a real broker where its jars are, PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from connectors.kafka_broker import Broker, jars, real_broker
+from connectors.kafka_cluster import Cluster, mock_cluster
+from connectors.postgres_server import logical_server
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    with mock_cluster() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    if jars() is None:
+        pytest.skip("left out: there is no Kafka broker here (make test-connectors fetches its jars with mvn)")
+    with real_broker(tmp_path_factory.mktemp("broker")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with logical_server(tmp_path_factory.mktemp("postgres") / "data") as uri:
+        yield uri
