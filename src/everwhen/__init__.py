@@ -14,7 +14,7 @@ from everwhen import startup as startup  # before all that takes long to load
 
 # isort: split
 from everwhen import punctuation
-from everwhen.algebra.aggregates import (
+from everwhen.algebra.aggregates.calls import (
     UserAggregate,
     aggregate,
     avg,
@@ -33,9 +33,9 @@ from everwhen.algebra.aggregates import (
     variance,
     variance_pop,
 )
+from everwhen.algebra.aggregates.lists import array_agg, quantile_disc
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.expressions.build import col, function, lit, udf, when
-from everwhen.algebra.list_aggregates import array_agg, quantile_disc
 from everwhen.algebra.lmerge import lmerge
 from everwhen.algebra.named_source import source
 from everwhen.algebra.patterns import terms as patterns

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everwhen.algebra import aggregates as agg
-from everwhen.algebra.aggregates import AggregateCall, Aggregation, UserAggregate
+from everwhen.algebra.aggregates import calls as agg
+from everwhen.algebra.aggregates.calls import AggregateCall, Aggregation, UserAggregate
 from everwhen.algebra.expressions.build import col
 from everwhen.core.schema import Schema
 from everwhen.errors import EvaluationError, QueryError

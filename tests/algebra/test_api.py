@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from everwhen.algebra import aggregates as ew
 from everwhen.algebra import nodes
+from everwhen.algebra.aggregates import calls as ew
 from everwhen.algebra.builder import GroupBy, Stream
 from everwhen.algebra.expressions.build import col, function, lit
 from everwhen.algebra.named_source import source

@@ -9,7 +9,7 @@ import pytest
 
 from doc_examples import DOCUMENTS, ROOT
 from everwhen.algebra import builder as api
-from everwhen.algebra.aggregates import AGGREGATE_FUNCTIONS
+from everwhen.algebra.aggregates.calls import AGGREGATE_FUNCTIONS
 
 EVERY_DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import everwhen as ew
-from everwhen.algebra import aggregates
+from everwhen.algebra.aggregates import calls as aggregates
 from everwhen.algebra.expressions.build import Expr, col, when
 from everwhen.algebra.nodes import Node
 from everwhen.core.schema import Schema

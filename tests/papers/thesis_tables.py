@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import everwhen as ew
-from everwhen.algebra import aggregates
+from everwhen.algebra.aggregates import calls as aggregates
 from everwhen.algebra.expressions.build import Expr, col, when
 from everwhen.algebra.nodes import Node
 from everwhen.core.time import INF

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 import everwhen as ew
 from everwhen import reference
-from everwhen.algebra import aggregates
+from everwhen.algebra.aggregates import calls as aggregates
 from everwhen.algebra.expressions.build import col, function, when
 from everwhen.core.schema import Schema
 from everwhen.stream.element_batch import INSERT, ElementBatch

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen import reference
-from everwhen.algebra import aggregates
+from everwhen.algebra.aggregates import calls as aggregates
 from everwhen.algebra.expressions.build import col
 from everwhen.core.time import INF
 from everwhen.errors import QueryError

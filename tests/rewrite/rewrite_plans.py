@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import everwhen as ew
 from everwhen.algebra import nodes as n
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.expressions.build import Expr, col, function, lit
 from operators.random_plans import ANYWHERE, FINITE, Grown

@@ -4,7 +4,7 @@ A `Stream` wraps a logical node; every method builds one or two nodes and return
 
     >>> from everwhen.algebra.expressions.build import col
     >>> from everwhen.algebra.named_source import source
-    >>> from everwhen.algebra import aggregates as ew
+    >>> from everwhen.algebra.aggregates import calls as ew
     >>> bids = source("bids", {"item": "int64", "price": "float64"})
     >>> print(bids.range("10 minutes").group_by("item").agg(best=ew.max("price")).where(col("best") > 5))
     Filter best > 5
@@ -21,7 +21,7 @@ from itertools import count
 from typing import Any, Literal, get_args
 
 from everwhen.algebra import nodes
-from everwhen.algebra.aggregates import AggregateCall, Aggregation
+from everwhen.algebra.aggregates.calls import AggregateCall, Aggregation
 from everwhen.algebra.expressions.build import Column, Expr, col, to_expr
 from everwhen.algebra.ranks.fluent import RankMethods
 from everwhen.algebra.shown import Shown

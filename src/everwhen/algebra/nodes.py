@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.algebra.complement import complement
 from everwhen.algebra.expressions.build import Expr
 from everwhen.algebra.lifetime_nodes import AlterLifetime as AlterLifetime

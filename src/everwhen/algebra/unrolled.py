@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.algebra.expressions.build import col
 from everwhen.algebra.nodes import Aggregate, Distinct, FixpointKind, Map, Node, Union
 

@@ -24,7 +24,7 @@ from dataclasses import fields, is_dataclass
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
-from everwhen.algebra.aggregates import UserAggregate
+from everwhen.algebra.aggregates.calls import UserAggregate
 from everwhen.algebra.expressions.udf import Udf
 from everwhen.storage.atomic_file import abandon
 

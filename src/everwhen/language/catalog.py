@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.aggregates import UserAggregate
+from everwhen.algebra.aggregates.calls import UserAggregate
 from everwhen.core.schema import Schema
 from everwhen.core.source_policy import SourcePolicy
 from everwhen.errors import QueryError

@@ -9,7 +9,7 @@ the binder's work.
 
 from __future__ import annotations
 
-from everwhen.language.grammar.statement import Statements
+from everwhen.language.grammar.statements.statement import Statements
 from everwhen.language.syntax import Statement
 
 

@@ -26,7 +26,7 @@ from typing import Literal
 import pyarrow as pa
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.aggregates import UserAggregate
+from everwhen.algebra.aggregates.calls import UserAggregate
 from everwhen.algebra.builder import Stream
 from everwhen.core.kinds import kind
 from everwhen.core.row_times import RowTimes

@@ -1,12 +1,7 @@
 """Lowering: logical nodes to a graph of operators, shared nodes once.
 
-A node can be asked for in two forms.  *Segments* are what almost all operators take.  *Events* (whole events, taken
-back and said again) are what AlterLifetime, Deletes and the sink of a plan that only filters and maps take, because
-there the boundaries of events matter.  `Net` leads from the second to the first.
-
-Derived operators are composed here from basic ones, as in the thesis (8.1.9): a semi-join is a join with the distinct
-partners, an anti-join what the semi-join leaves, an outer join both sides' rest padded with nulls; Istream and Dstream
-are differences of a stream and itself a tick later.
+Nodes can be asked for in two forms: *segments*, which almost all operators take, and *events* (whole ones), for
+AlterLifetime, Deletes and the sink of a plan that only filters and maps.  Derived operators are composed (8.1.9).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.algebra.expressions.build import Call, Expr, col, lit
 from everwhen.algebra.properties.derive import properties
 from everwhen.algebra.properties.groups_read import GroupsRead, read_once

@@ -45,11 +45,11 @@ from everwhen.algebra.nodes import (
 from everwhen.core.time import INF
 from everwhen.errors import InputError, QueryError
 from everwhen.reference import instants, relational, temporal
-from everwhen.reference.frames import framed
 from everwhen.reference.logical import Event, Instants, LogicalStream, Snapshot, stream_of
 from everwhen.reference.order import canonical_row
 from everwhen.reference.patterns import matches
-from everwhen.reference.ranks import ranked
+from everwhen.reference.ranks.frames import framed
+from everwhen.reference.ranks.rank import ranked
 from everwhen.reference.recursion import fixpoint
 from everwhen.stream.history import History
 

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.algebra.expressions.build import Expr
 from everwhen.algebra.nodes import Join, SetKind
 from everwhen.core.schema import Schema

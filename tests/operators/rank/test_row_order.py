@@ -15,7 +15,7 @@ import pytest
 from everwhen.algebra.nodes import Ordering
 from everwhen.operators.rank.loops.order import compare
 from everwhen.operators.rank.row_order import RowOrder
-from everwhen.reference.ranks import sort_rows
+from everwhen.reference.ranks.rank import sort_rows
 from operators.stepping import codec_of
 
 VALUES: dict[str, tuple[pa.DataType, Sequence[Any]]] = {

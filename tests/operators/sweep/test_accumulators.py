@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.errors import EvaluationError
 from everwhen.operators.sweep.accumulators import AccumulatorPlan
 from everwhen.rows.codec import RowCodec, decode_column

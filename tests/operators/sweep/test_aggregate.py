@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.core.emit import Emit
 from everwhen.core.punctuation import Punctuation
 from everwhen.core.schema import Schema

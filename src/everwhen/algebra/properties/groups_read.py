@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.algebra.properties.derive import properties
 from everwhen.core.schema import Schema
 from everwhen.core.time import INF

@@ -23,7 +23,7 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.algebra.node import Node
 from everwhen.algebra.ranks.rank import Ordering, check_order
 from everwhen.core.kinds import kind

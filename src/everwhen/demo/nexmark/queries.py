@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from everwhen.algebra import aggregates as ew
+from everwhen.algebra.aggregates import calls as ew
 from everwhen.algebra.builder import Stream
 from everwhen.algebra.expressions.build import col
 from everwhen.algebra.named_source import source

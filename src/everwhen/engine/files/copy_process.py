@@ -26,9 +26,9 @@ import time
 from dataclasses import dataclass
 from typing import IO, Any, Final, NoReturn
 
-from everwhen.algebra.aggregates import count
-from everwhen.algebra.aggregates import max as max_
-from everwhen.algebra.aggregates import sum as sum_
+from everwhen.algebra.aggregates.calls import count
+from everwhen.algebra.aggregates.calls import max as max_
+from everwhen.algebra.aggregates.calls import sum as sum_
 from everwhen.algebra.lmerge import lmerge
 from everwhen.algebra.named_source import source
 from everwhen.core.consistency import Consistency

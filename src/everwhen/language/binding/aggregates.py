@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from everwhen.algebra.aggregates import UserAggregate
+from everwhen.algebra.aggregates.calls import UserAggregate
 from everwhen.algebra.expressions.build import Expr, Literal, function, lit, when
 from everwhen.algebra.expressions.families.bits import PAIRS
 from everwhen.core.kinds import is_number, kind

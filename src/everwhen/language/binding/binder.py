@@ -15,9 +15,10 @@ from everwhen.algebra.expressions.build import Expr, col
 from everwhen.core.kinds import common
 from everwhen.errors import QueryError, SqlError
 from everwhen.language import syntax as s
-from everwhen.language.binding import expressions, ranks, select
+from everwhen.language.binding import expressions, select
 from everwhen.language.binding.context import Aggregated, Bound, Correlation, Names, Rows
 from everwhen.language.binding.loops.recursion import recursive_names
+from everwhen.language.binding.ranks import rank as ranks
 from everwhen.language.binding.scope import same
 from everwhen.language.binding.sources import named
 from everwhen.language.catalog import Catalog, Entry

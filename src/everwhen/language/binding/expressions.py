@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from everwhen.algebra.aggregates import UserAggregate
+from everwhen.algebra.aggregates.calls import UserAggregate
 from everwhen.algebra.expressions.build import FUNCTIONS, Call, Expr, Literal, Udf, col, disjunction, function, lit
 from everwhen.algebra.expressions.functions import OPERATORS
 from everwhen.core.kinds import kind

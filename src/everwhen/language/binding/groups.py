@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.aggregates import AggregateCall
+from everwhen.algebra.aggregates.calls import AggregateCall
 from everwhen.algebra.builder import GroupBy, Stream
 from everwhen.algebra.expressions.build import Column, Expr, col
 from everwhen.errors import QueryError

@@ -20,7 +20,7 @@ from everwhen.language.binding.aggregates import AggregateUse, aggregate_uses, i
 from everwhen.language.binding.context import Aggregated, Binding, Bound, Correlation, Groups, Key, OutColumn, Rows
 from everwhen.language.binding.expressions import condition, conjuncts, functions, value
 from everwhen.language.binding.groups import aggregate, projected
-from everwhen.language.binding.ranks import add_overs
+from everwhen.language.binding.ranks.rank import add_overs
 from everwhen.language.binding.scope import NameProblem
 from everwhen.language.binding.sources import from_clause
 from everwhen.language.binding.subqueries import inside

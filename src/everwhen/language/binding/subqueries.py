@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeVar
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.algebra.expressions.build import Call, Column, Expr, col, function, lit, when
 from everwhen.algebra.properties.derive import properties
 from everwhen.algebra.properties.nullability import never_null

@@ -1,10 +1,7 @@
 """What a text says, as a tree: every construct of the language once, each with its place in the text.
 
-The parser builds these nodes, the binder reads them; nothing here knows streams, columns or types.  A construct that
-has no node is not part of the language, and the parser says so with its place.
-
-Names are as written.  `Name.quoted` tells which of them stood in quotation marks, since only those are compared letter
-by letter; all others are compared without regard to case.
+The parser builds these nodes, the binder reads them; nothing here knows streams, columns or types.  Names are as
+written.  `Name.quoted` tells which of them stood in quotation marks: only those are compared letter by letter.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.algebra.nodes import Join
 from everwhen.core.punctuation import Frontier, Punctuation
 from everwhen.operators.contract import Output, StateSize, lowest

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.errors import EvaluationError, EverwhenError
 from everwhen.operators.sweep.double_double import times
 from everwhen.operators.sweep.holistic import numbers

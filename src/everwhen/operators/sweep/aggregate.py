@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.compiled.njit import loop, njit
 from everwhen.compiled.prefetch import prefetch
 from everwhen.containers import live_runs as live_kernel

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from everwhen.algebra.aggregates import Aggregation, UserAggregate
+from everwhen.algebra.aggregates.calls import Aggregation, UserAggregate
 from everwhen.compiled.njit import loop
 from everwhen.core.kinds import is_number
 from everwhen.operators.sweep.order_statistics import Code, OrderStatistics

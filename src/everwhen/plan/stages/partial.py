@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from everwhen.algebra import nodes as n
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.algebra.expressions.build import Call, Expr, col
 from everwhen.core.kinds import kind
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.algebra.expressions.build import col
 from everwhen.algebra.nodes import Aggregate, Join, Map, Node
 from everwhen.algebra.properties.groups_read import read_once

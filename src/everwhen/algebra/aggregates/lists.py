@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everwhen.algebra.aggregates import AggregateCall, Argument, call
+from everwhen.algebra.aggregates.calls import AggregateCall, Argument, call
 
 
 def array_agg(x: Argument, *by: Argument, descending: bool = False) -> AggregateCall:

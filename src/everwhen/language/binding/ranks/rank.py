@@ -17,7 +17,7 @@ from everwhen.errors import QueryError
 from everwhen.language import syntax as s
 from everwhen.language.binding.context import Binding, Bound, Correlation, Rows
 from everwhen.language.binding.expressions import functions, value
-from everwhen.language.binding.frames import over_function
+from everwhen.language.binding.ranks.frames import over_function
 from everwhen.language.binding.scope import same
 
 _RANKS: Final = ("row_number", "rank", "dense_rank")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
-from everwhen.language.grammar.punctuate import BatchPunctuation
+from everwhen.language.grammar.statements.punctuate import BatchPunctuation
 from everwhen.language.syntax import Ident, Length, ProgressSyntax, Span
 
 _POLICIES: Final = ("ERROR", "DROP", "ADJUST")

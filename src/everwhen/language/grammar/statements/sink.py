@@ -13,7 +13,7 @@ from abc import abstractmethod
 from itertools import pairwise
 from typing import Any
 
-from everwhen.language.grammar.progress import ProgressClauses
+from everwhen.language.grammar.statements.progress import ProgressClauses
 from everwhen.language.syntax import Ask, CreateSink, InsertInto, OptionWritten, SourceCall
 
 

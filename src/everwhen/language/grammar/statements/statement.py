@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final, Literal, cast
 
-from everwhen.language.grammar.progress import Watermark
-from everwhen.language.grammar.sink import SinkStatements
+from everwhen.language.grammar.statements.progress import Watermark
+from everwhen.language.grammar.statements.sink import SinkStatements
 from everwhen.language.syntax import (
     AlterQuery,
     Ask,

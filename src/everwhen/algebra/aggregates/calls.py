@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from everwhen.algebra import aggregate_definition
-from everwhen.algebra.aggregate_types import sum_type
+from everwhen.algebra.aggregates import definition as aggregate_definition
+from everwhen.algebra.aggregates.types import sum_type
 from everwhen.algebra.expressions.build import Expr, col
 from everwhen.core.kinds import is_number, is_orderable, kind
 from everwhen.core.schema import Schema

@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from everwhen.algebra.aggregates import Aggregation
+from everwhen.algebra.aggregates.calls import Aggregation
 from everwhen.algebra.ranks.over import AGGREGATES, Frame, Over, OverFunction
 from everwhen.core.scalars import from_python
 from everwhen.reference.logical import Snapshot
 from everwhen.reference.order import canonical
-from everwhen.reference.ranks import Named, partitions, sort_rows, value_key
+from everwhen.reference.ranks.rank import Named, partitions, sort_rows, value_key
 
 
 def framed(node: Over, snapshot: Snapshot) -> Snapshot:

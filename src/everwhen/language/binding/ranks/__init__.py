@@ -1,0 +1,1 @@
+"""LIMIT, DISTINCT ON and OVER."""

@@ -1,0 +1,1 @@
+"""Statements: CREATE, DROP, ALTER, INSERT INTO, and queries to be answered, with their clauses."""
