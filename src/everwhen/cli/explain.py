@@ -15,6 +15,7 @@ from everwhen.cli.command import DONE, Command, count_option
 from everwhen.cli.progress import watched
 from everwhen.cli.query import Compiled, compiled, declare_query
 from everwhen.cli.run import declare_consistency, level
+from everwhen.core.time_axis import times_shown
 from everwhen.engine.interruption import interruptible
 from everwhen.errors import QueryError
 from everwhen.formats.input_file import STANDARD_INPUT
@@ -45,7 +46,9 @@ def _explain(options: argparse.Namespace) -> int:
         raise QueryError("--json is for what was measured: give --analyze or --waiting with it")
     with compiled(options, need_files=runs) as found:
         title = "the query" if options.query == STANDARD_INPUT else Path(options.query).name
-        sys.stdout.write((_ran(title, found, options) if runs else explained(title, found, options)) + "\n")
+        with times_shown(found.axis):
+            text = _ran(title, found, options) if runs else explained(title, found, options)
+        sys.stdout.write(text + "\n")
     return DONE
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from everwhen.core.time import INF, NEVER, show
+from everwhen.core.time import INF, NEVER
 from everwhen.engine.node import OperatorNode, Step
 from everwhen.operators.contract import Operator
 from everwhen.plan.physical import Port
@@ -178,7 +178,7 @@ def _row(each: OperatorAnalysis) -> tuple[str, ...]:
         f"{each.state_rows:,}",
         f"{each.seconds:.3f} s",
         f"{100 * each.share:.0f}",
-        "-" if each.lag is None else show(each.lag),
+        "-" if each.lag is None else str(each.lag),
     )
 
 

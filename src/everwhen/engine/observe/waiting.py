@@ -52,7 +52,8 @@ class Needed:
     @property
     def remedy(self) -> str:
         """What to send, as an element."""
-        t = "null" if self.t == INF else str(self.t)
+        shown = show(self.t)
+        t = "null" if self.t == INF else shown if shown.lstrip("-").isdecimal() else f'"{shown.replace(" ", "T")}Z"'
         text = f'{{"op":"cti","t":{t}}} of {self.source.name}'
         if self.pattern is not None:
             text += f", or a promise about its data, {show_promise(self.pattern)}"
