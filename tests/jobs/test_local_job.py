@@ -102,7 +102,7 @@ def run_until(place: Path, reached, text: str = ALL) -> float:
         except BaseException as bad:
             failed.append(bad)
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     until = time.monotonic() + 30
     while not ((place / "state" / "status.json").exists() and reached()):
@@ -209,7 +209,7 @@ def test_an_append_without_promises_says_who_is_silent(tmp_path, monkeypatch):
     add(tmp_path, line(1, 7, 3))
     told: list[str] = []
     text = BID + "CREATE SINK s FROM Bid INTO file('{0}/s.jsonl')"
-    thread = threading.Thread(target=lambda: job(tmp_path, text, tell=told.append).run())
+    thread = threading.Thread(target=lambda: job(tmp_path, text, tell=told.append).run(), daemon=True)
     thread.start()
     until = time.monotonic() + 20
     while not told and time.monotonic() < until:
@@ -254,3 +254,30 @@ def test_what_is_wrong_with_an_option_has_its_place(text, problem, place):
 def test_a_stream_without_a_source_is_told():
     with pytest.raises(QueryError, match="the stream Bid has no source"):
         job_plan("CREATE STREAM Bid (item INT); CREATE SINK s FROM Bid INTO discard()")
+
+
+TWO = """
+    CREATE STREAM Bid (item INT, price INT) SOURCE file('{0}/bids.jsonl');
+    CREATE STREAM Quiet (item INT) SOURCE file('{0}/quiet.jsonl') IDLE AFTER 200 MILLISECONDS;
+    CREATE SINK both INTO file('{0}/both.jsonl') AS
+    SELECT item FROM Bid UNION ALL SELECT item FROM Quiet"""
+
+
+def test_a_source_that_rests_holds_nobody_back_also_after_a_restart(tmp_path):
+    add(tmp_path, line(1, 7, 3), cti(5))
+    (tmp_path / "quiet.jsonl").write_text('{"vs":0,"row":{"item":9}}\n', encoding="utf-8")
+    both = tmp_path / "both.jsonl"
+    run_until(tmp_path, lambda: both.exists() and len(rows_of(both)) == 2, TWO)
+    add(tmp_path, line(6, 8, 3), cti(9))
+    run_until(tmp_path, lambda: len(rows_of(both)) == 3, TWO)
+    assert sorted(row["item"] for row in rows_of(both)) == [7, 8, 9]
+
+
+def test_late_rows_are_in_the_status(tmp_path):
+    text = """
+        CREATE STREAM Bid (item INT, price INT) SOURCE file('{0}/bids.jsonl') ORDERED BY price WITHIN 2 LATE ROWS DROP;
+        CREATE SINK kept INTO file('{0}/kept.jsonl') AS SELECT item FROM Bid"""
+    for item, at in ((1, 10), (2, 11), (3, 3)):
+        add(tmp_path, json.dumps({"item": item, "price": at}) + "\n")
+        run_until(tmp_path, lambda item=item: read_status(tmp_path / "state").sources["Bid"].rows == item, text)
+    assert read_status(tmp_path / "state").sources["Bid"].late == 1

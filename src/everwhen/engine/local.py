@@ -84,7 +84,7 @@ class LocalRuntime:
         self._consistency = consistency
         self._idle = idle is not None
         self._waiting = plan.waiting_sources()
-        self._paced = self._waiting - plan.merged_sources()
+        self._paced = {name for name, source in plan.sources.items() if not source.is_finite} - plan.merged_sources()
         self._latest = LatestDropped(dropped)
         self._ingress = Ingress(clock, idle, self._latest.note)
         self._logs = plan.shared_logs()

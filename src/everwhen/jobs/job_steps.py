@@ -15,6 +15,7 @@ from everwhen.core.time import INF, NEVER
 from everwhen.engine.epochs import joined
 from everwhen.engine.files.live_inputs import LiveInput
 from everwhen.engine.files.live_run import LiveSteps, Step
+from everwhen.engine.idle_sources import NotedClock
 from everwhen.engine.local import LocalRuntime
 from everwhen.errors import InputError
 from everwhen.formats.changelog.layout import Start
@@ -29,10 +30,13 @@ class JobSteps(LiveSteps):
 
     def __init__(self, queries: Mapping[str, tuple[Node, Consistency]], inputs: Mapping[str, LiveInput]) -> None:
         levels = {level: {n: q for n, (q, other) in queries.items() if other == level} for _, level in queries.values()}
-        self.runtimes = [LocalRuntime(named, consistency=level) for level, named in levels.items()]
+        clock = NotedClock()
+        self.runtimes = [LocalRuntime(named, clock=clock, consistency=level) for level, named in levels.items()]
         self._names = [list(named) for named in levels.values()]
         self.schemas = {name: node.schema for name, (node, _) in queries.items()}
-        super().__init__(self.runtimes[0], inputs, next(iter(self.schemas.values())))
+        super().__init__(self.runtimes[0], inputs, next(iter(self.schemas.values())), clock)
+        sources = {name: source for runtime in self.runtimes for name, source in runtime.plan.sources.items()}
+        self._patience = {n: s for n in inputs if n in sources and (s := sources[n].policy.idle) is not None}
         self.promises = dict.fromkeys(queries, NEVER)
         self.said = dict.fromkeys(queries, 0)
         self.corrections = dict.fromkeys(queries, 0)
@@ -41,6 +45,9 @@ class JobSteps(LiveSteps):
     def answers(self, step: Step) -> dict[str, ElementBatch]:
         """What each query says to a step."""
         parts: dict[str, list[ElementBatch]] = {name: [] for name in self.schemas}
+        if step.now is not None:
+            self.clock.now = step.now
+            self._heard |= dict.fromkeys(step.batches, step.now)
         try:
             fresh = {name for name in step.begun if name not in self._started}
             self._started |= fresh
@@ -70,7 +77,8 @@ class JobSteps(LiveSteps):
         for name, start in step.begun.items():
             if name in mine:
                 add(self._begins(runtime, name, start, name in fresh))
-        if batches := {name: batch for name, batch in step.batches.items() if name in mine}:
+        batches = {name: batch for name, batch in step.batches.items() if name in mine}
+        if batches or step.now is not None:
             add(runtime.push(batches))
         for name in step.closes:
             if name in mine:
@@ -133,8 +141,10 @@ class JobSteps(LiveSteps):
         """How many elements of each input were given up."""
         found = dict.fromkeys(self.inputs, 0)
         for runtime in self.runtimes:
+            late = {name: count.late for name, count in runtime.late.items()}
             for name, reasons in runtime.dropped.items():
-                found[name] = max(found.get(name, 0), sum(reasons.values()))
+                found[name] = max(found.get(name, 0), late.pop(name, 0), sum(reasons.values()))
+            found |= {name: max(found.get(name, 0), count) for name, count in late.items()}
         return found
 
     def snapshot(self) -> dict[str, Any]:
