@@ -17,7 +17,7 @@ from everwhen.errors import QueryError
 from everwhen.formats.dated import shows_dates
 from everwhen.formats.input_file import InputFile
 from everwhen.formats.json.arrow_reader import FastReader
-from everwhen.formats.json.lines import _careful, jsonlines, open_jsonlines, read_jsonlines, write_jsonlines
+from everwhen.formats.json.lines import elements_of_objects, jsonlines, open_jsonlines, read_jsonlines, write_jsonlines
 from everwhen.formats.json.python_reader import decode_lines
 from everwhen.formats.parquet import contents_of, open_elements, read_parquet, write_parquet
 from everwhen.stream.element import Element, Insert
@@ -59,7 +59,7 @@ def test_what_is_read_quickly_is_read_right(stream: tuple[Schema, list[Element]]
     schema, elements = stream
     piece = [line.encode() + b"\n" for line in jsonlines(batch_of(elements, schema), TimeAxis(tick, dated=True))]
     if piece and (quick := FastReader(schema, "x", tick).read(piece, 1)) is not None:
-        assert plain([quick]) == plain([_careful(*decode_lines(piece, 1, "x"), schema, "x", tick)])
+        assert plain([quick]) == plain([elements_of_objects(*decode_lines(piece, 1, "x"), schema, "x", tick)])
 
 
 def test_timestamps_are_read_quickly() -> None:

@@ -23,7 +23,8 @@ def names() -> Names:
     ("before", "word", "expected"),
     [
         ("SELECT * FROM ", "Bi", ["Bid"]),
-        ("SELECT * FROM ", "bi", ["bid_price"]),
+        ("SELECT * FROM ", "bid", ["bid_price"]),
+        ("SELECT ", "bi", ["bid_price", "bit_and(", "bit_or(", "bit_xor("]),
         ("SELECT * FROM ", "pers", ["Person"]),
         ("SELECT ", "ask.", ["ask.item", "ask.ask_price"]),
         ("SELECT ", "b.bid", ["b.bid_price"]),

@@ -65,7 +65,7 @@ def test_spark_says_what_the_local_engine_says(
 def test_a_wrong_element_is_named_before_spark_starts(
     tmp_path: Path, inputs: dict[str, str | InputFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("everwhen.spark.api.run_files._spark", lambda place, check: pytest.fail("Spark was started"))
+    monkeypatch.setattr("everwhen.spark.api.run_files.session_for", lambda *_: pytest.fail("Spark was started"))
     late = write(tmp_path / "late.jsonl", [{"op": "cti", "t": 5}, {"vs": 1, "row": {"k": "a", "x": 1}}])
     out = tmp_path / "out.jsonl"
     out.write_text("old")

@@ -14,21 +14,22 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from everwhen.core.schema import RESERVED, Schema
+from everwhen.core.time import INF
 from everwhen.core.time_axis import TICKS, TimeAxis
 from everwhen.errors import QueryError
-from everwhen.formats.element_columns import AT as AT
-from everwhen.formats.element_columns import COUNT as COUNT
-from everwhen.formats.element_columns import MATCH as MATCH
-from everwhen.formats.element_columns import columns_of_elements
+from everwhen.punctuation.api import write_match
 from everwhen.storage.atomic_file import whole_file
-from everwhen.stream.element_batch import EXTERNAL_CTI, PUNCT, ElementBatch
+from everwhen.stream.element import Punct
+from everwhen.stream.element_batch import ADJUST, CTI, EXTERNAL_CTI, OPS, PUNCT, ElementBatch
 
+MATCH, COUNT, AT = "_match", "_count", "_at"
 SPECIAL: Final = (*RESERVED, MATCH, COUNT, AT)
 TICK: Final = b"everwhen.tick"
 """The key of the metadata under which the length of a tick stands."""
@@ -118,6 +119,34 @@ class _Output:
         assert self.writer is not None
         columns = columns_of_elements(batch, self.axis)
         return pa.table({name: columns[name] for name in self.writer.schema.names}, schema=self.writer.schema)
+
+
+def columns_of_elements(batch: ElementBatch, axis: TimeAxis = TICKS) -> dict[str, Any]:
+    """The columns of a file of elements, all of those that one may have; times are as on the axis."""
+    vs, ve = batch.vs.copy(), batch.ve.copy()
+    counts = np.zeros(len(batch), np.int64)
+    matches: list[str | None] = [None] * len(batch)
+    for i, promise in batch.promises.items():
+        if isinstance(promise, Punct):
+            vs[i] = promise.promise.t
+            match = write_match(promise.promise.match, batch.schema)
+            matches[i] = json.dumps(match, ensure_ascii=False, separators=(",", ":"))
+        else:
+            vs[i], ve[i], counts[i] = promise.vs, promise.ve, promise.count
+    op = batch.op
+    columns: dict[str, Any] = {
+        "op": pa.array(OPS).take(pa.array(op)),
+        "vs": axis.array(vs, vs == INF),
+        "ve": axis.array(ve, (op == CTI) | (op == PUNCT)),
+        "vnew": axis.array(batch.vnew, op != ADJUST),
+    }
+    columns |= {
+        MATCH: pa.array(matches, pa.string()),
+        COUNT: pa.array(counts, mask=op != EXTERNAL_CTI),
+        AT: batch.at,
+    }
+    columns |= dict(zip(batch.schema.names, batch.columns, strict=True))
+    return columns
 
 
 def _for_pandas(columns: pa.Schema) -> bytes:

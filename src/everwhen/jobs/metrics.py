@@ -84,7 +84,7 @@ def prometheus(status: JobStatus) -> str:
 
     >>> status = JobStatus("running", "local", 'a"b.sql', 1, "here", 0.0, 0.0, 3, 0.5, 0.5, 2, 0, 10, 400)
     >>> print(prometheus(status).splitlines()[2])
-    everwhen_up{job="a\\\\"b.sql"} 1
+    everwhen_up{job="a\\"b.sql"} 1
     """
     lines: list[str] = []
     for figure in figures(status):

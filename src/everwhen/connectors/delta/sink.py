@@ -14,7 +14,7 @@ import pyarrow as pa
 from everwhen.connectors.delta.table import Place, arrow_schema, library
 from everwhen.core.schema import RESERVED, Schema
 from everwhen.errors import SinkError
-from everwhen.formats.element_columns import MATCH, columns_of_elements
+from everwhen.formats.parquet_writer import MATCH, columns_of_elements
 from everwhen.sinks.base import EpochSink
 from everwhen.sinks.rows import DELETE, RowChanges, RowSink
 from everwhen.stream.element_batch import EXTERNAL_CTI, ElementBatch

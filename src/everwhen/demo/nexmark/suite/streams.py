@@ -64,7 +64,7 @@ class SuiteStreams:
 
     >>> streams = SuiteStreams(SuiteConfig(bids=100))
     >>> {name: table.num_rows for name, table in streams.tables().items()}
-    {'Person': 3, 'Auction': 7, 'Bid': 100, 'Side': 10000}
+    {'Person': 3, 'Auction': 9, 'Bid': 100, 'Side': 10000}
     """
 
     def __init__(self, config: SuiteConfig) -> None:

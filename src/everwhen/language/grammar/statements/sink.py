@@ -108,10 +108,10 @@ class SinkStatements(ProgressClauses):
             self.advance()
         elif self.peek().kind == "word" and self.at_symbol("=>", ":=", ".", ahead=1):
             self.fail_expected("an option as name = value; a name with a point stands in quotation marks")
-        value = self._value()
+        value = self._option_value()
         return OptionWritten(name, value, self.span(first))
 
-    def _value(self) -> Any:
+    def _option_value(self) -> Any:
         lexeme = self.peek()
         if lexeme.kind == "text":
             return self.advance().text
