@@ -13,9 +13,9 @@ import pytest
 from everwhen.algebra.nodes import Ordering
 from everwhen.core.time import INF
 from everwhen.errors import EverwhenError
-from everwhen.operators.rank.ranked_rows import KeptRows
 from everwhen.operators.rank.loops.order import compare
 from everwhen.operators.rank.loops.tree import EARLIEST, FIRST, HI, LEFT, LO, PRIORITY, RIGHT, ROW
+from everwhen.operators.rank.ranked_rows import KeptRows
 from everwhen.operators.rank.row_order import RowOrder
 from operators.stepping import codec_of
 

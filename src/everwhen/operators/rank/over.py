@@ -18,11 +18,11 @@ from everwhen.algebra.nodes import Over
 from everwhen.algebra.ranks.over import SHIFTS, Frame, OverFunction
 from everwhen.core.scalars import from_python
 from everwhen.errors import EvaluationError
-from everwhen.operators.rank.ranked_rows import Touched
 from everwhen.operators.rank.loops import frame_functions as functions
 from everwhen.operators.rank.loops.frames import OUT, Frames, framed
 from everwhen.operators.rank.loops.tree import ROW
 from everwhen.operators.rank.partitions import PartitionOperator
+from everwhen.operators.rank.ranked_rows import Touched
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import BITS, RowCodec, encode_column
 from everwhen.rows.interner import is_pooled

@@ -16,8 +16,8 @@ from everwhen.core.time import INF, NEVER
 from everwhen.operators.contract import Operator, Output, StateSize
 from everwhen.operators.key_frontiers import KeyFrontiers, keys_covered
 from everwhen.operators.net import netted, put_together
-from everwhen.operators.rank.ranked_rows import KeptRows, Touched
 from everwhen.operators.rank.loops.tree import HI, LO, ROW
+from everwhen.operators.rank.ranked_rows import KeptRows, Touched
 from everwhen.operators.rank.row_order import RowOrder
 from everwhen.punctuation.api import Projection, make_frontier
 from everwhen.rows import restored

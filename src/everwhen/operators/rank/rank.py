@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 
 from everwhen.algebra.nodes import Rank
-from everwhen.operators.rank.ranked_rows import Touched
 from everwhen.operators.rank.loops.numbers import DENSE, RANK, ROW_NUMBER, Numbering, numbered
 from everwhen.operators.rank.loops.tree import ROW
 from everwhen.operators.rank.partitions import PartitionOperator
+from everwhen.operators.rank.ranked_rows import Touched
 from everwhen.rows.changes import Changes, no_changes
 from everwhen.rows.codec import RowCodec
 
