@@ -31,13 +31,13 @@ def suited_engine(inputs: Iterable[InputFile], checkpoint: str | None = None) ->
     """The engine for a query over these files, and in words why.  A run that goes on stays where it was begun.
 
     >>> suited_engine([])
-    ('local', 'in process: the inputs have 0.0 MB in all; --engine spark runs it on Spark')
+    ('local', 'in process: the inputs are small; --engine spark runs it on Spark')
     """
     begun = None if checkpoint is None else engine_of(Path(checkpoint))
     if begun is not None:
         return begun, f"{'on Spark' if begun == 'spark' else 'in process'}, where the checkpoint {checkpoint} was begun"
     size = sum(map(bytes_of, inputs))
-    shown = f"the inputs have {size / 2**20:,.1f} MB in all"
+    shown = f"the inputs have {size / 2**20:,.1f} MB in all" if size >= 2**20 else "the inputs are small"
     if size <= SMALL:
         return "local", f"in process: {shown}; --engine spark runs it on Spark"
     if not _has_spark():

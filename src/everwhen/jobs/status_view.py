@@ -17,7 +17,7 @@ def status_text(found: Found) -> str:
     lines.append(
         f"  epochs {s['epochs']:,}, the last one {s['epoch_seconds']:.3f} s, the slowest "
         f"{s['slowest_epoch_seconds']:.3f} s; state {s['state_rows']:,} rows, {_bytes(s['state_bytes'])}; "
-        f"started {s['restarts'] + 1} times"
+        f"started {'once' if not s['restarts'] else str(s['restarts'] + 1) + ' times'}"
     )
     for name, each in s["sources"].items():
         lines.append(f"  source {name} ({each['connector']}): {_source(each)}")
