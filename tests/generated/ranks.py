@@ -29,7 +29,7 @@ class Limited(Query):
         return self.query.types
 
     def sql(self, dialect: Dialect, inside: bool = False) -> str:
-        text = self.query.sql(dialect, inside)
+        text = self.query.sql(dialect)  # it stands in FROM, wherever this query stands
         names = [f"c{at}" for at in range(len(self.types))]
         keys = [f"{names[at]}{' DESC' * down} NULLS {'FIRST' if first else 'LAST'}" for at, down, first in self.keys]
         if not dialect.ours and not self.ties:
