@@ -37,7 +37,8 @@ def suited_engine(inputs: Iterable[InputFile], checkpoint: str | None = None) ->
     if begun is not None:
         return begun, f"{'on Spark' if begun == 'spark' else 'in process'}, where the checkpoint {checkpoint} was begun"
     size = sum(map(bytes_of, inputs))
-    shown = f"the inputs have {size / 2**20:,.1f} MB in all" if size >= 2**20 else "the inputs are small"
+    tiny = size <= min(2**20, SMALL)
+    shown = "the inputs are small" if tiny else f"the inputs have {size / 2**20:,.1f} MB in all"
     if size <= SMALL:
         return "local", f"in process: {shown}; --engine spark runs it on Spark"
     if not _has_spark():
